@@ -269,21 +269,29 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     return pd_journal_start(&stepper->journal, &journal, err);
 }
 
-int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err)
+/* Frees a stepper whose step thread was not started. */
+static void free_unstarted(pd_stepper *stepper)
 {
-    pd_stepper *stepper = calloc(1, sizeof *stepper);
-    int rc = PD_NO_MEMORY;
+    (void)pd_journal_stop(stepper->journal, UINT64_MAX, NULL);
+    (void)pd_keeper_stop(stepper->keeper, UINT64_MAX, NULL);
+    pd_rootpool_stop(stepper->pool);
+    pd_store_free(stepper->store);
+    pd_request_free(stepper->last_call);
+    pd_mailbox_free(stepper->requests);
+    free(stepper);
+}
 
-    if (stepper == NULL) return pd_fail(err, rc, "out of memory");
+/* Makes what a stepper needs, and starts its threads: the step thread last. After an error it may be freed. */
+static int start_threads(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
+{
+    int rc;
+
     stepper->effects = config->effects;
     stepper->numa = config->numa;
     stepper->requests = pd_mailbox_new(NULL, NULL);
     stepper->last_call = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-    if (stepper->requests == NULL || stepper->last_call == NULL) {
-        pd_fail(err, rc, "out of memory");
-        goto fail;
-    }
-    if ((rc = open_store(stepper, config, err)) != PD_OK) goto fail;
+    if (stepper->requests == NULL || stepper->last_call == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if ((rc = open_store(stepper, config, err)) != PD_OK) return rc;
     stepper->turn.store = stepper->store;
     stepper->turn.user = (pd_turn_user){ .arg = stepper,
                                          .now_ns = read_clock,
@@ -292,19 +300,21 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
                                          .forget = forget_tasks,
                                          .keep = hand_to_keeper,
                                          .log = hand_to_journal };
-    if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
-    if ((rc = pd_thread_start(&stepper->thread, run, stepper, "step thread", err)) != PD_OK) goto fail;
-    *out = stepper;
-    return PD_OK;
+    rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err);
+    return rc == PD_OK ? pd_thread_start(&stepper->thread, run, stepper, "step thread", err) : rc;
+}
 
-fail:
-    (void)pd_journal_stop(stepper->journal, UINT64_MAX, NULL);
-    (void)pd_keeper_stop(stepper->keeper, UINT64_MAX, NULL);
-    pd_rootpool_stop(stepper->pool);
-    pd_store_free(stepper->store);
-    pd_request_free(stepper->last_call);
-    pd_mailbox_free(stepper->requests);
-    free(stepper);
+int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err)
+{
+    pd_stepper *stepper = calloc(1, sizeof *stepper);
+    int rc;
+
+    if (stepper == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = start_threads(stepper, config, err);
+    if (rc == PD_OK)
+        *out = stepper;
+    else
+        free_unstarted(stepper);
     return rc;
 }
 

@@ -42,7 +42,7 @@ static void fill_phases(pd_top_job *job, const pd_top_times *before)
 
 static void fill_job(pd_top_job *to, const Paramd__JobInfo *from)
 {
-    uint64_t over = from->roots_adopted + from->roots_failed + from->roots_replaced;
+    uint64_t over = from->roots_adopted + from->roots_failed + from->roots_unused;
 
     *to = (pd_top_job){ .connected = from->connected,
                         .world_size = from->world_size,

@@ -244,7 +244,7 @@ static void write_roots(const scene *s)
 
     sample(s, "result", "adopted", (double)info->roots_adopted);
     sample(s, "result", "failed", (double)info->roots_failed);
-    sample(s, "result", "replaced", (double)info->roots_replaced);
+    sample(s, "result", "unused", (double)info->roots_unused);
 }
 
 static void write_root_times(const scene *s)
@@ -370,7 +370,8 @@ static const row rows[] = {
     JOB_BY("straggler_late_seconds", COUNTER, write_late, "By how much the rank was later than the one before it."),
     JOB_BY("worker_staleness", GAUGE, write_staleness, "Steps by which the rank is behind the newest one."),
     JOB("roots_due", COUNTER, info.roots_due, "Root tasks that became due."),
-    JOB_BY("roots", COUNTER, write_roots, "Root tasks that have ended, by result."),
+    JOB_BY("roots", COUNTER, write_roots,
+           "Root tasks that are over, by result (unused: newer came first, or four were under way)."),
     JOB("roots_out", GAUGE, roots_out, "Root tasks at the root pool."),
     JOB("roots_failing", GAUGE, info.roots_failing, "Roots whose last task failed, so that an older root is in use."),
     JOB("root_age_steps", GAUGE, root_age, "Most steps since the statistics from which a root in use was computed."),

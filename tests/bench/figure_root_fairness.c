@@ -28,7 +28,7 @@ static roots count_roots(const pd_child *daemon, const char *job)
 
     for (size_t i = 0; i < status->n_jobs; i++) {
         if (strcmp(status->jobs[i]->name, job) != 0) continue;
-        n = (roots){ status->jobs[i]->roots_due, status->jobs[i]->roots_adopted, status->jobs[i]->roots_replaced };
+        n = (roots){ status->jobs[i]->roots_due, status->jobs[i]->roots_adopted, status->jobs[i]->roots_unused };
     }
     pd_operator_close(&op);
     return n;

@@ -61,7 +61,7 @@ static told ask(const test_daemon *daemon, const char *job)
     for (size_t i = 0; i < status->n_jobs; i++) {
         const Paramd__JobInfo *info = status->jobs[i];
         if (strcmp(info->name, job) == 0)
-            roots = (told){ info->roots_due, info->roots_adopted, info->roots_failed, info->roots_replaced,
+            roots = (told){ info->roots_due, info->roots_adopted, info->roots_failed, info->roots_unused,
                             info->root_waits };
     }
     pd_operator_close(&op);

@@ -203,7 +203,7 @@ static void is_the_same_however_it_is_run(const model *m)
         assert_int_equal(again.sum.roots_adopted + again.sum.roots_failed,
                          again.sum.roots_due - not_due_yet(m, again.sum.roots_due));
         assert_int_equal(again.sum.roots_failed, first.sum.roots_failed);
-        assert_int_equal(again.sum.roots_replaced, 0);
+        assert_int_equal(again.sum.roots_unused, 0);
         if (manners[i].late && manners[i].shuffle > 0) assert_true(again.sum.root_waits > 0);
         free(again.bytes);
     }

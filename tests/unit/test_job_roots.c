@@ -328,7 +328,7 @@ static void ready_roots_never_make_a_step_wait(void **state)
     assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 2);
     sum = rig_ask(r, PD_INFO_JOBS, NULL)->jobs;
     assert_int_equal(sum->roots_adopted, 1);
-    assert_int_equal(sum->roots_replaced, 2); /* that of step 1, and that of step 5, when four were pending */
+    assert_int_equal(sum->roots_unused, 2); /* that of step 1, and that of step 5, when four were pending */
     assert_int_equal(sum->root_waits + sum->roots_failed, 0);
 }
 
@@ -343,7 +343,7 @@ static void no_more_than_four_ready_roots_are_pending(void **state)
     for (uint64_t s = 1; s <= 7; s++) step(r, job, 0, s, n, 1);
     assert_int_equal(r->n_tasks, 4);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs->roots_due, 7);
-    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs->roots_replaced, 3);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs->roots_unused, 3);
     rig_finish_task(r, 0);
     step(r, job, 0, 8, n, 1); /* takes that root */
     assert_int_equal(r->n_tasks, 3);

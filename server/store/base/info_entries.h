@@ -41,8 +41,8 @@ typedef struct pd_job_info {
     /* number of rounds in which the optimizer took a step; that were skipped; that the optimizer refused */
     uint64_t steps, skipped, refused_steps;
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
-    /* numbers of root tasks that were due, put into use, failed, replaced (pd_root_stats) */
-    uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;
+    /* numbers of root tasks that were due, put into use, failed, never used (pd_root_stats) */
+    uint64_t roots_due, roots_adopted, roots_failed, roots_unused;
     uint64_t root_waits;     /* how often a step of some parameter had to wait for a matrix root */
     double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
     uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */

@@ -32,7 +32,7 @@ static void fill_totals(pd_job_info *info, pd_job *job)
     info->roots_due = totals->roots_due;
     info->roots_adopted = totals->roots_adopted;
     info->roots_failed = totals->roots_failed;
-    info->roots_replaced = totals->roots_replaced;
+    info->roots_unused = totals->roots_unused;
     info->root_waits = totals->root_waits;
     info->roots_failing = totals->roots_failing;
     info->root_age = totals->root_age;
@@ -315,7 +315,7 @@ static const pd_info_field job_fields[] = { JOB(name),
                                             JOB(roots_due),
                                             JOB(roots_adopted),
                                             JOB(roots_failed),
-                                            JOB(roots_replaced),
+                                            JOB(roots_unused),
                                             JOB(root_waits),
                                             JOB(gradient_norm),
                                             JOB(clipped_steps),

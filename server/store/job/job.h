@@ -77,7 +77,7 @@ typedef struct pd_job_totals {
     uint64_t changes;
     uint64_t elements, state_bytes, step_least, step_most;
     char optimizers[64]; /* names of the optimizers in use; the one with the most elements is first */
-    uint64_t roots_due, roots_adopted, roots_failed, roots_replaced, root_waits, roots_failing, root_age;
+    uint64_t roots_due, roots_adopted, roots_failed, roots_unused, root_waits, roots_failing, root_age;
 } pd_job_totals;
 
 /* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
