@@ -47,8 +47,9 @@ typedef struct pd_root_stats {
      * is the number of steps that waited for a task. */
     int64_t due, adopted, failed, waits;
     /* with PD_ROOT_READY, number of tasks whose result was out of date because a newer matrix root was in use, or that
-     * were not made because four earlier ones of the same root were still pending */
-    int64_t unused;
+     * were not made because four earlier ones of the same root were still pending. Operators see it as "unused"; images
+     * have this name, which cannot change without their format. */
+    int64_t replaced;
     /* number of tasks that were thrown away, because an earlier task made the step fail */
     int64_t dropped;
     /* The largest error, and the largest time of a task, among the matrix roots that the latest step with new roots

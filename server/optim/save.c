@@ -33,7 +33,7 @@ static const pd_field optim_fields[] = { PD_FIELD_IN(pd_optim_saved, count, 0, I
                                          PD_FIELD(pd_optim_saved, stats.adopted),
                                          PD_FIELD(pd_optim_saved, stats.failed),
                                          PD_FIELD(pd_optim_saved, stats.waits),
-                                         PD_FIELD(pd_optim_saved, stats.unused),
+                                         PD_FIELD(pd_optim_saved, stats.replaced),
                                          PD_FIELD(pd_optim_saved, stats.dropped),
                                          PD_FIELD(pd_optim_saved, stats.last_error),
                                          PD_FIELD(pd_optim_saved, stats.last_cost_ms),

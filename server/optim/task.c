@@ -135,7 +135,7 @@ void pd_tasks_prepare(pd_optim *optim)
     if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->saved.count, optim->slot)) return;
     optim->saved.stats.due += (int64_t)plan->n_tasks;
     if (!has_room(optim)) {
-        optim->saved.stats.unused += (int64_t)plan->n_tasks;
+        optim->saved.stats.replaced += (int64_t)plan->n_tasks;
         return;
     }
     arena = arena_new(plan);
@@ -520,7 +520,7 @@ static void collect(pd_optim *optim, pd_pending_task *before)
     if (!stale && !optim->dropping) {
         optim->work[optim->n_work++] = task;
     } else {
-        optim->saved.stats.unused += stale;
+        optim->saved.stats.replaced += stale;
         optim->saved.stats.dropped += !stale;
         pd_task_free(task);
     }

@@ -241,7 +241,7 @@ static void a_failure_older_than_the_root_in_use_is_no_reason(void **state)
         }
         give_back_first(f, STERN_BLOCKS);
     }
-    assert_int_equal(pd_optim_root_stats(f->optim[0]).unused, STERN_BLOCKS);
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).replaced, STERN_BLOCKS);
     assert_int_equal(pd_optim_root(f->optim[0], 1).count, 2);
     stern_give_back(f, -1);
     stern_finish(f);

@@ -432,7 +432,7 @@ static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_re
     deliver_all(done, optims, 2);
     next_step(optims[1]);
     stats = pd_optim_root_stats(optims[1]);
-    assert_int_equal(stats.unused, 5);
+    assert_int_equal(stats.replaced, 5);
     assert_int_equal(stats.adopted, 1);
     assert_int_equal(stats.failed + stats.waits, 0);
     assert_true(weights[0] == 2 * 6); /* the root of the newest statistics */
@@ -592,7 +592,7 @@ static void a_root_that_the_pool_has_no_memory_for_counts_as_failed(void **state
         assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
         assert_true(pd_optim_done(optim));
         assert_int_equal(pd_optim_root_stats(optim).failed, 1);
-        assert_int_equal(pd_optim_root_stats(optim).unused, 0);
+        assert_int_equal(pd_optim_root_stats(optim).replaced, 0);
         pd_optim_free(optim);
     }
     root_delay = 0;

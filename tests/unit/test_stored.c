@@ -526,7 +526,7 @@ static void a_late_result_never_replaces_a_newer_one(void **state)
     step_ready(optim, W, 3, fourth);
     assert_int_equal(pd_optim_root(optim, 0).count, 2);
     assert_int_equal(pd_optim_root_stats(optim).adopted, BLOCKS);
-    assert_int_equal(pd_optim_root_stats(optim).unused, BLOCKS);
+    assert_int_equal(pd_optim_root_stats(optim).replaced, BLOCKS);
     deliver(optim, third, BLOCKS, true);
     deliver(optim, fourth, BLOCKS, true);
     pd_optim_free(optim);
@@ -542,7 +542,7 @@ static void a_task_that_gave_way_to_a_newer_one_is_no_failure(void **state)
     step_ready(optim, W, 0, first);
     deliver(optim, first, BLOCKS, false);
     step_ready(optim, W, 1, second);
-    assert_int_equal(pd_optim_root_stats(optim).unused, BLOCKS);
+    assert_int_equal(pd_optim_root_stats(optim).replaced, BLOCKS);
     assert_int_equal(pd_optim_root_stats(optim).failed, 0);
     deliver(optim, second, BLOCKS, true);
     pd_optim_free(optim);

@@ -54,14 +54,14 @@ void pd_logged_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t ste
 
 /* Counters of an optimizer after the step, by which a replay sees that it took the same course. */
 typedef struct course {
-    int64_t count, due, adopted, failed, unused, dropped;
+    int64_t count, due, adopted, failed, replaced, dropped;
 } course;
 
 static const pd_field course_fields[] = { PD_FIELD(course, count),
                                           PD_FIELD(course, due),
                                           PD_FIELD(course, adopted),
                                           PD_FIELD(course, failed),
-                                          PD_FIELD(course, unused),
+                                          PD_FIELD(course, replaced),
                                           PD_FIELD(course, dropped),
                                           { 0 } };
 static const pd_table course_table = { "course", sizeof(course), course_fields };
@@ -69,8 +69,9 @@ static const pd_table course_table = { "course", sizeof(course), course_fields }
 static void visit_course(pd_archive *archive, const pd_param *param)
 {
     pd_root_stats stats = pd_optim_root_stats(param->optim);
-    course here = { pd_optim_count(param->optim), stats.due, stats.adopted, stats.failed, stats.unused, stats.dropped },
-           there = here;
+    course
+        here = { pd_optim_count(param->optim), stats.due, stats.adopted, stats.failed, stats.replaced, stats.dropped },
+        there = here;
 
     pd_archive_fields(archive, &course_table, &there);
     if (pd_archive_status(archive) == PD_OK && memcmp(&here, &there, sizeof here) != 0)

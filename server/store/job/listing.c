@@ -138,7 +138,7 @@ static void add_roots(pd_job_totals *totals, const pd_param *param)
     totals->roots_due += (uint64_t)stats.due;
     totals->roots_adopted += (uint64_t)stats.adopted;
     totals->roots_failed += (uint64_t)stats.failed;
-    totals->roots_unused += (uint64_t)stats.unused;
+    totals->roots_unused += (uint64_t)stats.replaced;
     totals->root_waits += (uint64_t)stats.waits;
     if (stats.failed == 0 && stats.adopted == 0) return;
     for (size_t i = 0; i < pd_optim_plan(param->optim)->n_tasks; i++) {
