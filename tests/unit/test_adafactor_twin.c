@@ -87,7 +87,7 @@ static double *means(const config *c, const double *x, bool (*has)(int rule))
     double *sum = calloc((size_t)c->n, sizeof *sum), *count = calloc((size_t)c->n, sizeof *count),
            *to = calloc((size_t)c->n, sizeof *to);
 
-    for (int64_t i = 0, at; i < c->n; i++) at = place(c, i, has), sum[at] += x[i], count[at]++;
+    for (int64_t i = 0; i < c->n; i++) sum[place(c, i, has)] += x[i], count[place(c, i, has)]++;
     for (int64_t i = 0; i < c->n; i++) to[i] = sum[place(c, i, has)] / count[place(c, i, has)];
     free(sum);
     free(count);
