@@ -2,6 +2,7 @@
 #include "tls_wire.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,7 +29,12 @@ struct pd_tls_wire {
 
 /* OpenSSL's BIO_get_data. A callback of OpenSSL gets a BIO alone, and must find its wire before it has any table of
  * functions. All contexts set the same value, as the process has libssl once. */
-static void *(*_Atomic wire_of)(BIO *bio);
+static _Atomic(void *(*)(BIO *)) get_data;
+
+static pd_tls_wire *wire_of(BIO *bio)
+{
+    return atomic_load_explicit(&get_data, memory_order_relaxed)(bio);
+}
 
 /* ---- buffers ---- */
 
@@ -194,7 +200,7 @@ static int write_bytes(BIO *bio, const char *from, int n)
 static long control(BIO *bio, int what, long number, void *pointer)
 {
     (void)number, (void)pointer;
-    if (what == BIO_CTRL_EOF) return ((const pd_tls_wire *)wire_of(bio))->ended;
+    if (what == BIO_CTRL_EOF) return wire_of(bio)->ended;
     return what == BIO_CTRL_FLUSH;
 }
 
@@ -204,7 +210,7 @@ int pd_tls_wire_open(pd_tls_context *context, pd_error *err)
 {
     const pd_tls_library *lib = &context->library;
 
-    wire_of = lib->BIO_get_data;
+    atomic_store_explicit(&get_data, lib->BIO_get_data, memory_order_relaxed);
     if ((context->method = lib->BIO_meth_new(BIO_TYPE_SOURCE_SINK, "paramd")) == NULL ||
         lib->BIO_meth_set_read(context->method, read_bytes) != 1 ||
         lib->BIO_meth_set_write(context->method, write_bytes) != 1 ||
