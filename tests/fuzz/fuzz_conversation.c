@@ -46,7 +46,7 @@ static struct {
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
     int pass;                        /* descriptor that goes with the next bytes; -1: none */
-    pd_mail *keeping, *last_keeping; /* checkpoints that the store has handed out, the oldest first */
+    pd_mail *keeping, *last_keeping; /* checkpoints and entries that the store has handed out, the oldest first */
     int first_free;                  /* lowest descriptor that was free when the conversation began */
 } world;
 
@@ -119,10 +119,13 @@ static void begin_world(void)
     world.lend = false;
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
-    world.turn = (pd_turn){
-        .store = world.store,
-        .user = { .now_ns = look, .effects = on_effects, .task = on_task, .forget = on_forget, .keep = on_keep }
-    };
+    world.turn = (pd_turn){ .store = world.store,
+                            .user = { .now_ns = look,
+                                      .effects = on_effects,
+                                      .task = on_task,
+                                      .forget = on_forget,
+                                      .keep = on_keep,
+                                      .log = on_keep } };
     MUST((world.requests = pd_mailbox_new(NULL, NULL)) != NULL);
     pd_daemon_begin(world.daemon, world.requests);
     world.now = 1000000000;
