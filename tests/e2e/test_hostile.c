@@ -15,6 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "loopback.h"
 #include "message.h"
@@ -564,28 +565,46 @@ static void a_frame_that_trickles_is_cut_and_holds_up_nobody(void **state)
     expect_end(s, "a frame was not complete");
 }
 
-/* Requests weights until no more requests can be sent, and reads no answer. */
+/* Requests for weights whose answers nobody reads. */
+typedef struct requests {
+    scene *scene;
+    uint8_t frame[200];
+    size_t header, sent; /* bytes of the header; bytes of the frame that are sent already */
+} requests;
+
+/* Sends requests as long as the socket takes them, and returns whether the daemon has cut the connection. */
+static bool are_cut(void *arg)
+{
+    requests *r = arg;
+    size_t bytes = PD_PREFIX_BYTES + r->header;
+    ssize_t n;
+
+    do {
+        if (r->sent == 0)
+            pd_prefix_write(r->frame, &(pd_prefix){ .version = 1,
+                                                    .method = PD_PULL,
+                                                    .header_bytes = (uint32_t)r->header,
+                                                    .request = ++r->scene->id });
+        n = send(r->scene->fd, r->frame + r->sent, bytes - r->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) r->sent = (r->sent + (size_t)n) % bytes;
+    } while (n > 0);
+    return daemon_says(r->scene->daemon, "did not read", 0);
+}
+
 static void who_does_not_read_is_cut_and_holds_up_nobody(void **state)
 {
-    scene *s = *state;
+    requests r = { .scene = *state };
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
-    uint8_t frame[200];
-    size_t bytes;
 
     want.count = CHUNK;
     pull.wants = wants;
     pull.n_wants = 1;
-    bytes = protobuf_c_message_pack(&pull.base, frame + PD_PREFIX_BYTES) + PD_PREFIX_BYTES;
-    do
-        pd_prefix_write(frame, &(pd_prefix){ .version = 1,
-                                             .method = PD_PULL,
-                                             .header_bytes = (uint32_t)(bytes - PD_PREFIX_BYTES),
-                                             .request = ++s->id });
-    while (send(s->fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes);
-    expect_service(s);
-    assert_true(daemon_says(s->daemon, "did not read", patient(6)));
-    expect_service(s);
+    r.header = protobuf_c_message_pack(&pull.base, r.frame + PD_PREFIX_BYTES);
+    (void)are_cut(&r);
+    expect_service(r.scene);
+    assert_true(await(are_cut, &r, patient(6)));
+    expect_service(r.scene);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
