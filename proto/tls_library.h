@@ -26,8 +26,6 @@
     X(BIO_free)                                                                                                        \
     X(BIO_up_ref)                                                                                                      \
     X(BIO_ctrl)                                                                                                        \
-    X(BIO_set_data)                                                                                                    \
-    X(BIO_get_data)                                                                                                    \
     X(BIO_set_init)                                                                                                    \
     X(BIO_set_flags)                                                                                                   \
     X(BIO_clear_flags)                                                                                                 \

@@ -194,6 +194,7 @@ static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
     const pd_tls_library *lib = &stream->context->library;
     int n, why;
 
+    pd_tls_wire_use(stream->wire);
     lib->ERR_clear_error();
     errno = 0;
     n = lib->SSL_read(stream->ssl, to, size < RECORD ? (int)size : RECORD);
@@ -270,6 +271,7 @@ static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
     const pd_tls_library *lib = &stream->context->library;
     int written;
 
+    pd_tls_wire_use(stream->wire);
     renew_key(stream);
     lib->ERR_clear_error();
     errno = 0;
@@ -310,6 +312,7 @@ static void end_side(pd_tls_stream *stream)
     if (!stream->shutting || stream->shut || stream->owed != NULL) return;
     if (!stream->said && pd_tls_wire_has_room(stream->wire)) {
         stream->said = true;
+        pd_tls_wire_use(stream->wire);
         lib->ERR_clear_error();
         if (stream->broken.code == PD_OK) lib->SSL_shutdown(stream->ssl);
         flush_wire(stream);

@@ -2,7 +2,6 @@
 #include "tls_wire.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,13 +26,11 @@ struct pd_tls_wire {
     pd_tls_buffer *in, *out; /* NULL: empty */
 };
 
-/* OpenSSL's BIO_get_data. A callback of OpenSSL gets a BIO alone, and must find its wire before it has any table of
- * functions. All contexts set the same value, as the process has libssl once. */
-static _Atomic(void *(*)(BIO *)) get_data;
+static _Thread_local pd_tls_wire *used;
 
-static pd_tls_wire *wire_of(BIO *bio)
+void pd_tls_wire_use(pd_tls_wire *wire)
 {
-    return atomic_load_explicit(&get_data, memory_order_relaxed)(bio);
+    used = wire;
 }
 
 /* ---- buffers ---- */
@@ -106,7 +103,7 @@ static int later(const pd_tls_wire *wire, BIO *bio, int flag)
 /* Gives OpenSSL bytes from the peer: its BIO's function "read". */
 static int read_bytes(BIO *bio, char *to, int n)
 {
-    pd_tls_wire *wire = wire_of(bio);
+    pd_tls_wire *wire = used;
     ssize_t got;
 
     wire->context->library.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
@@ -183,7 +180,7 @@ size_t pd_tls_wire_held(const pd_tls_wire *wire)
 /* Takes bytes for the peer from OpenSSL: its BIO's function "write". Takes all or none. */
 static int write_bytes(BIO *bio, const char *from, int n)
 {
-    pd_tls_wire *wire = wire_of(bio);
+    pd_tls_wire *wire = used;
 
     wire->context->library.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
     if (!pd_tls_wire_has_room(wire)) return later(wire, bio, BIO_FLAGS_WRITE);
@@ -199,8 +196,8 @@ static int write_bytes(BIO *bio, const char *from, int n)
 /* Answers what OpenSSL asks of its BIO. Bytes in the buffer count as flushed, as those in the kernel's do. */
 static long control(BIO *bio, int what, long number, void *pointer)
 {
-    (void)number, (void)pointer;
-    if (what == BIO_CTRL_EOF) return wire_of(bio)->ended;
+    (void)bio, (void)number, (void)pointer;
+    if (what == BIO_CTRL_EOF) return used->ended;
     return what == BIO_CTRL_FLUSH;
 }
 
@@ -210,7 +207,6 @@ int pd_tls_wire_open(pd_tls_context *context, pd_error *err)
 {
     const pd_tls_library *lib = &context->library;
 
-    atomic_store_explicit(&get_data, lib->BIO_get_data, memory_order_relaxed);
     if ((context->method = lib->BIO_meth_new(BIO_TYPE_SOURCE_SINK, "paramd")) == NULL ||
         lib->BIO_meth_set_read(context->method, read_bytes) != 1 ||
         lib->BIO_meth_set_write(context->method, write_bytes) != 1 ||
@@ -257,7 +253,6 @@ int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd
     }
     wire->context = context;
     wire->fd = fd;
-    lib->BIO_set_data(bio, wire);
     lib->BIO_set_init(bio, 1);
     replace_socket(wire, ssl, bio);
     lib->BIO_free(bio);

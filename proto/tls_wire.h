@@ -25,6 +25,9 @@ int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd
 /* Frees a wire. Accepts NULL. */
 void pd_tls_wire_free(pd_tls_wire *wire);
 
+/* Must be called before a function of OpenSSL that reads or writes: OpenSSL's callbacks, which do not get our data,
+ * find the wire on this thread. */
+void pd_tls_wire_use(pd_tls_wire *wire);
 /* Notes that the socket may have bytes again. Between two calls, a wire that has emptied the socket asks it no more. */
 void pd_tls_wire_ask(pd_tls_wire *wire);
 /* Gives the buffer for receiving back, if it is empty. */
