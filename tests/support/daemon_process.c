@@ -178,6 +178,7 @@ static test_daemon *new_daemon(const char *const *flags)
 
     assert_non_null(daemon);
     snprintf(daemon->log, sizeof daemon->log, "/tmp/paramd-test-%ld-%d.log", (long)getpid(), serial++);
+    unlink(daemon->log); /* an earlier process with the same number, whose test has failed, may have left it */
     daemon->pid = spawn(flags, daemon->log);
     assert_true(daemon->pid > 0);
     return daemon;
