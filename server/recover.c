@@ -41,7 +41,7 @@ static bool stops(const recovery *r)
     return r->user->stops != NULL && atomic_load(r->user->stops);
 }
 
-/* Reads from a file, unless the daemon stops: then whatever is being loaded ends soon. */
+/* Reads from a file. If the daemon has to stop, the read fails with ECANCELED, so that loading ends soon. */
 static int read_file(void *arg, int file, uint64_t offset, void *at, size_t bytes)
 {
     const recovery *r = arg;

@@ -281,7 +281,7 @@ static void free_unstarted(pd_stepper *stepper)
     free(stepper);
 }
 
-/* Makes what a stepper needs, and starts its threads: the step thread last. After an error it may be freed. */
+/* Makes what a stepper needs, and starts its threads: the step thread last. After an error, call free_unstarted. */
 static int start_threads(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     int rc;

@@ -16,7 +16,7 @@ int pd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const ch
 typedef struct pd_side_thread {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* something that the lock protects may have changed */
+    pthread_cond_t changed; /* broadcast when data that the lock protects may have changed */
     bool stop;              /* the thread has to end; changes with the lock held */
     bool started;           /* there is a thread to stop */
 } pd_side_thread;

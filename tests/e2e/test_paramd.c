@@ -196,7 +196,7 @@ static void help_lists_every_section(void **state)
     expect(text, "--job-aggregate");
 }
 
-/* Names of flags are not broken: --aggregate lists its values. */
+/* Lines with a flag may be longer: the flag and its list of values stay on one line, as for --aggregate. */
 static void help_fits_a_narrow_terminal(void **state)
 {
     static char text[MOST];

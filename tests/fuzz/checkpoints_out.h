@@ -1,6 +1,6 @@
-/* checkpoints_out.h - the place of the keeper thread and the journal thread: checkpoints and entries of logs that the
- * store has handed out, until the conversation gives them back. fuzz_conversation.c includes this file after the
- * definition of `world`. */
+/* checkpoints_out.h - stands in for the two threads that write to the disk: keeps the checkpoints and entries of logs
+ * that the store has handed out, until the conversation gives them back. fuzz_conversation.c includes this file after
+ * the definition of `world`. */
 /* Takes a checkpoint or an entry, as a disk thread does. It stays out until give_back. */
 static void on_keep(void *arg, pd_effect *effect)
 {

@@ -246,7 +246,8 @@ void pd_control_headed(pd_job *job)
     pd_control_keeping *keeping = &job->keeping.control;
 
     if (job->steps.control == NULL) return;
-    /* While the job repeats steps it needs the entries that tell their course, some of which come after the cut. */
+    /* A job that repeats steps after a restart still needs all entries that tell how these steps went, also those
+     * written after the cut: then the checkpoint lets none of them be dropped. */
     keeping->mark = pd_control_repeats(&job->steps) && !PD_PLANTED(repeated_given_up) ? keeping->base : keeping->number;
     keeping->copied = job->keeping.cut_step;
     if (PD_PLANTED(control_base_early)) keeping->base = keeping->mark;
