@@ -16,9 +16,9 @@ uint32_t sim_least_world(const sim *s, const sim_job *job);
 void sim_relaunch_after_crash(sim *s, uint64_t life);
 /* Kills all workers of a job and launches the job again with as many workers as now. */
 void sim_relaunch(sim *s, const sim_job *job);
-/* Launches a job again whose workers are refused because of their number: the server was killed before the change was
- * on the disk, so it expects the workers of before the change. Returns false if the number of the job's workers has
- * never changed, so that nothing explains that they are refused. */
+/* Launches all workers of a job again, when the server refuses one because of world_size: it was killed before a change
+ * of world_size was on the disk, and expects the number from before. Returns false, and does nothing, if the job has
+ * never changed its world_size: then the refusal is an error of the server. */
 bool sim_relaunch_again(sim *s, const sim_job *job);
 
 #endif

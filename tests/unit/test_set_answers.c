@@ -62,16 +62,23 @@ static void a_command_whose_record_fails_is_answered_with_the_next_checkpoint(vo
     rig_free(&r);
 }
 
-static void a_command_that_waits_too_long_is_told_so(void **state)
+/* Starts a job, and sends it a command whose record stays on its way to the disk. */
+static void start_with_command(rig *r)
 {
     pd_store_config config = kept_config();
+
+    kept_job_start(r, &config, "checkpoint_every=100");
+    kept_job_step(r, 1);
+    r->lazy_log = true;
+    assert_int_equal(answers_of(r, "lr=0.1"), 0);
+}
+
+static void a_command_that_waits_too_long_is_told_so(void **state)
+{
     rig r;
 
     (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    start_with_command(&r);
     rig_sleep(&r, 11);
     assert_int_equal(r.error.code, PD_DEADLINE_EXCEEDED);
     assert_non_null(strstr(r.error.text, "the values hold from step 2 on, but the disk has not taken them"));
@@ -80,15 +87,11 @@ static void a_command_that_waits_too_long_is_told_so(void **state)
 
 static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **state)
 {
-    pd_store_config config = kept_config();
     uint64_t answered;
     rig r;
 
     (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    start_with_command(&r);
     kept_job_import_count(&r);
     kept_job_step(&r, 2); /* the checkpoint of this step has the first command; records begin anew */
     assert_int_equal(r.disk->step, 2);
@@ -105,15 +108,11 @@ static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **s
 
 static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(void **state)
 {
-    pd_store_config config = kept_config();
     uint64_t answered;
     rig r;
 
     (void)state;
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.lazy_log = true;
-    assert_int_equal(answers_of(&r, "lr=0.1"), 0);
+    start_with_command(&r);
     kept_job_import_count(&r);
     r.disk_error = "an error of the disk";
     kept_job_step(&r, 2);
