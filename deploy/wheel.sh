@@ -24,6 +24,7 @@ while [ $# -gt 0 ]; do
             out=$built/wheel
             how=(-C "build-dir=$out/packed" -C "cmake.define.PD_BUILT=$built")      # from the unpacked sdist
             shift ;;
+        -*) fail "$1: expected --no-try, --built FOLDER or the name of a Python" ;;
         *) break ;;
     esac
     shift

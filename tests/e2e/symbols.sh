@@ -9,6 +9,7 @@ fail() { printf '%s\n' "$*"; exit 1; }
 
 promised=$(sed -n 's/^platform=manylinux_\([0-9]*\)_\([0-9]*\)_.*/\1.\2/p' deploy/wheel.sh)
 [ -n "$promised" ] || fail "deploy/wheel.sh: expected platform=manylinux_X_Y_MACHINE"
+grep -q "glibc $promised " deploy/README.md || fail "deploy/README.md does not say that the wheel needs glibc $promised"
 
 shipped=$(mktemp -d /tmp/paramd-symbols.XXXXXX)
 trap 'rm -rf "$shipped"' EXIT
