@@ -1,6 +1,6 @@
 #!/bin/bash
-# The version of include/paramd/version.h is that of the programs, the libraries and the Python package, and of the files
-# that must repeat it.
+# The version of include/paramd/version.h is that of the programs, the libraries and the Python package, and of the
+# files that must repeat it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
