@@ -21,6 +21,9 @@ typedef struct pd_core_config {
     uint64_t nonce;
     bool checksum, impatient, no_shared_memory; /* see pd_client_options */
     uint32_t window;                            /* see pd_client_options */
+    const char *run;                            /* see pd_client_options; NULL: unknown */
+    int resume;                                 /* see pd_client_options */
+    bool joins;                                 /* see pd_client_options */
     uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
 } pd_core_config;

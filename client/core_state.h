@@ -129,6 +129,9 @@ typedef struct pd_core {
     pd_window window;
     size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
+    char *run; /* the launch that this process belongs to; "": unknown */
+    int resume;
+    bool joins;
     /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
      * each list */
     char **options, **rules;
