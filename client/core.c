@@ -486,6 +486,14 @@ bool pd_core_gone_back(const pd_core *core)
 {
     return core->gone_back;
 }
+bool pd_core_refused(const pd_core *core)
+{
+    return core->refused;
+}
+bool pd_core_held(const pd_core *core)
+{
+    return core->refused && core->held_ns != 0;
+}
 bool pd_core_running(const pd_core *core)
 {
     return core->welcomed;
