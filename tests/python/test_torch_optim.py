@@ -301,8 +301,8 @@ def stepped(optimizer, gradients, name, **hypers):
 @pytest.mark.parametrize("row", FLAGS)
 @pytest.mark.parametrize("seed", range(2))
 def test_gradients_of_any_size_give_torchs_weights_with_every_option(daemon, row, seed):
-    """Gradients of 1e-45 to 3e38, whose squares leave the range of float32. Where torch's loop over tensors and its loop
-    over lists differ, nothing is judged but that numbers stay numbers."""
+    """Gradients of 1e-45 to 3e38, whose squares leave the range of float32. Where torch's two implementations differ,
+    nothing is judged but that numbers stay numbers."""
     draw = torch.Generator().manual_seed(seed)
     gradients = 10 ** (torch.rand(257, generator=draw, dtype=torch.float64) * 83.3 - 45)
     gradients = (gradients * (torch.rand(257, generator=draw) < 0.5).double().sub(0.5).sign()).float()
