@@ -118,7 +118,7 @@ void pd_conn_remark(pd_conn *conn, const pd_remark *remark)
     char *texts[1] = { remark->text };
     Paramd__Ok ok = PARAMD__OK__INIT;
 
-    if (!conn->remarks || conn->state != PD_OPEN || conn->job == 0) return;
+    if (!conn->remarks || conn->state != PD_OPEN || conn->job == 0 || remark->rank == conn->rank) return;
     ok.remarks = texts;
     ok.n_remarks = 1;
     pd_conn_reply(conn, &nobody, &ok.base);

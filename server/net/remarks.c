@@ -3,19 +3,20 @@
 
 #include "paramd/error.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
-#define MANY "there are more warnings about this job in the daemon's log"
+static const char many[] = "there are more warnings about this job in the daemon's log";
 
-/* Returns whether two texts are equal, digits left aside. */
+/* Returns whether two texts are equal, numbers left aside. */
 static bool alike(const char *a, const char *b)
 {
+    static const char numeric[] = "0123456789.";
+
     for (;; a++, b++) {
-        while (isdigit((unsigned char)*a)) a++;
-        while (isdigit((unsigned char)*b)) b++;
+        a += strspn(a, numeric);
+        b += strspn(b, numeric);
         if (*a != *b) return false;
         if (*a == '\0') return true;
     }
@@ -44,16 +45,17 @@ static const char *news(const pd_remarks *remarks, const char *job, const char *
         of_job++;
     }
     if (of_job >= PD_REMARKS_OF_JOB) return NULL;
-    return of_job == PD_REMARKS_OF_JOB - 1 ? MANY : text;
+    return of_job == PD_REMARKS_OF_JOB - 1 ? many : text;
 }
 
-static const pd_remark *keep(pd_remarks *remarks, const char *job, const char *text)
+static const pd_remark *keep(pd_remarks *remarks, const char *job, const char *text, int64_t rank)
 {
     pd_remark *remark = &remarks->at[remarks->n % PD_REMARKS];
 
     forget(remark);
     remark->job = strdup(job);
     remark->text = strdup(text);
+    remark->rank = rank;
     if (remark->job == NULL || remark->text == NULL) {
         forget(remark);
         return NULL;
@@ -71,7 +73,7 @@ const pd_remark *pd_remarks_add(pd_remarks *remarks, const pd_log_entry *entry)
     memcpy(job, entry->text + PD_LOG_JOB_AT, entry->job_bytes);
     job[entry->job_bytes] = '\0';
     text = news(remarks, job, entry->text + PD_LOG_JOB_AT + entry->job_bytes + strlen(": "));
-    return text != NULL ? keep(remarks, job, text) : NULL;
+    return text != NULL ? keep(remarks, job, text, entry->has_rank && text != many ? (int64_t)entry->rank : -1) : NULL;
 }
 
 const pd_remark *pd_remarks_next(const pd_remarks *remarks, const char *job, uint64_t *at)

@@ -1,7 +1,7 @@
 /* remarks.h - warnings about jobs, for the workers that asked for them in their Hello. Loop thread.
  *
  * Whatever the log says about a job at the level of a warning or above is a remark. Two texts that differ only in their
- * digits are one remark, and it is sent once to each connection. So a warning that repeats at later steps, or is the
+ * numbers are one remark, and it is sent once to each connection. So a warning that repeats at later steps, or is the
  * same for many layers, reaches the user of the job once. */
 #ifndef PD_REMARKS_H
 #define PD_REMARKS_H
@@ -16,6 +16,7 @@ enum {
 /* A warning about a job. */
 typedef struct pd_remark {
     char *job, *text;
+    int64_t rank; /* the rank that it is about, which does not get it; -1: none */
 } pd_remark;
 
 typedef struct pd_remarks {

@@ -59,7 +59,8 @@ static void warnings_and_errors_about_a_job_are_remarks(void **state)
 
     assert_string_equal(remark->job, "a");
     assert_string_equal(remark->text, "rank 3: it is lost");
-    assert_non_null(say(*state, LOG_ERR, (pd_log_facts){ .job = "a" }, "disk"));
+    assert_int_equal(remark->rank, 3);
+    assert_int_equal(say(*state, LOG_ERR, (pd_log_facts){ .job = "a" }, "disk")->rank, -1);
     assert_null(say(*state, LOG_INFO, (pd_log_facts){ .job = "a" }, "created"));
     assert_null(say(*state, LOG_WARNING, (pd_log_facts){ 0 }, "of the daemon"));
     assert_null(
@@ -68,10 +69,10 @@ static void warnings_and_errors_about_a_job_are_remarks(void **state)
     assert_int_equal(count(*state, "b"), 0);
 }
 
-static void texts_that_differ_in_digits_alone_are_one_remark_of_a_job(void **state)
+static void texts_that_differ_in_numbers_alone_are_one_remark_of_a_job(void **state)
 {
     assert_non_null(warn(*state, "a", "step 9 of w is skipped (1 so far)"));
-    assert_null(warn(*state, "a", "step 10 of w is skipped (2 so far)"));
+    assert_null(warn(*state, "a", "step 10 of w is skipped (2.5 so far)"));
     assert_non_null(warn(*state, "a", "step 10 of v is skipped (2 so far)"));
     assert_non_null(warn(*state, "b", "step 10 of w is skipped (2 so far)"));
 }
@@ -114,7 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(warnings_and_errors_about_a_job_are_remarks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(texts_that_differ_in_digits_alone_are_one_remark_of_a_job, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(texts_that_differ_in_numbers_alone_are_one_remark_of_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_of_many_remarks_says_that_there_are_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(old_remarks_go_when_there_are_too_many_of_all_jobs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_job_of_the_name_begins_without_remarks, set_up, tear_down),

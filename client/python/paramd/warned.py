@@ -6,13 +6,14 @@ import warnings
 
 from .errors import ParamdWarning
 
+_BETWEEN = ("paramd", "torch", "jax", "optax", "lightning", "pytorch_lightning", "accelerate", "transformers")
 _told: set[str] = set()                 # by this process
 
 
 def _outside() -> int:
-    """Returns the stack level of the nearest caller that is not this package."""
-    package, level, frame = __name__.partition(".")[0], 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+    """Returns the stack level of the nearest caller outside of this package and those that call it."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back
     return level
 
