@@ -82,7 +82,8 @@ def test_several_daemons_of_a_name_are_told_apart(run):
 
 def test_the_folder_is_the_one_of_python(room, monkeypatch, tmp_path):  # noqa: F811
     deep = tmp_path / ("x" * 60)
-    for runtime, temporary in ((room, "/tmp"), ("", room + "/"), ("relative", room), (room, f"{deep}"), ("", f"{deep}")):
+    folders = ((room, "/tmp"), ("", room + "/"), ("relative", room), (room, str(deep)), ("", str(deep)))
+    for runtime, temporary in folders:
         deep.mkdir(exist_ok=True)
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         monkeypatch.setenv("TMPDIR", temporary)
