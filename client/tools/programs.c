@@ -9,7 +9,8 @@ static const pd_command_option plan_options[] = {
     { "workers", 0, PD_OPTION_NUMBER, "W", .help = "Workers of the job", .preset = "1", .least = 0,
       .most = UINT32_MAX },
     { "option", 0, PD_OPTION_TEXT, "KEY=VALUE",
-      .help = "An option of the job, as its workers give it, such as aggregate=median; may be repeated" },
+      .help = "An option of the job, as its workers give it, such as aggregate=median or durability=checkpoint; may be "
+              "repeated" },
     { "threads", 0, PD_OPTION_NUMBER, "T", .help = "Threads of the daemon that take optimizer steps, its step_threads",
       .preset = "1", .least = 1, .most = 1024 },
     { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon that compute roots, its pool_threads",
@@ -70,7 +71,9 @@ const pd_command pd_programs[] = {
                           "text: a line for each parameter, `wte 50257 768' or `wte (50257, 768)', and "
                           "`axes=vocab,embed' at its end names the dimensions; # begins a comment;\n"
                           "JSON: {\"wte\": [50257, 768], ...};\n"
-                          "a safetensors file, of which only the header is read.",
+                          "a safetensors file, of which only the header is read.\n"
+                          "`memory' is the number that `paramctl jobs' shows as MEMORY for such a job on a daemon with "
+                          "these threads. A daemon with a directory for checkpoints counts what the last line adds.",
                           plan_options, 1, 1 },
     [PD_PROGRAM_REPLAY] = { "replay", "TRACE|FOLDER...", "Replay recorded runs of reference optimizers and compare",
                             NULL, replay_options, 1, 1 << 20 },
