@@ -48,7 +48,8 @@ static const pd_command_option bench_options[] = {
 
 static const pd_command_option doctor_options[] = {
     { "config", 'c', PD_OPTION_TEXT, "FILE",
-      .help = "The daemon's configuration file (default: /etc/paramd/paramd.conf if it is there, else none)" },
+      .help = "The daemon's configuration file (default: the configuration of the daemon that is asked, else "
+              "/etc/paramd/paramd.conf if it is there, else none)" },
     { "state-dir", 0, PD_OPTION_TEXT, "DIR",
       .help = "Directory for checkpoints whose disk is measured (default: the configuration's)" },
     { "root", 0, PD_OPTION_TEXT, "DIR", .help = "Read DIR/proc and DIR/sys instead of /proc and /sys" },
@@ -57,7 +58,8 @@ static const pd_command_option doctor_options[] = {
 
 #define DOCTOR_DETAILS                                                                                                 \
     "Needs no daemon: it runs the program paramd beside paramctl, reads /proc and /sys, and measures the disk and "    \
-    "the loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too. STATUS is ok, "      \
+    "the loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too, and examines what "  \
+    "that daemon's configuration names, unless --config names another. STATUS is ok, "                                 \
     "warn or fail; the exit status is 1 if a check fails. Limits are those of this shell: run it as the daemon's "     \
     "user."
 
