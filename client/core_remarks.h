@@ -1,4 +1,5 @@
-/* core_remarks.h - warnings of the server about the job, which come in heartbeats: keeps them until the user gets them. */
+/* core_remarks.h - warnings of the server about the job, which come in heartbeats: keeps them until the user gets
+ * them. */
 #ifndef PD_CORE_REMARKS_H
 #define PD_CORE_REMARKS_H
 

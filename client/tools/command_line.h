@@ -25,9 +25,9 @@ struct pd_line {
     const pd_command *command; /* command of paramctl; NULL until its name has been read */
     /* address that --server names; NULL: not given, so the client library takes its default */
     const char *server;
-    double timeout;            /* --timeout, in seconds */
-    bool json, wide;           /* --output */
-    char **args;               /* arguments, without options */
+    double timeout;  /* --timeout, in seconds */
+    bool json, wide; /* --output */
+    char **args;     /* arguments, without options */
     int n_args;
     char **argv; /* words of the command line that are not read yet, beginning with the command's name */
     int argc;

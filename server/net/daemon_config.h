@@ -70,7 +70,7 @@ typedef struct pd_daemon_config {
     uint32_t max_pieces, max_params, max_header, hello_bytes;
     pd_roles *roles, *store_roles; /* who may do what, and a copy for the step thread. pd_daemon_new takes both over,
                                     * also when it fails. NULL: everybody may do everything */
-    const char *blas_core;   /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
+    const char *blas_core; /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
     /* the daemon's configuration as flags of its program, in lines, for operators; borrowed until a reload brings
      * another, or for the daemon's life. NULL: not known */
     const char *settings;
