@@ -124,8 +124,17 @@ typedef struct pd_window {
     bool hashed;                            /* `hash` is known */
 } pd_window;
 
+/* Warnings of the server about the job: core_remarks.h. */
+typedef struct pd_core_remarks {
+    char *waiting[16]; /* those that the user does not have yet, the oldest first */
+    size_t n;
+    uint64_t told[32]; /* a ring of XXH3-64 hashes of those that have come */
+    size_t n_told;
+} pd_core_remarks;
+
 typedef struct pd_core {
     pd_sharing sharing;
+    pd_core_remarks remarks;
     pd_window window;
     size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
@@ -142,6 +151,7 @@ typedef struct pd_core {
     /* after a lost connection the client handle ends instead of connecting again */
     bool impatient;
     size_t urls;
+    const struct pd_address *addresses; /* borrowed; NULL: none are known */
 
     pd_stage stage;
     bool welcomed; /* the server has accepted Hello on the present connection */

@@ -80,6 +80,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     }
     conn->access = (pd_conn_access){ 0 };
     conn->rank = hello->rank;
+    conn->remarks = hello->remarks;
     conn->state = PD_WELCOMING;
     conn->joined = true;
     pd_idle_reset(&conn->daemon->idle, pd_loop_now_ms(conn->daemon));
@@ -126,12 +127,17 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
 void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 {
     pd_prefix asked = pd_pending_asked(pending);
+    const pd_remark *remark;
+    uint64_t at = 0;
 
     pd_pendings_remove(&conn->pendings, pending);
     pd_pending_free(pending);
     conn->job = effect->job;
     pd_traffic_add(&conn->daemon->traffic, conn->job);
     conn->state = PD_OPEN;
+    if (effect->u.hello.created) pd_remarks_begin(&conn->daemon->remarks, conn->job_name);
     welcome(conn, &asked, effect);
+    while ((remark = pd_remarks_next(&conn->daemon->remarks, conn->job_name, &at)) != NULL)
+        pd_conn_remark(conn, remark);
     pd_conn_resume(conn);
 }

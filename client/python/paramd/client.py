@@ -17,18 +17,20 @@ from . import _structs as structs
 from . import state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
-from .errors import Error, FailedPrecondition, NoMemory, invalid
+from .errors import Error, FailedPrecondition, NoMemory, invalid, spelled
 from .facts import Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
 from .texts import Settings, pairs, rule_list
 from .ticket import SLICE, Request, Ticket, late, waited
+from .warned import warn_once
 
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
+_WARNING = "warning of the server: "     # begin of a notice
 _NOTE_BYTES = 1 << 20                   # of the longest note
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
 
@@ -87,7 +89,8 @@ class Client:
     token_file, ca_file, cert_file, key_file: files of a tls:// address: this worker's token; the authorities that sign
         the server's certificate; this worker's certificate and its key. They are read for each connection. None:
         $PARAMD_TOKEN_FILE, $PARAMD_CA_FILE (else the system's authorities), $PARAMD_CERT_FILE, $PARAMD_KEY_FILE.
-    notice: called with one sentence for the user. None: it is printed to standard error.
+    notice: called with one sentence for the user. None: the server's warnings about the job become a ParamdWarning, and
+        other notices are printed to standard error.
 
     DeadlineExceeded: no server answered in time. Unavailable: an impatient client was not answered at once.
     FailedPrecondition: the job has another configuration. InvalidArgument: an option or rule is not valid. Calls from
@@ -180,11 +183,13 @@ class Client:
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""
         while self._notices:
-            self._tell(self._notices.pop().decode("utf-8", "replace"))
+            self._tell(spelled(self._notices.pop().decode("utf-8", "replace")))
 
     def _tell(self, text: str) -> None:
         if self._notice is not None:
             self._notice(text)
+        elif text.startswith(_WARNING):
+            warn_once(text[len(_WARNING):])
         else:
             print(f"paramd: {text}", file=sys.stderr)
 

@@ -97,6 +97,11 @@ class Exchange:
         """Number of steps that the job has taken, as far as this rank has waited for them."""
         return self._count
 
+    @property
+    def idle(self) -> bool:
+        """Whether no step is under way."""
+        return self._step is None
+
     def mean(self, name: str, value: Any) -> Mean:
         """Adds a number to the coming step, and returns its mean over the ranks, which is known afterwards."""
         return self.means.add(name, value, self._wait)
