@@ -108,6 +108,16 @@ void pd_cut_closed(pd_steps *steps, const pd_param *param)
         take_weights(steps->cut, param);
 }
 
+void pd_cut_replaced(pd_steps *steps, const pd_param *param)
+{
+    pd_cut_part *part = steps->cut != NULL ? &steps->cut->parts[param->index] : NULL;
+
+    if (part == NULL || part->weights == NULL || steps->cut->fixed || part->weights->version != param->saved.step) return;
+    pd_snapshot_unref(part->weights);
+    part->weights = param->current;
+    param->current->store_refs++;
+}
+
 /* Returns whether the cut stops the parameter before its next step. */
 static bool stops(const pd_cut *cut, const pd_param *param)
 {
