@@ -23,6 +23,12 @@ static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_er
                        "parameter %.160s: its elements are spread over the ranks, and such weights cannot be replaced "
                        "while the job runs: begin a new job with the changed weights",
                        known->name);
+    if (known->step != core->params[items[0].param].step)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
+                       "step",
+                       core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step,
+                       known->name, (unsigned long long)known->step);
     if (items[i].weights == NULL && known->start < known->end)
         return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no weights", i, known->name);
     return PD_OK;
@@ -126,6 +132,7 @@ void pd_replace_done(pd_core *core, const pd_op *op)
     for (size_t i = 0; i < op->n; i++) pd_replace_forget_versions(&core->params[op->items[i].param]);
     for (size_t i = 0; i < core->n_params; i++) {
         pd_known *known = &core->params[i];
+        if (known->step != core->params[op->items[0].param].step) continue;
         known->replaces = op->replaces;
         known->replaced = known->step;
         pd_window_begin(known); /* the window cannot send the weights again */

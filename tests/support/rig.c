@@ -451,6 +451,12 @@ void rig_last(rig_frame *frame)
     frame->request->u.data.close_step = true;
 }
 
+void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole)
+{
+    frame->request->u.data.replaces = number;
+    frame->request->u.data.whole = whole;
+}
+
 void rig_weight(rig_frame *frame, double weight, bool presummed)
 {
     frame->request->u.data.weight = weight;

@@ -83,6 +83,7 @@ typedef struct pd_job_totals {
 /* Weights that rank 0 sends to replace published ones, while not all of them have come: replacement.h. */
 typedef struct pd_replacing {
     uint64_t number; /* of the change; 0: none come */
+    uint64_t step;   /* the step whose weights they replace */
     uint64_t nonce;  /* of the process that sends them */
     uint32_t whole;  /* number of parameters whose weights have all come */
 } pd_replacing;

@@ -60,6 +60,7 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
         const pd_change_told *told = &param->told;
         unsigned long long step = param->saved.step + 1;
 
+        if (param->saved.step != frame->u.data.step) continue;
         if (has_begun(param))
             return pd_fail(err, PD_FAILED_PRECONDITION,
                            "%.160s: rank 0 has begun step %llu: weights can be replaced between two steps", param->name,
@@ -147,11 +148,16 @@ static void stage(pd_job *job, const pd_piece *piece)
 
 static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
 {
-    uint64_t nonce = job->ranks[0].saved.nonce;
+    pd_replacing *replacing = &job->replacing, coming = { .number = frame->u.data.replaces,
+                                                          .step = frame->u.data.step,
+                                                          .nonce = job->ranks[0].saved.nonce,
+                                                          .whole = replacing->whole };
 
-    if (job->replacing.number != frame->u.data.replaces || job->replacing.nonce != nonce) pd_replace_drop(job);
-    job->replacing.number = frame->u.data.replaces;
-    job->replacing.nonce = nonce;
+    if (replacing->number != coming.number || replacing->step != coming.step || replacing->nonce != coming.nonce) {
+        pd_replace_drop(job);
+        coming.whole = 0;
+    }
+    *replacing = coming;
     for (size_t i = 0; i < frame->u.data.n; i++) {
         int rc = begin_to_stage(job, &job->steps.params[frame->u.data.pieces[i].param], err);
         if (rc != PD_OK) return rc;
@@ -166,7 +172,7 @@ static void publish(pd_job *job, pd_effect *effect)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
-        param->replaced = job->replacing.number;
+        if (param->saved.step == job->replacing.step) param->replaced = job->replacing.number;
         if (!is_staged(param)) continue;
         pd_params_convert(&param, 1, job->steps.config->threads);
         pd_param_publish(param, param->next, (pd_outcome)0, &effect->u.closed.at[effect->u.closed.n++]);

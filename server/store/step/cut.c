@@ -110,11 +110,11 @@ void pd_cut_closed(pd_steps *steps, const pd_param *param)
 
 void pd_cut_replaced(pd_steps *steps, const pd_param *param)
 {
-    pd_cut_part *part = steps->cut != NULL ? &steps->cut->parts[param->index] : NULL;
+    pd_cut *cut = steps->cut;
 
-    if (part == NULL || part->weights == NULL || steps->cut->fixed || part->weights->version != param->saved.step) return;
-    pd_snapshot_unref(part->weights);
-    part->weights = param->current;
+    if (cut == NULL || cut->fixed || param->saved.step != cut->step) return;
+    pd_snapshot_unref(cut->parts[param->index].weights);
+    cut->parts[param->index].weights = param->current;
     param->current->store_refs++;
 }
 
