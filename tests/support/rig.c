@@ -175,6 +175,7 @@ static void on_declared(rig *r, const pd_effect *effect)
     for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
+        r->replaced[i] = effect->u.declared.params[i].replaced;
         r->steps[i] = effect->u.declared.params[i].step;
         if (i < 16)
             snprintf(r->notes[i], sizeof r->notes[i], "%s",

@@ -43,7 +43,7 @@ typedef struct rig {
     uint64_t seed, creator, reserve;
     uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
     bool initialised[4096];
-    uint64_t steps[4096];
+    uint64_t steps[4096], replaced[4096];
     char notes[16][240];  /* notes of the first 16 parameters, from the last answer to Declare */
     pd_info *info;        /* the last answer to List; the rig owns it */
     pd_set_result *set;   /* the last answer to Set; the rig owns it */
