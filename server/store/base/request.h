@@ -268,6 +268,7 @@ typedef struct pd_request {
             char *job_name;   /* of an operator; NULL: the job of the worker who asks */
             uint64_t step;    /* least step that the checkpoint must have; 0: the present one */
             uint64_t wait_ns; /* most time to wait */
+            uint64_t changes; /* used by the step thread: pd_keeping.changes when the request came */
         } checkpoint;
         pd_kept *kept;
         pd_logged *logged;

@@ -159,7 +159,9 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
         return;
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
-    if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step) {
+    request->u.checkpoint.changes = job->keeping.changes;
+    if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step &&
+        pd_checkpoint_has_changes(job, request)) {
         pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
