@@ -24,6 +24,8 @@ typedef struct course {
     bool absent;  /* some ranks have no gradient in some steps */
     bool skipped; /* a step is skipped because a gradient is not finite */
     bool silent;  /* one parameter has no gradient before step 12 */
+    bool early;   /* the other rank of the new job pushes before rank 0 brings the state */
+    bool late;    /* it joins after that */
     int before;   /* step after which the job is exported, if not BEFORE; -1: before the first step */
 } course;
 
@@ -34,18 +36,23 @@ static void values_of(uint64_t seed, float *out, int64_t n)
     for (int64_t i = 0; i < n; i++) out[i] = (float)(int)(rig_random(&seed) % 2001 - 1000) / 1000;
 }
 
-static void join(rig *r, const course *p, uint64_t start_step)
+static void join_some(rig *r, const course *p, uint64_t start_step, uint32_t first, uint32_t end)
 {
     char options[256];
 
     snprintf(options, sizeof options, "%s start_step=%llu", p->options != NULL ? p->options : "seed=5",
              (unsigned long long)start_step);
-    for (uint32_t rank = 0; rank < WORLD; rank++) {
+    for (uint32_t rank = first; rank < end; rank++) {
         if (rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, options, p->rules) != PD_OK)
             fail_msg("%s", r->error.text);
         if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, PD_F32) != PD_OK)
             fail_msg("%s", r->error.text);
     }
+}
+
+static void join(rig *r, const course *p, uint64_t start_step)
+{
+    join_some(r, p, start_step, 0, WORLD);
 }
 
 static void initialise(rig *r, float *const *weights)
@@ -214,13 +221,18 @@ static void carry_weights(rig *from, rig *to)
 static void resume(rig *from, rig *to, const course *p)
 {
     pd_store_config config = rig_config();
+    uint64_t step;
 
     config.threads = 2;
     if (export_begin(from, "job", OPERATOR, true, 30) != PD_OK) fail_msg("%s", from->error.text);
     rig_new(to, &config);
-    join(to, p, from->exported.step);
+    step = from->exported.step;
+    join_some(to, p, step, 0, p->late ? 1 : WORLD);
     carry_weights(from, to);
+    for (uint32_t i = 0; p->early && i < PARAMS; i++) push(to, p, 1, i, step + 1);
+    rig_work(to);
     carry_state(from, to);
+    if (p->late) join_some(to, p, step, 1, WORLD);
     assert_int_equal(export_end(from, "job", OPERATOR), PD_OK);
 }
 
@@ -325,6 +337,15 @@ static void a_parameter_that_had_no_gradient_yet_goes_on(void **state)
     check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 });
 }
 
+static void rank_0_alone_brings_the_state_while_others_push_or_are_not_there(void **state)
+{
+    (void)state;
+    check_all((course){ .early = true });
+    check_all((course){ .late = true });
+    check(&(course){ .rules = "* sgd momentum=0.9", .options = "clip_global_norm=0.5", .early = true });
+    check(&(course){ .rules = "* kron", .skipped = true, .absent = true, .early = true });
+}
+
 static void a_job_goes_on_from_every_step(void **state)
 {
     static const char *const rules[] = {
@@ -406,6 +427,7 @@ int main(void)
         cmocka_unit_test(every_optimizer_goes_on_with_the_same_bits),
         cmocka_unit_test(a_state_from_before_the_first_step_goes_on),
         cmocka_unit_test(a_parameter_that_had_no_gradient_yet_goes_on),
+        cmocka_unit_test(rank_0_alone_brings_the_state_while_others_push_or_are_not_there),
         cmocka_unit_test(a_job_goes_on_from_every_step),
         cmocka_unit_test(momentum_averages_and_factors_go_on),
         cmocka_unit_test(roots_go_on),
