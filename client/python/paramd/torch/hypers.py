@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from .. import rows
+from .. import presets, rows
 from ..errors import invalid
 from ..texts import value_text
 
@@ -43,9 +43,8 @@ class Row:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The default of every key."""
-        return {key: self._joined([self._hypers[name].default for name in names])
-                for key, names in self._members.items()}
+        """The default of every key in Python (see presets.py)."""
+        return self._by_key(presets.defaults(self.optimizer))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -56,15 +55,18 @@ class Row:
             found[of[name]] = None
         return tuple(found)
 
-    @staticmethod
-    def _joined(values: list[Any]) -> Any:
-        return values[0] if len(values) == 1 else tuple(values)
+    def _by_key(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters by key, from the optimizer's own names. A key needs all that it stands for."""
+        found = {key: tuple(values[name] for name in names) for key, names in self._members.items()
+                 if all(name in values for name in names)}
+        return {key: value[0] if len(value) == 1 else value for key, value in found.items()}
 
     def canonical(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Returns hyperparameters by key, from torch's or the optimizer's names. InvalidArgument: a name that the
         optimizer does not have, one that is given twice, or a list of the wrong length. The server checks ranges."""
         found: dict[str, Any] = {}
-        for name, value in given.items():
+        given, preset = presets.split(self.optimizer, given)
+        for name, value in rows.flat(self.optimizer, given).items():
             if name in NO_MEANING and name not in self._members:
                 self._check_unset(name, value)
                 continue
@@ -74,7 +76,7 @@ class Row:
             if key in found:
                 raise invalid(f"{self.optimizer}: {key} is given twice")
             found[key] = self._coerced(key, plain(value))
-        return found
+        return {**self._by_key(presets.implied(self.optimizer, found, preset)), **found}
 
     def _check_unset(self, name: str, value: Any) -> None:
         if value:
@@ -108,8 +110,10 @@ class Row:
         return result
 
     def rule(self, glob: str, values: Mapping[str, Any]) -> str:
-        """Returns the optimizer rule for parameters that match `glob`."""
-        return rows.rule(glob, self.optimizer, self.wire(values))
+        """Returns the optimizer rule for parameters that match `glob`. What is left out has Python's defaults."""
+        left = {key: value for key, value in self._by_key(presets.of(self.optimizer)).items() if key not in values}
+        presets.tell(self.optimizer, self.wire(left))
+        return rows.rule(glob, self.optimizer, self.wire({**left, **values}))
 
     def changes(self, declared: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the hyperparameters of a group that differ from those that it was declared with, under the
