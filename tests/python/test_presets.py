@@ -186,7 +186,7 @@ def test_a_dict_takes_the_steps_of_the_text_bit_for_bit(daemon, job, optimizer, 
     found = []
     for name, rule in (("dict", rows.rule("*", optimizer, given)), ("text", f"* {optimizer} {text}")):
         weights = {"w": numpy.ones((3, 2), numpy.float32)}
-        with paramd.Client(daemon.url, f"{job[:40]}-{name}", rules=rule) as client:
+        with paramd.Client(daemon.url, f"{job[:30]}-{optimizer}-{name}", rules=rule) as client:
             client.declare(weights)
             client.init(weights)
             client.push_pull({"w": numpy.arange(6, dtype=numpy.float32).reshape(3, 2)}, weights).wait()

@@ -195,7 +195,7 @@ class Optimizer(torch.optim.Optimizer):
         places = self._places()
         if self._restore is not None:
             self._settings.options.setdefault("start_step", self._restore.step)
-        client = self._settings.open(self._rules())
+        client = self._settings.open(self._rules() if self._settings.client is None else [])
         try:
             light_state.check_claim(self._claimed, self._settings.step_of(client))
             memory = connection.begin(client, places, self._delay, computed)
