@@ -51,7 +51,9 @@ class Optimizer(torch.optim.Optimizer):
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
         checkpoint, or in the place of another process; or a function that returns the bytes of a note.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
-    hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
+    hypers: hyperparameters, by torch's names or the optimizer's; dicts where they have members, such as
+        grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers`, but shampoo,
+        scalable_shampoo and kron have defaults that suit AdamW's learning rate, unless preset="upstream".
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
     or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
