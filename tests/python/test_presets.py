@@ -101,6 +101,17 @@ def test_who_has_chosen_is_told_nothing(rule, given, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_kron_s_preset_bounds_its_factors_where_upstream_s_defaults_do_not(daemon, job):
+    numpy = pytest.importorskip("numpy")
+    shapes = {"kernel": (64, 32), "conv": (3, 3, 16, 8), "bias": (512,), "large": (300, 700)}
+    notes = {}
+    for preset in ("adamw", "upstream"):
+        with paramd.Client(daemon.url, f"{job[:40]}-{preset}", rules=of_jax("kron", {"preset": preset})) as client:
+            client.declare({name: numpy.zeros(shape, numpy.float32) for name, shape in shapes.items()})
+            notes[preset] = [client.note_of(name) for name in shapes]
+    assert not any(notes["adamw"]) and "256 numbers for each weight" in notes["upstream"][0]
+
+
 def test_the_arguments_of_a_drop_in_class_show_the_preset():
     import inspect
 
@@ -112,6 +123,20 @@ def test_the_arguments_of_a_drop_in_class_show_the_preset():
 
 
 # ---- dicts ----
+
+@dataclasses.dataclass
+class Decay:
+    """A schedule."""
+
+    peak: float
+
+    def __call__(self, step):
+        return self.peak / (step + 1)
+
+
+def test_a_schedule_may_be_an_object_of_a_dataclass():
+    assert Hypers("sgd", {"lr": Decay(0.5)}).changes(1) == {"lr": "0.25"}
+
 
 @dataclasses.dataclass
 class AdamGraftingConfig:

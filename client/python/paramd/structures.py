@@ -47,7 +47,7 @@ def _parts(optimizer: str, row: Mapping[str, Hyper], name: str, given: Any) -> d
     if isinstance(given, (tuple, list)) and hyper.length > 2 and 0 < len(given) < hyper.length:
         return {name: (*given, *hyper.default[len(given):])}
     kind = ""
-    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+    if dataclasses.is_dataclass(given) and not callable(given):         # a schedule may be a dataclass, too
         kind, given = type(given).__name__, {one.name: getattr(given, one.name) for one in dataclasses.fields(given)}
     if not isinstance(given, Mapping):
         return {name: given}
