@@ -29,7 +29,9 @@ def of_torch(optimizer, given):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from paramd.torch.hypers import row
 
-    return row(optimizer).rule("*", row(optimizer).canonical(given))
+    known = row(optimizer)
+    known.tell(known.canonical(given))
+    return known.rule("*", known.canonical(given))
 
 
 def of_jax(optimizer, given):
@@ -120,6 +122,22 @@ def test_the_arguments_of_a_drop_in_class_show_the_preset():
 
     arguments = inspect.signature(Shampoo).parameters
     assert (arguments["lr"].default, arguments["grafting_config"].default) == (1e-3, "Adam")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_optimizer_tells_of_its_defaults_unless_its_client_has_the_rules(daemon, capsys, own):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import paramd.torch
+
+    model = torch.nn.Linear(2, 1)
+    if own:
+        opt = paramd.torch.Optimizer(model, "kron", client=paramd.Client(daemon.url, "own-client", rules="* sgd lr=1"))
+    else:
+        opt = paramd.torch.Optimizer(model, "kron", daemon.url, job="no-client")
+    assert capsys.readouterr().err == ""
+    opt.join()
+    assert capsys.readouterr().err.count("paramd: kron uses ") == (not own)
+    opt.close()
 
 
 # ---- dicts ----

@@ -180,8 +180,7 @@ def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | Non
     differences between the server's new weights and `params`, and must be added as they are.
 
     optimizer, url, job, rank, world_size, options: as for paramd.jax.Remote.
-    hypers: hyperparameters by optax's names or the server's, as values or as schedules of the step's number; defaults
-        as paramd.jax.Remote has them.
+    hypers: hyperparameters by optax's names or the server's, as values or as schedules of the step's number.
 
     `init(params)` joins the job, outside of jit. `update(grads, state, params, weight=n, learning_rate=x)` takes the
     number of examples behind the gradients, and hyperparameters of this step alone; it ignores other extra arguments,

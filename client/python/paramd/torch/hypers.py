@@ -55,18 +55,16 @@ class Row:
             found[of[name]] = None
         return tuple(found)
 
-    def _by_key(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns hyperparameters by key, from the optimizer's own names. A key needs all that it stands for."""
-        found = {key: tuple(values[name] for name in names) for key, names in self._members.items()
-                 if all(name in values for name in names)}
-        return {key: value[0] if len(value) == 1 else value for key, value in found.items()}
+    @staticmethod
+    def _joined(values: list[Any]) -> Any:
+        return values[0] if len(values) == 1 else tuple(values)
 
     def canonical(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Returns hyperparameters by key, from torch's or the optimizer's names. InvalidArgument: a name that the
         optimizer does not have, one that is given twice, or a list of the wrong length. The server checks ranges."""
         found: dict[str, Any] = {}
-        given, preset = presets.split(self.optimizer, given)
-        for name, value in rows.flat(self.optimizer, given).items():
+        given = self._completed(given)
+        for name, value in given.items():
             if name in NO_MEANING and name not in self._members:
                 self._check_unset(name, value)
                 continue
@@ -76,7 +74,7 @@ class Row:
             if key in found:
                 raise invalid(f"{self.optimizer}: {key} is given twice")
             found[key] = self._coerced(key, plain(value))
-        return {**self._by_key(presets.implied(self.optimizer, found, preset)), **found}
+        return found
 
     def _check_unset(self, name: str, value: Any) -> None:
         if value:
@@ -109,11 +107,32 @@ class Row:
             result.update(zip(names, value) if len(names) > 1 else {names[0]: value})
         return result
 
+    # ---- defaults of Python ----
+
+    def _by_key(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters by key, from the optimizer's own names. A key needs all that it stands for."""
+        return {key: self._joined([values[name] for name in names]) for key, names in self._members.items()
+                if all(name in values for name in names)}
+
+    def _completed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters without dicts and the key "preset", and with those that follow from the others."""
+        others, preset = presets.split(self.optimizer, given)
+        others = rows.flat(self.optimizer, others)
+        known = {self._key_of.get(name, name): value for name, value in others.items()}
+        implied = self._by_key(presets.implied(self.optimizer, known, preset))
+        return {**{key: value for key, value in implied.items() if key not in known}, **others}
+
+    def _left(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the defaults of Python for the keys that are left out."""
+        return {key: value for key, value in self._by_key(presets.of(self.optimizer)).items() if key not in values}
+
+    def tell(self, values: Mapping[str, Any]) -> None:
+        """Tells the user once of the defaults of Python that hold beside these hyperparameters."""
+        presets.tell(self.optimizer, self.wire(self._left(values)))
+
     def rule(self, glob: str, values: Mapping[str, Any]) -> str:
         """Returns the optimizer rule for parameters that match `glob`. What is left out has Python's defaults."""
-        left = {key: value for key, value in self._by_key(presets.of(self.optimizer)).items() if key not in values}
-        presets.tell(self.optimizer, self.wire(left))
-        return rows.rule(glob, self.optimizer, self.wire({**left, **values}))
+        return rows.rule(glob, self.optimizer, self.wire({**self._left(values), **values}))
 
     def changes(self, declared: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the hyperparameters of a group that differ from those that it was declared with, under the

@@ -51,13 +51,15 @@ class Optimizer(torch.optim.Optimizer):
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
         checkpoint, or in the place of another process; or a function that returns the bytes of a note.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
-    hypers: hyperparameters, by torch's names or the optimizer's; dicts where they have members, such as
-        grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers`, but shampoo,
-        scalable_shampoo and kron have defaults that suit AdamW's learning rate, unless preset="upstream".
+    hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
     or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
     takes these.
+
+    Of the hypers, those with members may be dicts: grafting_config={"type": "adam", "beta2": 0.99}. shampoo,
+    scalable_shampoo and kron have other defaults than `paramctl optimizers` lists, which suit AdamW's learning rate.
+    preset="upstream" brings those of the list back.
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
@@ -197,7 +199,7 @@ class Optimizer(torch.optim.Optimizer):
         places = self._places()
         if self._restore is not None:
             self._settings.options.setdefault("start_step", self._restore.step)
-        client = self._settings.open(self._rules() if self._settings.client is None else [])
+        client = self._settings.open(self._rules())
         try:
             light_state.check_claim(self._claimed, self._settings.step_of(client))
             memory = connection.begin(client, places, self._delay, computed)
@@ -212,6 +214,8 @@ class Optimizer(torch.optim.Optimizer):
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None
             self._overlap = Overlap(run, places, self._terms, unscale)
+        for group, declared in zip(self.param_groups, self._declared if self._settings.client is None else ()):
+            row(group["optimizer"]).tell(declared.given)
         return run
 
     def _counts(self, client: Client) -> bool:
