@@ -87,7 +87,8 @@ def assert_same(weights, expected):
 
 # ---- notes ----
 
-def test_a_note_comes_back_to_the_process_that_takes_the_rank_over(daemon, job):
+def test_a_note_comes_back_to_the_process_that_takes_the_rank_over(daemon, job, monkeypatch):
+    monkeypatch.setenv("PARAMD_RUN", job)
     first = Worker(daemon.url, job)
     assert first.client.recall() == (0, b"")
     first.train(3)

@@ -86,7 +86,7 @@ RULES = [
     Example(f"{PACKAGE}/__init__.py", MOMENTUM),
     Example(f"{PACKAGE}/schedules.py", "* adamw lr=0.001 betas[0]=0.95"),
     Example("include/paramd/client.h", MOMENTUM),
-    Example("include/paramd/client.h", "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)", swaps={"=500": "=5"}),
+    Example("include/paramd/client_options.h", "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)", swaps={"=500": "=5"}),
     Example(OPTIM, MIXED),
     Example(OPTIM, "* sgd lr=cosine(peak=0.1,steps=90000,warmup_steps=5000) momentum=piecewise(0.85,5000:0.95)",
             swaps={"90000": "200", "5000": "11"}),

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from .ticket import Result as Result
     from .ticket import Ticket as Ticket
 
+    __version__: str
+
 # The module of each public name.
 _MODULES = {
     "client": ["Client"],
@@ -65,8 +67,8 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 _SUBMODULES = ("jax", "optax", "rows", "torch")
 
-__version__ = "0.1.0"
 __all__ = [*sorted(_HOMES), "rows"]
+_HOMES["__version__"] = "version"
 
 
 def __getattr__(name: str) -> Any:
