@@ -27,7 +27,7 @@ typedef struct pd_client_options {
      * pointer may be NULL: no configuration. */
     const char *const *options;
     /* Optimizer rules as texts "glob optimizer name=value ...". NULL ends the list. A parameter uses the first rule
-     * whose glob matches its name. A value may be a schedule: "* sgd lr=linear_warmup(peak=0.1,warmup_steps=500)".
+     * whose glob matches its name. A value may be a schedule: "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)".
      * If the pointer is NULL, there is one rule, "* sgd". */
     const char *const *rules;
     /* Text that names this worker in operators' displays. Default: "host:pid". */

@@ -120,7 +120,8 @@ def test_a_rank_that_never_comes_is_an_error_when_patience_is_over(daemon, job, 
 
 def test_a_step_that_the_optimizer_refuses_is_counted_and_raises(daemon, job):
     model = mlp()
-    opt = optimizer(model, daemon, job, "shampoo", use_protected_eigh=False, options={"nonfinite": "apply"})
+    opt = optimizer(model, daemon, job, "shampoo", precondition_frequency=1, use_protected_eigh=False,
+                    options={"nonfinite": "apply"})
     opt.join()
     row_loss(model, rows(0)).backward()
     model[0].weight.grad[0, 0] = float("nan")

@@ -66,8 +66,9 @@ class Remote:
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. 0: none, and it raises paramd.Rewind.
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
-        values or as schedules: functions of the number of steps before. Those that are not given have the server's
-        defaults (`paramctl optimizers NAME`).
+        values or as schedules: functions of the number of steps before; dicts where they have members, such as
+        grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers NAME`, but shampoo,
+        scalable_shampoo and kron have defaults that suit AdamW's learning rate, unless preset="upstream".
 
     All ranks make their Remote with the same arguments. The weights of rank 0 become those of every rank; where the job
     has weights already, every rank takes these: pull() returns them.

@@ -56,6 +56,10 @@ class Optimizer(torch.optim.Optimizer):
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
     or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
     takes these.
+
+    Of the hypers, those with members may be dicts: grafting_config={"type": "adam", "beta2": 0.99}. shampoo,
+    scalable_shampoo and kron have other defaults than `paramctl optimizers` lists, which suit AdamW's learning rate.
+    preset="upstream" brings those of the list back.
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
@@ -210,6 +214,8 @@ class Optimizer(torch.optim.Optimizer):
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None
             self._overlap = Overlap(run, places, self._terms, unscale)
+        for group, declared in zip(self.param_groups, self._declared if self._settings.client is None else ()):
+            row(group["optimizer"]).tell(declared.given)
         return run
 
     def _counts(self, client: Client) -> bool:
