@@ -161,10 +161,8 @@ class Client:
         if resume is None and opening.anew:
             resume = False
         launch = run.launch + (f"#{opening.generation}" if opening.generation > 1 else "") if run.launch else ""
-        told = {"run": launch.encode(), "resume": _RESUME[resume], "joins": joins and seat.rank > 0}
-        if not hasattr(structs.Options, "joins"):
-            told = {}
-        self._join(options_of(job=seat.job.encode(), rank=seat.rank, world_size=run.seat.of, **told), look_again)
+        self._join(options_of(job=seat.job.encode(), rank=seat.rank, world_size=run.seat.of, run=launch.encode(),
+                              resume=_RESUME[resume], joins=joins and seat.rank > 0), look_again)
         self._seat = seat
         jobs.note_taken(seat, self)
         if seat.rank == 0 and resume is None and not opening.known and not launch:
