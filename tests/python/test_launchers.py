@@ -234,10 +234,13 @@ def test_ranks_that_share_nothing_are_asked_for_a_name(monkeypatch):
 
 
 def test_names_are_counted_and_one_that_was_not_joined_is_given_again():
-    with jobs.named("counted", 0) as first:
+    base = jobs.Seat("unix:///a", "counted", 0)
+    with jobs.named(base) as first:
         pass
-    with pytest.raises(ValueError), jobs.named("counted", 0) as failed:
+    with pytest.raises(ValueError), jobs.named(base) as failed:
         raise ValueError
-    with jobs.named("counted", 0) as second, jobs.named("counted", 1) as other:
+    with jobs.named(base) as second, jobs.named(base._replace(rank=1)) as rank_1, \
+            jobs.named(base._replace(url="unix:///b")) as elsewhere:
         pass
-    assert [first, failed, second, other] == ["counted", "counted.2", "counted.2", "counted"]
+    assert [first, failed, second] == ["counted", "counted.2", "counted.2"]
+    assert rank_1 == elsewhere == "counted"

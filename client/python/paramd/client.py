@@ -150,9 +150,10 @@ class Client:
         if resume and job is None and not run_id.is_named(run):
             raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB): this run's own "
                           "name is new")
-        name = nullcontext(job) if job is not None else jobs.named(run_id.job_name(run), run.seat.rank)
-        with name as self.job:
-            self._take(jobs.Seat(self.url, self.job, run.seat.rank), run, options_of, resume, joins, look_again)
+        rank = run.seat.rank
+        with nullcontext(job) if job is not None else jobs.named(jobs.Seat(self.url, run_id.job_name(run), rank)) as name:
+            self.job = name
+            self._take(jobs.Seat(self.url, name, rank), run, options_of, resume, joins, look_again)
 
     def _take(self, seat: jobs.Seat, run: run_id.Run, options_of: Callable[..., structs.Options], resume: bool | None,
               joins: bool, look_again: Callable[[], object] | None) -> None:
