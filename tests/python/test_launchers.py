@@ -196,6 +196,14 @@ def test_a_rank_that_is_not_on_rank_0s_machine_has_no_local_daemon(monkeypatch):
     assert run_id.find().launch == "run-abc"
 
 
+def test_an_id_that_is_too_long_for_the_server_is_shortened(monkeypatch):
+    found = []
+    for ending in "ab":
+        set_all(monkeypatch, {**TORCHRUN, "TORCHELASTIC_RUN_ID": "x" * 200 + ending})
+        found.append(run_id.find().launch)
+    assert found[0] != found[1] and max(map(len, found)) <= 120
+
+
 # ---- names of jobs ----
 
 def name(**variables):

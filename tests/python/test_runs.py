@@ -141,6 +141,13 @@ def test_a_launch_does_not_go_on_with_another_launchs_job_unless_it_says_so(daem
     trained(daemon, 7, **TORCHRUN, PARAMD_JOB=job, PARAMD_RESUME="0").leave()
 
 
+def test_ranks_that_nothing_brings_together_are_told_how_to_find_each_other(daemon, monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "PARAMD_URL": daemon.url}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(paramd.DeadlineExceeded, match=r"find each other by the process .*set PARAMD_JOB"):
+        paramd.Client(deadline=0.3, joins=True)
+
+
 def test_resume_without_a_name_is_refused_in_words(daemon):
     with pytest.raises(paramd.InvalidArgument, match=r"resume=True: expected the name of the job"):
         paramd.Client(daemon.url, resume=True)

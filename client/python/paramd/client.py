@@ -20,7 +20,7 @@ from . import _structs as structs
 from . import jobs, run_id, state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
-from .errors import Error, FailedPrecondition, NoMemory, invalid
+from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid
 from .facts import Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
@@ -153,7 +153,10 @@ class Client:
         rank = run.seat.rank
         with nullcontext(job) if job is not None else jobs.named(jobs.Seat(self.url, run_id.job_name(run), rank)) as name:
             self.job = name
-            self._take(jobs.Seat(self.url, name, rank), run, options_of, resume, joins, look_again)
+            try:
+                self._take(jobs.Seat(self.url, name, rank), run, options_of, resume, joins, look_again)
+            except DeadlineExceeded as error:
+                raise (error if job is not None else run_id.explained(error, run)) from None
 
     def _take(self, seat: jobs.Seat, run: run_id.Run, options_of: Callable[..., structs.Options], resume: bool | None,
               joins: bool, look_again: Callable[[], object] | None) -> None:
@@ -181,8 +184,8 @@ class Client:
 
     def _tell_of_resumption(self) -> None:
         """Warns that the job has steps of an earlier process, where it may be another one than the user means."""
-        welcome = self.welcome
-        if welcome.created or welcome.step == 0 or os.environ.get("PARAMD_RESUME"):
+        welcome, restarted = self.welcome, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        if welcome.created or welcome.step == 0 or restarted or os.environ.get("PARAMD_RESUME"):
             return
         warnings.warn(f"job {self.job} is at step {welcome.step}: this process goes on from there, with the job's "
                       "weights, in the place of an earlier one. To begin anew, give resume=False (PARAMD_RESUME=0) or "

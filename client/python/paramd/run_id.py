@@ -7,6 +7,7 @@ itself: then it has an outer run, and the inner run is a run of its own.
 """
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
@@ -14,10 +15,10 @@ import sys
 from typing import NamedTuple
 
 from . import launchers, meeting
-from .errors import FailedPrecondition, InvalidArgument, invalid
+from .errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, invalid
 from .launchers import Seat
 
-_REMEDY = "a local daemon serves one machine. Start paramd on one of them, and set PARAMD_URL=tcp://HOST:7070 on all"
+_MOST_LAUNCH = 120                      # bytes of a launch's id: the server takes 128, and a generation stands behind
 _LOOPBACK = re.compile(r"|localhost|127\..*|::1")
 
 
@@ -135,7 +136,9 @@ def _is_here(host: str) -> bool:
 
 
 def _several(seat: Seat, where: str) -> FailedPrecondition:
-    return FailedPrecondition(FailedPrecondition.code, f"this run has {seat.of} ranks, {where}: {_REMEDY}")
+    return FailedPrecondition(FailedPrecondition.code, f"this run has {seat.of} ranks, {where}. A local "
+                              "daemon serves one machine: start paramd on one, and set PARAMD_URL=tcp://HOST:7070 on "
+                              "all")
 
 
 def check_one_machine(run: Run, found: Launcher) -> None:
@@ -152,8 +155,8 @@ def check_one_machine(run: Run, found: Launcher) -> None:
         if seat.local < seat.of:
             raise _several(seat, f"of which {seat.local} are on this machine")
     elif found.pid == 0:
-        raise _several(seat, f"and this one, rank {seat.rank}, was started by no process that could have started "
-                       "others: each is in a container of its own, it seems")
+        raise _several(seat, f"and no process on this machine can have started others than rank {seat.rank}: each is "
+                       "in a container of its own, it seems")
     elif seat.rank > 0 and os.environ.get("MASTER_ADDR") and not _is_here(os.environ["MASTER_ADDR"]):
         raise _several(seat, f"and rank 0 is at {os.environ['MASTER_ADDR']}, which is not this machine")
 
@@ -204,6 +207,16 @@ def _together(seat: Seat) -> str:
     return _readable("run", host) if found.pid == 1 else _readable("run", host, found.pid, _started(found.pid))
 
 
+def explained(error: DeadlineExceeded, run: Run) -> DeadlineExceeded:
+    """Returns the error of a rank that has waited for rank 0 of its job, with the reason that is likely where the job
+    has the name that `job_name` gives."""
+    if run.seat.of == 1 or is_named(run):
+        return error
+    return DeadlineExceeded(error.code, f"{error.text}. Ranks without an id of their launch find each other by the "
+                            "process that has started them: if that is not the same one (two terminals, two machines), "
+                            "set PARAMD_JOB to one name on all")
+
+
 def is_named(run: Run) -> bool:
     """Returns whether a later launch may have the same name for its job."""
     return bool(os.environ.get("PARAMD_JOB") or run.launch)
@@ -216,13 +229,20 @@ def job_name(run: Run) -> str:
     return given or (_alone() if _is_alone(run.seat) else _together(run.seat))
 
 
+def _short(launch: str) -> str:
+    """Returns a launch's id, or one made of it if it is too long for the server."""
+    if len(launch.encode()) <= _MOST_LAUNCH:
+        return launch
+    return _readable(launch, hashlib.sha256(launch.encode()).hexdigest())
+
+
 def find(rank: int | None = None, world_size: int | None = None) -> Run:
     """Returns the run of this process. rank, world_size: those that the program gives; None: as `launchers` finds them.
 
     DeadlineExceeded: rank 0 of a process group has not joined its job. Other errors: those of launchers.seat.
     """
     seat = launchers.seat(rank, world_size)
-    given = os.environ.get("PARAMD_RUN") or seat.run
+    given = _short(os.environ.get("PARAMD_RUN") or seat.run)
     met = _met(seat) if not given else None
     return Run(seat, met.run, met.here) if met is not None else Run(seat, given)
 
