@@ -148,13 +148,12 @@ class Client:
             self._join(options_of(job=b""), look_again)
             return
         if resume and job is None and not run_id.is_named(run):
-            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB): this run's own "
-                          "name is new")
-        rank = run.seat.rank
-        with nullcontext(job) if job is not None else jobs.named(jobs.Seat(self.url, run_id.job_name(run), rank)) as name:
-            self.job = name
+            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), since this run "
+                          "has a new one")
+        seat = jobs.Seat(self.url, run_id.job_name(run) if job is None else job, run.seat.rank)
+        with jobs.named(seat) if job is None else nullcontext(job) as self.job:
             try:
-                self._take(jobs.Seat(self.url, name, rank), run, options_of, resume, joins, look_again)
+                self._take(seat._replace(job=self.job), run, options_of, resume, joins, look_again)
             except DeadlineExceeded as error:
                 raise (error if job is not None else run_id.explained(error, run)) from None
 

