@@ -148,7 +148,7 @@ class Client:
             self._join(options_of(job=b""), look_again)
             return
         if resume and job is None and not run_id.is_named(run):
-            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), since this run "
+            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), and this run "
                           "has a new one")
         seat = jobs.Seat(self.url, run_id.job_name(run) if job is None else job, run.seat.rank)
         with jobs.named(seat) if job is None else nullcontext(job) as self.job:
