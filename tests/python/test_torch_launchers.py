@@ -8,9 +8,8 @@ import sys
 
 import pytest
 from launched import RANKS, STEPS, batch
-from torch_support import farthest, mlp, needs_torch, row_loss, same_bits, torch, weights
-
 from test_local import room  # noqa: F401
+from torch_support import farthest, mlp, needs_torch, row_loss, same_bits, torch, weights
 
 pytestmark = needs_torch(2, 0)
 PYTHON = [sys.executable]
