@@ -168,7 +168,7 @@ class Client:
                               resume=_RESUME[resume], joins=joins and seat.rank > 0), look_again)
         self._seat = seat
         jobs.note_taken(seat, self)
-        if seat.rank == 0 and resume is None and not opening.known and not launch:
+        if seat.rank == 0 and resume is None and self._notice is None and not opening.known and not launch:
             self._tell_of_resumption()
 
     def _join(self, options: structs.Options, look_again: Callable[[], object] | None) -> None:
@@ -231,7 +231,9 @@ class Client:
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""
         while self._notices:
-            self._tell(self._notices.pop().decode("utf-8", "replace"))
+            text = self._notices.pop().decode("utf-8", "replace")
+            if self._notice is not None or not text.startswith(f"job {self.job} is at step "):
+                self._tell(text)            # else _tell_of_resumption does so, where it may surprise
 
     def _tell(self, text: str) -> None:
         if self._notice is not None:
