@@ -41,10 +41,10 @@ LAUNCHED = ("PARAMD_", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_
 class Script:
     """A process that runs SCRIPT."""
 
-    def __init__(self, daemon, begin, **variables):
+    def __init__(self, daemon, begin, *prefix, **variables):
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith(LAUNCHED) or name == "PARAMD_LIBRARY"}
-        self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(begin)], text=True, stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, sys.executable, "-c", SCRIPT, str(begin)], text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         env={**kept, "PARAMD_URL": daemon.url, **variables})
         self.warnings = []
@@ -69,6 +69,7 @@ class Script:
     def leave(self):
         out, err = self.process.communicate("leave\n")
         assert self.process.returncode == 0, (out, err)
+        return err
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -80,9 +81,9 @@ class Script:
         return out.strip().splitlines()[-1]
 
 
-def trained(daemon, begin, **variables):
+def trained(daemon, begin, *prefix, **variables):
     """Returns a script that has taken two steps."""
-    script = Script(daemon, begin, **variables)
+    script = Script(daemon, begin, *prefix, **variables)
     assert script.begun() == f"{float(begin)} 0", script.process.communicate()
     assert [script.step(), script.step()] == [f"{begin - 1.0} 1", f"{begin - 2.0} 2"]
     return script
@@ -127,7 +128,28 @@ def test_a_script_that_was_killed_and_comes_back_goes_on(daemon, job, before, af
     assert again.begun() == "3.0 2"
     assert bool(again.warnings) == (not before)         # who it is, is not known for sure
     assert all(f"job {job} is at step 2" in text and "PARAMD_RESUME=0" in text for text in again.warnings)
+    assert not again.leave()                            # nothing on standard error
+
+
+CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+needs_containers = pytest.mark.skipif(subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode
+                                      != 0, reason="unshare makes no namespace of processes here")
+
+
+@needs_containers
+def test_process_1_of_a_container_goes_on_with_its_job_when_the_container_is_started_anew(daemon):
+    first = trained(daemon, 5, *CONTAINER)
+    first.kill()
+    again = Script(daemon, 7, *CONTAINER)
+    assert again.begun() == "3.0 2" and again.job == first.job and len(again.warnings) == 1
     again.leave()
+
+
+@needs_containers
+def test_process_1_that_is_one_of_several_ranks_is_told_that_it_needs_a_daemons_address(daemon):
+    one_of_two = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
+    error = Script(daemon, 5, *CONTAINER, **{**one_of_two, "PARAMD_URL": ""}).error()
+    assert error.startswith("FailedPrecondition this run has 2 ranks") and "set PARAMD_URL=tcp://HOST:7070" in error
 
 
 def test_a_launch_does_not_go_on_with_another_launchs_job_unless_it_says_so(daemon, job):
