@@ -35,7 +35,7 @@ for line in sys.stdin:
     client.push_pull({"w": numpy.ones(2, numpy.float32)}, weights).wait()
     print(float(weights["w"][0]), client.step_of("w"), flush=True)
 """
-LAUNCHED = ("PARAMD_", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_")
+LAUNCHED = ("KUBERNETES_", "PARAMD_", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_")
 
 
 class Script:
@@ -44,8 +44,8 @@ class Script:
     def __init__(self, daemon, begin, *prefix, **variables):
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith(LAUNCHED) or name == "PARAMD_LIBRARY"}
-        self.process = subprocess.Popen([*prefix, sys.executable, "-c", SCRIPT, str(begin)], text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, sys.executable, "-c", SCRIPT, str(begin)], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         env={**kept, "PARAMD_URL": daemon.url, **variables})
         self.warnings = []
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Callable, Union
 
 from . import _structs as structs
-from . import jobs, run_id, state_file
+from . import jobs, launchers, run_id, state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
 from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid
@@ -183,8 +183,9 @@ class Client:
 
     def _tell_of_resumption(self) -> None:
         """Warns that the job has steps of an earlier process, where it may be another one than the user means."""
-        welcome, restarted = self.welcome, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-        if welcome.created or welcome.step == 0 or restarted or os.environ.get("PARAMD_RESUME"):
+        welcome = self.welcome
+        expected = os.environ.get("PARAMD_RESUME") or launchers.is_restarted(os.environ)
+        if welcome.created or welcome.step == 0 or expected:
             return
         warnings.warn(f"job {self.job} is at step {welcome.step}: this process goes on from there, with the job's "
                       "weights, in the place of an earlier one. To begin anew, give resume=False (PARAMD_RESUME=0) or "

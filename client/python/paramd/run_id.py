@@ -19,18 +19,20 @@ from .errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, inval
 from .launchers import Seat
 
 _MOST_LAUNCH = 120                      # bytes of a launch's id: the server takes 128, and a generation stands behind
+_RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")      # an id that torchrun makes for each start
 _LOOPBACK = re.compile(r"|localhost|127\..*|::1")
 
 
 class Run(NamedTuple):
     """A run, as one of its processes sees it.
 
-    seat: this process's rank. launch: the id that all processes of the launch share and no other launch has; "":
-    unknown, and a server cannot tell whether another process is of the same launch. here: whether all ranks are on this
-    machine, as far as the launch's id says.
+    seat: this process's rank. id: what all processes of the launch share and no other launch has; "": unknown. launch:
+    the same as the server gets it; "": it cannot tell whether another process is of the same launch. here: whether all
+    ranks are on this machine, as far as the id says.
     """
 
     seat: Seat
+    id: str
     launch: str
     here: bool = True
 
@@ -219,13 +221,13 @@ def explained(error: DeadlineExceeded, run: Run) -> DeadlineExceeded:
 
 def is_named(run: Run) -> bool:
     """Returns whether a later launch may have the same name for its job."""
-    return bool(os.environ.get("PARAMD_JOB") or run.launch)
+    return bool(os.environ.get("PARAMD_JOB") or run.id)
 
 
 def job_name(run: Run) -> str:
     """Returns the name of the run's first job where the program gives none: $PARAMD_JOB; the id of the launch; else a
     name that no other run has, on any machine. InvalidArgument: there is none that all ranks would find."""
-    given = os.environ.get("PARAMD_JOB") or run.launch
+    given = os.environ.get("PARAMD_JOB") or run.id
     return given or (_alone() if _is_alone(run.seat) else _together(run.seat))
 
 
@@ -244,7 +246,20 @@ def find(rank: int | None = None, world_size: int | None = None) -> Run:
     seat = launchers.seat(rank, world_size)
     given = _short(os.environ.get("PARAMD_RUN") or seat.run)
     met = _met(seat) if not given else None
-    return Run(seat, met.run, met.here) if met is not None else Run(seat, given)
+    found, is_random = (met.run, True) if met is not None else (given, _RANDOM.fullmatch(given) is not None)
+    launch = "" if is_random and _is_started_anew(seat) else found
+    return Run(seat, found, launch, met is None or met.here)
+
+
+def _is_started_anew(seat: Seat) -> bool:
+    """Returns whether the program may be started anew, as the same run, by something that gives the run no id: by Slurm
+    or with its container. An id that is made anew each time then tells nothing."""
+    if "SLURM_JOB_ID" in os.environ or "KUBERNETES_SERVICE_HOST" in os.environ or os.getpid() == 1:
+        return True
+    try:
+        return _launcher(_own(seat)).pid <= 1
+    except OSError:                     # /proc shows no processes of others
+        return False
 
 
 def _met(seat: Seat) -> meeting.Meeting | None:
@@ -266,8 +281,8 @@ def run_id(world_size: int | None = None, rank: int | None = None) -> str:
     own = _own(run.seat)
     found = _launcher(own)
     check_one_machine(run, found)
-    if not job and own.of > 1 and run.launch in ("", own.run):
+    if not job and own.of > 1 and run.id in ("", own.run):
         _check_nested(own, found)
-    if run.launch or job:
-        return run.launch or job
+    if run.id or job:
+        return run.id or job
     return _process_name(os.getpid() if _is_alone(run.seat) else found.pid)
