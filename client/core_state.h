@@ -152,10 +152,10 @@ typedef struct pd_core {
     char reason[PD_ERROR_TEXT];
     bool refused;     /* the server has refused the last Hello for now */
     uint64_t held_ns; /* when it first refused one since another process has the rank; 0: it has not */
-    pd_error ended;  /* any code but PD_OK: the client handle has ended with this error */
-    bool lost;       /* the client handle ended because the server no longer has the job */
-    bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
-    bool restarted;  /* pd_core_restart was called; see pd_core_begins_anew */
+    pd_error ended;   /* any code but PD_OK: the client handle has ended with this error */
+    bool lost;        /* the client handle ended because the server no longer has the job */
+    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    bool restarted;   /* pd_core_restart was called; see pd_core_begins_anew */
     /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
      * were last declared, the server has reported fewer steps of one than before. */
     bool resending, went_back;

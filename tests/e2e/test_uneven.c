@@ -27,12 +27,9 @@ static const char *const options_of_job[] = { "step_timeout=1800s", NULL };
 /* Opens a worker, declares its parameter, and gets the weights. */
 static void open_worker(worker *w, const char *url, int rank)
 {
-    pd_client_options options = { .urls = url,
-                                  .job = "uneven",
-                                  .rank = rank,
-                                  .world_size = WORLD,
-                                  .run = "tonight",
-                                  .deadline = patient(20) };
+    pd_client_options options = {
+        .urls = url, .job = "uneven", .rank = rank, .world_size = WORLD, .run = "tonight", .deadline = patient(20)
+    };
     pd_client_param param = { .name = "w", .shape = { 1, { SIZE } } };
     void *all[] = { w->weights };
     pd_error err;

@@ -58,7 +58,8 @@ static bool is_worth_another_try(int code)
  * In the simulator another process takes such a rank, or the job has been finished. */
 static bool lacks_rank(int rc, const pd_error *err)
 {
-    return rc == PD_DEADLINE_EXCEEDED || (rc == PD_FAILED_PRECONDITION && strstr(err->text, " for good after ") != NULL);
+    return rc == PD_DEADLINE_EXCEEDED ||
+           (rc == PD_FAILED_PRECONDITION && strstr(err->text, " for good after ") != NULL);
 }
 
 /* Returns whether the error names a rank that has no living process. */

@@ -216,8 +216,9 @@ static void initial_weights_of_a_rank_that_has_left_are_missed_at_once(void **st
     tick(r);
     assert_true(r->timed_out > 0);
     assert_int_equal(r->timeout.code, PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->timeout.text, "rank 0 (host:10) has left job k for good after step 0, and is still needed "
-                                            "for the initial weights of w."));
+    assert_non_null(strstr(r->timeout.text,
+                           "rank 0 (host:10) has left job k for good after step 0, and is still needed "
+                           "for the initial weights of w."));
 }
 
 int main(void)
