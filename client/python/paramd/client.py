@@ -113,7 +113,9 @@ class Client:
             raise invalid(f"resume: expected None, True or False, got {resume!r}")
         if not 0 <= window < 1 << 32:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
-        run = run_id.find(rank, world_size) if job != "" else None      # "": an operator, who has no rank
+        if job == "":                   # for the C library that is an operator's connection
+            raise invalid("job: expected a name, got an empty text; None stands for the default")
+        run = run_id.find(rank, world_size)
         self.url = url or default_url(world_size, rank)
         self.job = ""
         self.deadline = float(deadline)
@@ -144,9 +146,6 @@ class Client:
             cert_file=path_bytes(cert_file), key_file=path_bytes(key_file))
         # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
         look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
-        if run is None:
-            self._join(options_of(job=b""), look_again)
-            return
         if resume and job is None and not run_id.is_named(run):
             raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), and this run "
                           "has a new one")
