@@ -77,7 +77,8 @@ typedef struct pd_client_options {
     const char *token_file, *ca_file, *cert_file, *key_file;
     /* Text that all processes of one launch share, and that no other launch has, at most 128 bytes. Only processes of
      * the job's run continue it and take a rank over from a process that lives. Default: the environment variable
-     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. */
+     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. ""
+     * (not NULL): unknown. */
     const char *run;
     /* An enum pd_resume: whether this process continues a job of this name or begins anew. Default: the environment
      * variable PARAMD_RESUME (1: PD_RESUME_YES, 0: PD_RESUME_NO), else PD_RESUME_AUTO. */
