@@ -102,6 +102,13 @@ class Client:
                  key_file: Path | None = None, notice: Callable[[str], None] | None = None) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
+        if rank is not None and world_size is not None and not 0 <= rank < world_size:
+            raise invalid(f"rank {rank} of {world_size}: expected 0 <= rank < world_size")
+        for name, text in (("url", url), ("job", job)):
+            if text is not None and not text:
+                raise invalid(f"{name}: expected a text that is not empty; None stands for the default")
+        if not deadline > 0:            # the C library would take 0 for its default
+            raise invalid(f"deadline: expected more than 0 seconds, got {deadline}")
         if not 0 <= window < 1 << 32:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
         self.url = url or default_url(world_size, rank)
@@ -127,9 +134,9 @@ class Client:
             urls=self.url.encode(), job=self.job.encode(), rank=rank or 0, world_size=world_size or 0,
             options=text_list(pairs(options)), rules=text_list(rule_texts) if rule_texts is not None else None,
             label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
-            notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
-            slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
-            cert_file=path_bytes(cert_file), key_file=path_bytes(key_file)))
+            notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory,
+            join_later=True, slice=SLICE, window=window, token_file=path_bytes(token_file),
+            ca_file=path_bytes(ca_file), cert_file=path_bytes(cert_file), key_file=path_bytes(key_file)))
         self._finalizer = weakref.finalize(self, self.handle.close)
         try:
             # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
@@ -392,12 +399,15 @@ class Client:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
         the server makes at once.
 
-        step: None: the last one that this client knows of. timeout: most seconds; None: the client's deadline.
+        step: None: the last one that this client knows of. 0: returns at once. timeout: most seconds; None: the client's
+            deadline.
 
         FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
         the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
         still written.
         """
+        if step == 0:                   # no step is to become durable; the library takes 0 for the present step
+            return
         wanted = min(map(self.step_of, self.names), default=0) if step is None else step
         most = self.deadline if timeout is None else timeout
         end = time.monotonic() + most

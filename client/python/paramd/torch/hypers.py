@@ -56,6 +56,11 @@ class Row:
             found[of[name]] = None
         return tuple(found)
 
+    def key(self, name: str) -> str:
+        """Returns the key of a hyperparameter, from torch's or the optimizer's name. Other names are returned as they
+        are."""
+        return self._key_of.get(name, name)
+
     @staticmethod
     def _joined(values: list[Any]) -> Any:
         return values[0] if len(values) == 1 else tuple(values)
@@ -68,7 +73,7 @@ class Row:
             if name in NO_MEANING and name not in self._members:
                 self._check_unset(name, value)
                 continue
-            key = self._key_of.get(name, name)
+            key = self.key(name)
             if key not in self._members:
                 raise invalid(f"{self.optimizer} has no hyperparameter {name}; it has: {', '.join(self._members)}")
             if key in found:
