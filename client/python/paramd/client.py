@@ -206,6 +206,7 @@ class Client:
         """Declares all parameters of the model, once, and waits until the declarations of all ranks fit together.
 
         params: a mapping from names to arrays, whose shapes and element types are declared; or any number of Param.
+            Those without elements (a dimension is 0) stay with this process: they have no gradients and no steps.
 
         InvalidArgument: a name, shape, range or hyperparameter is not valid. FailedPrecondition: the declaration
         differs from that of another rank. ResourceExhausted: a limit of the server.
@@ -213,6 +214,8 @@ class Client:
         model = Model(params)
         before, self._model = self._model, self._model or model
         declarations = model.declarations()
+        if not model.params and model.hollow:
+            return                      # nothing travels
         try:
             self._repeat(library().pd_client_declare_sized, declarations, len(model.params),
                          ctypes.sizeof(structs.Param))
@@ -259,6 +262,8 @@ class Client:
 
     def _with_weights(self, name: str, function: Any, weights: Arrays) -> None:
         pointers, arrays = self.model.all_weights(weights)
+        if not self.names:
+            return                      # no parameter has elements
         with self._waits:
             before = self._held.get(name)
             if before is not None and list(before[0]) != list(pointers):
@@ -319,6 +324,7 @@ class Client:
                                       hypers=texts, scalars=numbers, n_scalars=len(numbers),
                                       note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""))
         request = Request(self, names, items, numbers, arrays)
+        request.settled = not names and bool(grads)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
 
     def pull(self, weights: Arrays, *, min_step: int = 0) -> Ticket:
@@ -326,6 +332,7 @@ class Client:
         weights: a mapping from names to writable arrays."""
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
+        request.settled = not names and bool(weights)
         return self._start(request, library().pd_client_pull, items, len(items), min_step)
 
     def close_step(self, step: int) -> Ticket:
@@ -337,6 +344,8 @@ class Client:
         self._settle_orphans()
         self._count_staged(request.arrays)
         ticket = Ticket(request)
+        if request.settled:             # it names only parameters without elements
+            return ticket
         self.requests.add(request)      # before the call: a signal may interrupt us right behind it
         error = structs.Error()
         with self.handle as pointer:
@@ -446,7 +455,10 @@ class Client:
     # ---- facts ----
 
     def step_of(self, name: str) -> int:
-        """Returns how many rounds of the parameter are closed, as the server's last answer reported."""
+        """Returns how many rounds of the parameter are closed, as the server's last answer reported. A parameter without
+        elements is never behind another one."""
+        if name in self.model.hollow:
+            return min(map(self.step_of, self.names), default=0)
         with self.handle as pointer:
             return int(library().pd_client_step(pointer, self.model.number(name)))
 
@@ -509,6 +521,8 @@ class Client:
         `numpy.frombuffer(view, "f4").reshape(shape)`, `torch.frombuffer(view, dtype=torch.bfloat16)`. While it is used,
         the connection stays open. NoMemory: the system gives no shared memory.
         """
+        if name in self.model.hollow:
+            return memoryview(b"")
         param = self.model.params[self.model.number(name)]
         tag = TAGS[param.dtype]
         with self.handle as pointer:

@@ -42,7 +42,7 @@ def export(client: Client, groups: list[Group]) -> dict[str, Any]:
     for group in groups:
         names = group["param_names"]
         for name in names:
-            one = _to_torch(group["optimizer"], by_name[name])
+            one = _to_torch(group["optimizer"], by_name.get(name, {}))
             if one:
                 state[i] = one
             i += 1
@@ -96,6 +96,8 @@ def read(state: dict[str, Any], groups: list[Group]) -> Saved:
     params = [param for group in groups for param in group["params"]]
     tensors: State = {}
     for index, name, optimizer, param in zip(indices, names, optimizers, params):
+        if param.numel() == 0:              # the job does not have it
+            continue
         slots = _from_torch(optimizer, state["state"].get(index, {}), _slots(state, optimizers, indices, optimizer),
                             param)
         tensors.update({f"{name}.{slot}": tensor for slot, tensor in slots.items()})

@@ -69,7 +69,7 @@ class Overlap:
         self._arrived: set[str] = set()
         self._copied: deque[list[str]] = deque()    # buckets whose copies are begun, and that are not pushed yet
         # The gradient that carries numbers for means is pushed by step(), when all of them are known.
-        self._buckets = _buckets([place for place in places if place.name != run.carrier])
+        self._buckets = _buckets([place for place in places if place.name != run.carrier and not place.is_empty])
         for bucket in self._buckets:
             for place in bucket.places:
                 self._register(place, bucket)
@@ -157,4 +157,4 @@ class Overlap:
         self._arrived.clear()
         self._copied.clear()
         for bucket in self._buckets:
-            bucket.waiting = {place.name for place in bucket.places if not place.is_empty}
+            bucket.waiting = {place.name for place in bucket.places}

@@ -47,23 +47,22 @@ class Run:
         self._pushed: set[str] = set()              # parameters of the step that is under way
         self._warned_skip = False
         self._note: bytes | None = None             # of the step, until a push takes it
+        self.step = 0
         self.find_step()
 
     def find_step(self) -> None:
         """Takes the number of closed steps from the server. Parameters that are ahead of others (an earlier process had
         pushed them) sit the next step out."""
-        steps = {name: self.client.step_of(name) for name in self.places}
-        self.step = min(steps.values())
+        steps = {name: self.client.step_of(name) for name in self.client.names}
+        self.step = min(steps.values(), default=self.step)
         self._ahead = {name for name, step in steps.items() if step > self.step}
 
     @property
-    def carrier(self) -> str:
-        """The parameter whose push has the numbers for means: all ranks must have elements of it."""
-        known = sorted(self.places.values(), key=lambda place: (place.range is not None, place.name))
-        for place in known:
-            if place.everywhere:
-                return place.name
-        raise invalid("means need a parameter of which every rank has elements, and every shard is empty on some rank")
+    def carrier(self) -> str | None:
+        """The parameter whose push has the numbers for means: all ranks have elements of it. None: there is none."""
+        known = [place for place in self.places.values() if place.everywhere and not place.is_hollow]
+        first = min(known, key=lambda place: (place.range is not None, place.name), default=None)
+        return first.name if first is not None else None
 
     # ---- a step ----
 
@@ -86,8 +85,11 @@ class Run:
         """Pushes all parameters that are not pushed yet in this step, the numbers for means, and the step's note."""
         self._note = note
         scalars = self.means.depart()
-        name = self.carrier if scalars else ""
-        if scalars and name not in self._pushed and name not in self._ahead:
+        name = self.carrier
+        if scalars and name is None:
+            raise invalid("means need a parameter of which every rank has elements, and every one is empty on some "
+                          "rank")
+        if scalars and name is not None and name not in self._pushed and name not in self._ahead:
             self._ship([name], terms.changes[self.places[name].group], terms.weight, scalars)
         self.push(self.places, terms)
 
