@@ -11,6 +11,7 @@ import torch
 from ..client import Client
 from ..errors import FailedPrecondition, invalid
 from . import tensor_file
+from .hypers import row
 from .names import Group
 
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
@@ -80,7 +81,8 @@ def _torch_group(group: Group) -> Group:
     if kind is None:
         return {**own, "optimizer": group["optimizer"]}
     theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
-    extra = {name: own[name] for name in ("initial_lr",) if name in own}
+    known = row(group["optimizer"]).defaults
+    extra = {name: value for name, value in own.items() if name not in known}      # of schedulers and wrappers
     return {**theirs, **{name: own[name] for name in theirs if name in own}, **extra}
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import torch
 
@@ -19,17 +19,10 @@ from .names import Group, Named, check_memory, named
 from .overlap import Overlap
 from .placement import Place, place
 from .recovery import Recovery
-from .rules import rules
+from .rules import Declared, leaders, rules
 from .run import Run, Terms
 
-_NO_HYPERS = ("params", "param_names", "optimizer", "initial_lr")
-
-
-class Declared(NamedTuple):
-    """The hyperparameters that a group was made with: those that were given, and all of them."""
-
-    given: dict[str, Any]
-    all: dict[str, Any]
+_NO_HYPERS = ("params", "param_names", "optimizer")
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -108,6 +101,7 @@ class Optimizer(torch.optim.Optimizer):
         self._weight: float | None = None
         self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
+        self._leaders: list[Declared] = []          # of each group the one whose values its rule declares
         self._means = Means()
         self._is_made = False
 
@@ -126,12 +120,13 @@ class Optimizer(torch.optim.Optimizer):
                                      "come (requires_grad_(False)) after that: they have no gradient then")
         group = self._named_group(param_group) if self._is_made else param_group
         known = row(str(group.get("optimizer", self._optimizer)))
-        own = known.canonical({name: value for name, value in group.items() if name not in _NO_HYPERS})
-        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **own}
-        kept = {name: group[name] for name in _NO_HYPERS if name in group}
-        super().add_param_group({**kept, "optimizer": known.optimizer, **known.defaults, **hypers})
-        self._drop_foreign_defaults(known)
-        self._declared.append(Declared(hypers, {**known.defaults, **hypers}))
+        given, own = known.split({name: value for name, value in group.items() if name not in _NO_HYPERS})
+        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **given}
+        kept = {**{name: group[name] for name in _NO_HYPERS if name in group}, **own, "optimizer": known.optimizer}
+        super().add_param_group({**kept, **known.defaults, **hypers})
+        for name in set(self.param_groups[-1]) - {*kept, *known.defaults}:
+            del self.param_groups[-1][name]     # a hyperparameter of another optimizer, which torch has filled in
+        self._declared.append(Declared(known.optimizer, hypers, {**known.defaults, **hypers}))
         light_state.add_steps(self, self.param_groups[-1]["params"])
 
     def _named_group(self, group: Group) -> Group:
@@ -139,21 +134,14 @@ class Optimizer(torch.optim.Optimizer):
         self._frozen = [*self._frozen, *known.frozen]
         return known.groups[0]
 
-    def _drop_foreign_defaults(self, known: Row) -> None:
-        """Removes the hyperparameters of another optimizer, which torch has filled in."""
-        group = self.param_groups[-1]
-        for name in set(group) - {*_NO_HYPERS, *known.defaults}:
-            del group[name]
-
     def _rules(self) -> list[str]:
-        texts = [row(group["optimizer"]).rule("", declared.given).strip()
-                 for group, declared in zip(self.param_groups, self._declared)]
-        groups = [(group["param_names"], text) for group, text in zip(self.param_groups, texts)]
+        self._leaders = leaders(self._declared, [len(group["params"]) for group in self.param_groups])
+        groups = [(group["param_names"], one.rule) for group, one in zip(self.param_groups, self._leaders)]
         return [f"{glob} {text}" for glob, text in rules(groups)]
 
     def _terms(self) -> Terms:
-        changes = tuple(row(group["optimizer"]).changes(declared.all, group)
-                        for group, declared in zip(self.param_groups, self._declared))
+        changes = tuple(row(one.optimizer).changes(one.all, group)
+                        for group, one in zip(self.param_groups, self._leaders))
         return Terms(changes, self._weight)
 
     # ---- the job ----

@@ -26,12 +26,11 @@ class _Bucket:
 
 
 def _buckets(places: list[Place]) -> list[_Bucket]:
-    """Returns buckets of a group's parameters each, in the order in which the backward pass comes to them."""
+    """Returns buckets of parameters, in the order in which the backward pass comes to them."""
     buckets: list[_Bucket] = []
     for place in reversed(places):
         size = place.param.numel() * place.param.element_size()
-        full = not buckets or buckets[-1].size + size > _BUCKET_BYTES
-        if full or buckets[-1].places[-1].group != place.group:
+        if not buckets or buckets[-1].size + size > _BUCKET_BYTES:
             buckets.append(_Bucket())
         buckets[-1].places.append(place)
         buckets[-1].size += size

@@ -1,10 +1,12 @@
 """A joined job: pushes the gradients of a step, and brings the new weights into the model."""
 from __future__ import annotations
 
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Callable
 
 import torch
@@ -13,7 +15,7 @@ from ..client import Client
 from ..errors import Error, FailedPrecondition, invalid
 from ..exchange import PATIENCE
 from ..means import Means
-from ..ticket import SKIPPED, STEPPED, Result
+from ..ticket import SKIPPED, SLICE, STEPPED, Result
 from .memory import Direct, Staged
 from .placement import Place
 from .shipment import Shipment
@@ -23,12 +25,17 @@ from .shipment import Shipment
 class Terms:
     """What travels with the gradients of a step.
 
-    changes: of each group, the hyperparameters that differ from its declaration.
+    changes: of each group, the hyperparameters that differ from those that its rule declares.
     weight: number of examples or tokens behind the gradients; None: 1.
     """
 
     changes: tuple[dict[str, Any], ...]
     weight: float | None
+
+    @cached_property
+    def keys(self) -> tuple[tuple[Any, ...], ...]:
+        """The changes of each group, as keys of a dict: groups with the same changes travel together."""
+        return tuple(tuple(sorted(one.items())) for one in self.changes)
 
 
 class Run:
@@ -45,6 +52,7 @@ class Run:
         self.outcomes: Counter[int] = Counter()     # of the last step
         self._shipments: list[Shipment] = []
         self._pushed: set[str] = set()              # parameters of the step that is under way
+        self._is_partial = False                    # a push of this step was refused, and others wait for it
         self._warned_skip = False
         self._note: bytes | None = None             # of the step, until a push takes it
         self.step = 0
@@ -77,7 +85,7 @@ class Run:
             place = self.places[name]
             if place.is_empty or name in self._pushed or name in self._ahead:
                 continue
-            batches.setdefault(tuple(sorted(terms.changes[place.group].items())), []).append(name)
+            batches.setdefault(terms.keys[place.group], []).append(name)
         for changes, batch in batches.items():
             self._ship(batch, dict(changes), terms.weight, {})
 
@@ -92,6 +100,7 @@ class Run:
         if scalars and name is not None and name not in self._pushed and name not in self._ahead:
             self._ship([name], terms.changes[self.places[name].group], terms.weight, scalars)
         self.push(self.places, terms)
+        self._is_partial = False
 
     def _gradients(self, names: Iterable[str]) -> dict[str, torch.Tensor]:
         """Returns the gradients of those parameters to which this rank contributes one."""
@@ -113,17 +122,21 @@ class Run:
     @property
     def is_under_way(self) -> bool:
         """Whether a step is pushed and not finished."""
-        return bool(self._shipments)
+        return bool(self._shipments) and not self._is_partial
 
     def finish(self) -> None:
         """Waits until the step that is under way is closed, and brings its weights into the model.
 
         FailedPrecondition: the optimizer refused the step of some parameters; the step is over. DeadlineExceeded: a
-        rank is missing; call it again.
+        rank is missing; call it again. InvalidArgument: the server refused a push; the next step pushes its parameters
+        again, and completes the step.
         """
         failed: Error | None = None
         results: dict[str, Result] = {}
+        waiting = self._waiting_for_refused()
         for shipment in self._shipments:
+            if shipment in waiting:
+                continue
             try:
                 shipment.wait(PATIENCE)
             except Error as error:
@@ -134,15 +147,34 @@ class Run:
         closed = all(shipment.is_closed for shipment in self._shipments)
         self.memory.land(self.places[name] for name in results)
         self.outcomes = Counter(result.outcome for result in results.values())
-        self._end(closed)
+        self._end(closed, waiting)
         if failed is not None:
             raise failed
 
-    def _end(self, closed: bool) -> None:
-        """Counts the step if all of its rounds are closed. Else the next push completes it."""
+    def _waiting_for_refused(self) -> list[Shipment]:
+        """Waits until all pushes have ended, or one was refused. Returns the others, which may then wait for its
+        parameters in vain: a job that steps as a whole takes no step without them."""
+        end = time.monotonic() + self.client.deadline
+        while len(self._shipments) > 1 and time.monotonic() < end:
+            done = [shipment for shipment in self._shipments if shipment.is_done]
+            left = [shipment for shipment in self._shipments if shipment not in done]
+            if not left:
+                break
+            if any(shipment.refusal(0.0) is not None for shipment in done):
+                left[-1].refusal(SLICE)         # the server's answers to the last pushes may be on their way
+                return [shipment for shipment in left if not shipment.is_done]
+            left[0].refusal(SLICE)
+        return []
+
+    def _end(self, closed: bool, waiting: list[Shipment]) -> None:
+        """Counts the step if all of its rounds are closed. Else the next push completes it.
+
+        waiting: pushes that stay under way.
+        """
         self.means.arrive({})
         self.memory.forget()
-        self._shipments, self._pushed = [], set()
+        self._shipments, self._is_partial = waiting, bool(waiting)
+        self._pushed = {name for shipment in waiting for name in shipment.names}
         if closed:
             self._ahead = set()
             self.step += 1
@@ -190,6 +222,6 @@ class Run:
         for shipment in self._shipments:
             shipment.drop()
         self.memory.forget()
-        self._shipments, self._pushed, self._note = [], set(), None
+        self._shipments, self._pushed, self._note, self._is_partial = [], set(), None, False
         self.means.drop()
         self.outcomes = Counter()
