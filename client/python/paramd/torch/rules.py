@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import invalid
 from .hypers import row
 
-_MOST = 1023                            # rules of a job; the server adds one
+_MOST = 255                             # rules of a job; the server adds one
 
 
 class Declared(NamedTuple):
