@@ -264,36 +264,40 @@ class Client:
         pointers, arrays = self.model.all_weights(weights)
         if not self.names:
             return                      # no parameter has elements
+        self._hold(name, pointers, arrays, function, pointers)
+        for array in arrays:
+            if array.write_back is not None:
+                array.write_back()
+
+    def _hold(self, name: str, memory: Any, arrays: list[Borrowed], function: Any, *arguments: Any) -> None:
+        """Makes a call that waits, and holds the arrays that it borrows until it has ended."""
         with self._waits:
             before = self._held.get(name)
-            if before is not None and list(before[0]) != list(pointers):
+            if before is not None and bytes(before[0]) != bytes(memory):
                 raise FailedPrecondition(FailedPrecondition.code, f"an earlier call of {name} was interrupted and is "
                                          "still under way: call it again with the same arrays")
-            self._held[name] = pointers, arrays
+            self._held[name] = memory, arrays
             try:
-                self._repeat(function, pointers)
+                self._repeat(function, *arguments)
             except Error as error:
                 if not error.text.startswith("waited"):
                     self._held.pop(name, None)
                 raise
             del self._held[name]
         self._count_staged(arrays)
-        for array in arrays:
-            if array.write_back is not None:
-                array.write_back()
 
     # ---- steps ----
 
     def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
              hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-             note: bytes | None = None) -> Ticket:
+             note: bytes | None = None, replaces: int = 0) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
         return self._push(library().pd_client_push_sized, grads, None, note, scalars, weight=weight,
-                          presummed=presummed, hypers=hypers)
+                          presummed=presummed, hypers=hypers, replaces=replaces)
 
     def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
                   hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-                  note: bytes | None = None) -> Ticket:
+                  note: bytes | None = None, replaces: int = 0) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -306,26 +310,53 @@ class Client:
         note: at most 1 MiB that only this rank understands, such as its place in the data and the state of its random
             numbers after this step (paramd.notes makes one). A checkpoint of the step has it: see `recall`. One push of
             a step is enough, and the last note counts.
+        replaces: number of the change that the program has made by hand to the weights since the last step: see
+            `replace`. 0: none.
 
         InvalidArgument: an array does not fit its declaration, its parameter has a push under way, or the note is too
         long.
         ResourceExhausted: too many tickets are under way.
         """
         return self._push(library().pd_client_push_pull_sized, grads, weights, note, scalars, weight=weight,
-                          presummed=presummed, hypers=hypers)
+                          presummed=presummed, hypers=hypers, replaces=replaces)
 
     def _push(self, function: Any, grads: Arrays, weights: Arrays | None, note: bytes | None,
               scalars: Mapping[str, float] | None, *, weight: float | None, presummed: bool,
-              hypers: Mapping[str, Any] | None) -> Ticket:
+              hypers: Mapping[str, Any] | None, replaces: int) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
         numbers = _scalars(scalars or {})
         texts = text_list(pairs(hypers)) if hypers else None
         options = structs.PushOptions(weight=weight or 0.0, zero_weight=weight == 0, presummed=presummed,
                                       hypers=texts, scalars=numbers, n_scalars=len(numbers),
-                                      note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""))
+                                      note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""),
+                                      replaces=_change(replaces) if replaces != 0 else 0)
         request = Request(self, names, items, numbers, arrays)
         request.settled = not names and bool(grads)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
+
+    def replace(self, weights: Arrays, replaces: int) -> None:
+        """Replaces weights of the running job by those that the program has changed by hand since the last step. Every
+        rank changes its own weights, all in the same way; then rank 0 calls this, and every rank gives the number of
+        the change with all its pushes of the next step:
+
+            number = hash_of(changed)
+            if client.rank == 0:
+                client.replace(changed, number)
+            ticket = client.push_pull(grads, weights, replaces=number)
+
+        weights: a mapping from names to arrays; parameters that are not in it keep their weights.
+        replaces: number of the change, 1 to 2^64 - 1: one that all ranks find alike, such as a hash of the new weights.
+
+        The optimizer's state and the step stay. If the ranks' pushes of a step bring different numbers, the ticket of
+        the rank that is second raises FailedPrecondition. Weights that are received (`init`, `rewind`, `restart`,
+        `pull`) need no number: give 0 then. After Rewind the program replaces again what it had replaced behind the
+        step that it goes back to.
+
+        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights.
+        InvalidArgument: a push is under way; an array does not fit its parameter; the number is 0.
+        """
+        _, items, arrays = self.model.items(None, weights)
+        self._hold("replace", items, arrays, library().pd_client_replace, items, len(items), _change(replaces))
 
     def pull(self, weights: Arrays, *, min_step: int = 0) -> Ticket:
         """Receives weights once at least `min_step` rounds of their parameters are closed; 0: the present weights.
@@ -567,6 +598,13 @@ class Client:
         """
         self.handle.check()
         state_file.import_state(self._variables, self.job, os.fspath(path))
+
+
+def _change(number: int) -> int:
+    """Returns the number of a change by hand. InvalidArgument: it has no such value."""
+    if not 0 < number < 1 << 64:
+        raise invalid(f"replaces: expected the number of a change, from 1 to 2^64 - 1, got {number}")
+    return number
 
 
 def _scalars(given: Mapping[str, float]) -> Any:

@@ -79,6 +79,7 @@ static bool is_first(const pd_job *job)
 static bool is_kept_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
+    if (job->keeping.kept_changes != job->keeping.changes) return false;
     for (uint32_t i = 0; job->keeping.kept && i < job->steps.n_params; i++)
         if (job->steps.params[i].saved.step != job->keeping.kept_step) return false;
     return job->keeping.kept;
@@ -209,6 +210,7 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
     keeping->kept = true;
     keeping->unwritten = 0;
     keeping->kept_step = kept->step;
+    keeping->kept_changes = keeping->cut_changes;
     if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;

@@ -100,14 +100,35 @@ static bool knows_identities(const pd_job *job, uint32_t ranks)
     return knows;
 }
 
+static bool has_replaced(const pd_job *job)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].replaced != 0) return true;
+    return false;
+}
+
 /* Visits the identities of the job's owner and of its first `ranks` ranks. Images without them, and those of version
  * 0.1.0, lack the section: the job then has no owner until a worker comes, and any identity may take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !knows_identities(job, ranks)) return;
+    bool knows = knows_identities(job, ranks) || has_replaced(job); /* sections that may lack come in this order */
+
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !knows) return;
     pd_archive_enter(archive, "identities");
     pd_archive_fields(archive, &owner_table, job);
     pd_archive_records(archive, &identity_table, job->ranks, ranks);
+    pd_archive_leave(archive);
+}
+
+/* Visits the number of the change by hand whose weights the parameters have (job/replacement.h). Images lack the section
+ * if no weights were replaced since the last step. */
+static void visit_replaced(pd_archive *archive, pd_job *job)
+{
+    for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
+        job->steps.params[i].replaced = 0;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job)) return;
+    pd_archive_enter(archive, "replaced");
+    for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].replaced);
     pd_archive_leave(archive);
 }
 
@@ -122,6 +143,7 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
     pd_overrides_visit(archive, job);
     visit_identities(archive, job, ranks);
+    visit_replaced(archive, job);
     pd_archive_leave(archive);
 }
 

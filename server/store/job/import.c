@@ -478,6 +478,7 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
      * that no step has used yet), and the tensors may be such roots. */
     set_counts(job);
     job->keeping.log.moved = job->keeping.control.moved = "optimizer state is imported";
+    job->keeping.changes++;
     import->commit = request;
     import->next = import->first;
     return PD_OK;
