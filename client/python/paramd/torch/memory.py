@@ -32,6 +32,9 @@ class Direct:
     def begin(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
         """Does nothing: there is no copy to begin."""
 
+    def prepare(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
+        """Does nothing: there is no copy to begin."""
+
     def is_ready(self, names: Iterable[str]) -> bool:
         """Returns whether `lend` would return at once."""
         return True
@@ -137,6 +140,11 @@ class Staged:
                 source.record_stream(stream)    # its memory is not used again before the copy is done
         return _event_on(stream)
 
+    def prepare(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
+        """Queues copies of gradients whose copies are not begun."""
+        self.begin({name: gradient for name, gradient in gradients.items()
+                    if name not in self._begun and not places[name].is_empty}, places)
+
     def is_ready(self, names: Iterable[str]) -> bool:
         """Returns whether the copies that were begun of these gradients are done, so that `lend` returns at once."""
         return all(event.query() for event in self._events(names))
@@ -147,7 +155,7 @@ class Staged:
     def lend(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> Tensors:
         """Returns copies of gradients in the CPU's memory, complete when this returns. Begins those that are not
         begun."""
-        self.begin({name: gradient for name, gradient in gradients.items() if name not in self._begun}, places)
+        self.prepare(gradients, places)
         for event in self._events(gradients):
             event.synchronize()
         for name in gradients:

@@ -12,6 +12,7 @@ from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave
 from ..means import Mean, Means
 from . import connection, full_state, light_state, parallel
+from .by_hand import check_watch
 from .connection import Settings
 from .forward import JoinAtForward
 from .hypers import Row, row
@@ -44,6 +45,9 @@ class Optimizer(torch.optim.Optimizer):
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
         checkpoint, or in the place of another process; or a function that returns the bytes of a note.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
+    watch: how weights are found that the program has changed since the last step, and that are sent before the next
+        one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
+        "none": all changes do, and are undone.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
@@ -58,7 +62,7 @@ class Optimizer(torch.optim.Optimizer):
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
-                 window: int | None = None, note: Any = None, **hypers: Any) -> None:
+                 window: int | None = None, note: Any = None, watch: str = "auto", **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -74,6 +78,7 @@ class Optimizer(torch.optim.Optimizer):
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
+        self._watch = check_watch(watch)
         self._overlaps, self._contribute = overlap, contribute
         self._scaler = scaler
         self._optimizer = optimizer
@@ -93,7 +98,7 @@ class Optimizer(torch.optim.Optimizer):
         self._is_copy = copied
         self._settings = Settings()
         self._recovery = Recovery(None)
-        self._delay = 0
+        self._delay, self._watch = 0, "auto"
         self._run: Run | None = None
         self._overlap: Overlap | None = None
         self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
@@ -189,7 +194,7 @@ class Optimizer(torch.optim.Optimizer):
             memory = connection.begin(client, places, self._delay, computed)
             if self._restore is not None:
                 full_state.bring(self._restore, client)
-            run = Run(client, places, memory, self._means, self._counts(client))
+            run = Run(client, places, memory, self._means, self._counts(client), self._watch)
             self._recovery.restore(run, self.param_groups)
         except BaseException:
             if client is not self._settings.client:
@@ -229,6 +234,8 @@ class Optimizer(torch.optim.Optimizer):
         """Waits for the step that is under way (delay=1) and brings its weights into the model: before an evaluation,
         and before the model is saved."""
         if self._run is not None and self._run.is_under_way and self._delay:
+            self._run.refuse_changes("while a step is under way, whose weights take their place: with delay=1 call "
+                                     "synchronize() before you change weights")
             self._run.finish()
 
     def restart(self) -> None:
@@ -376,8 +383,10 @@ class Optimizer(torch.optim.Optimizer):
             self._recovery.check_begun()
         run = self._joined(computed=True)
         self._check_frozen()
-        if self._delay:
+        if self._delay and run.is_under_way:
             self.synchronize()
+            run.skip_search()
+        run.adopt(self.param_groups)
         terms = self._terms()
         if self._overlap is not None:
             self._overlap.check(terms)

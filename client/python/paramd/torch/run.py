@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Callable
@@ -16,6 +16,7 @@ from ..errors import Error, FailedPrecondition, invalid
 from ..exchange import PATIENCE
 from ..means import Means
 from ..ticket import SKIPPED, SLICE, STEPPED, Result
+from .by_hand import ByHand
 from .memory import Direct, Staged
 from .placement import Place
 from .shipment import Shipment
@@ -42,10 +43,11 @@ class Run:
     """The parameters of an optimizer in a job that this rank has joined.
 
     contributes: whether this rank's gradients count. With DDP only rank 0's do.
+    watch: how weights are found that were changed by hand (by_hand.py).
     """
 
     def __init__(self, client: Client, places: Iterable[Place], memory: Direct | Staged, means: Means,
-                 contributes: bool) -> None:
+                 contributes: bool, watch: str = "auto") -> None:
         self.client, self.memory, self.contributes = client, memory, contributes
         self.places = {place.name: place for place in places}
         self.means = means
@@ -55,6 +57,8 @@ class Run:
         self._is_partial = False                    # a push of this step was refused, and others wait for it
         self._warned_skip = False
         self._note: bytes | None = None             # of the step, until a push takes it
+        self._replaces: int | None = None           # number of the change by hand before this step; None: not looked for
+        self.by_hand = ByHand(client, self.places.values(), memory, watch)
         self.step = 0
         self.find_step()
 
@@ -74,12 +78,54 @@ class Run:
 
     # ---- a step ----
 
+    def adopt(self, groups: Iterable[Mapping[str, Any]]) -> None:
+        """Takes the parameters of the optimizer's groups, if somebody has put others in their places.
+        FailedPrecondition: one has another shape or element type."""
+        for group in groups:
+            for name, param in zip(group["param_names"], group["params"]):
+                place = self.places[name]
+                if param is place.param:
+                    continue
+                if (param.shape, param.dtype, param.device) != (place.param.shape, place.param.dtype,
+                                                                place.param.device):
+                    raise FailedPrecondition(
+                        FailedPrecondition.code, f"parameter {name}: another tensor is in its place, of shape "
+                        f"{tuple(param.shape)} and {param.dtype} on {param.device}: make a new optimizer", name)
+                place.param = param
+
+    def skip_search(self) -> None:
+        """Begins a step right after weights have come, so that nobody can have changed them."""
+        self._replaces = 0
+
+    def is_untouched(self) -> bool:
+        """Returns whether a step may begin during the backward pass: weights that were changed by hand may be changed
+        back until step(), which sends them."""
+        if self._replaces is None and not self.by_hand.changed():
+            self._replaces = 0
+        return self._replaces is not None
+
+    def refuse_changes(self, why: str) -> None:
+        """FailedPrecondition: weights were changed by hand, which is not possible now. The next call says so no more:
+        the change is undone."""
+        changed = self.by_hand.changed()
+        if changed:
+            self.by_hand.remember()
+            raise FailedPrecondition(FailedPrecondition.code, f"parameter {changed[0].name}: its weights were changed "
+                                     f"by hand {why}", changed[0].name)
+
+    def settle(self) -> None:
+        """Sends weights that were changed by hand since the last step, before a step begins. FailedPrecondition: a
+        changed parameter is sharded."""
+        if self._replaces is None:
+            changed = self.by_hand.changed()
+            self._replaces = self.by_hand.send(changed) if changed else 0
+
     def copy(self, names: Iterable[str]) -> None:
         """Begins to copy the gradients of some parameters to the CPU's memory, for a later `push` in this step."""
         self.memory.begin(self._gradients(names), self.places)
 
     def push(self, names: Iterable[str], terms: Terms) -> None:
-        """Pushes the gradients of some parameters. Several calls make a step."""
+        """Pushes the gradients of some parameters. Several calls make a step, which `settle` begins."""
         batches: dict[tuple[Any, ...], list[str]] = {}
         for name in names:
             place = self.places[name]
@@ -91,6 +137,10 @@ class Run:
 
     def push_rest(self, terms: Terms, note: bytes | None = None) -> None:
         """Pushes all parameters that are not pushed yet in this step, the numbers for means, and the step's note."""
+        if self._replaces is None:
+            self.by_hand.begin()
+            self.memory.prepare(self._gradients(self.places), self.places)
+            self.settle()
         self._note = note
         scalars = self.means.depart()
         name = self.carrier
@@ -116,7 +166,7 @@ class Run:
         self._shipments.append(Shipment(
             self.client, {name: lent.get(name) for name in names},
             self.memory.weights(self.places[name] for name in names), weight=weight, hypers=changes or None,
-            scalars=scalars or None, note=note))
+            scalars=scalars or None, note=note, replaces=self._replaces or 0))
         self._pushed.update(names)
 
     @property
@@ -145,7 +195,7 @@ class Run:
             if shipment.scalars:
                 self.means.arrive(shipment.scalars)
         closed = all(shipment.is_closed for shipment in self._shipments)
-        self.memory.land(self.places[name] for name in results)
+        self._land([self.places[name] for name in results])
         self.outcomes = Counter(result.outcome for result in results.values())
         self._end(closed, waiting)
         if failed is not None:
@@ -180,6 +230,8 @@ class Run:
             self.step += 1
         else:
             self.find_step()
+        if closed or not (waiting or self.outcomes):
+            self._replaces = None
         if self.outcomes[SKIPPED] and not self._warned_skip:
             self._warned_skip = True
             warnings.warn(f"step {self.step} was skipped: the gradient of some rank is not finite", stacklevel=4)
@@ -214,8 +266,15 @@ class Run:
         """Calls a function of the client that writes the job's weights, and brings them into the model."""
         places = self.places.values()
         function(self.memory.weights(places))
-        self.memory.land(places)
+        self._land(places)
+        self._replaces = None
         self.find_step()
+
+    def _land(self, places: Collection[Place]) -> None:
+        """Brings new weights into the model."""
+        self.memory.land(places)
+        if places:
+            self.by_hand.remember()
 
     def _forget_step(self) -> None:
         """Forgets the step that is under way. Its tickets have ended."""
