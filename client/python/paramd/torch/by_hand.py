@@ -25,7 +25,7 @@ import torch
 from .._library import library
 from ..client import Client
 from ..errors import FailedPrecondition, invalid
-from .memory import Direct, Staged
+from .memory import Direct, Staged, on_cpu
 from .placement import Place, is_dtensor
 
 WATCHES = ("auto", "all", "counters", "none")
@@ -120,22 +120,23 @@ class _Sums:
 
     def compare(self) -> None:
         """Queues the comparison with the present weights."""
-        found = self._of(self.places) != self._sums
+        found = self._of(self.places).ne(self._sums)
         cuda = found.device.type == "cuda"
-        self._verdict = torch.empty(found.shape, dtype=found.dtype, pin_memory=cuda)
+        self._verdict = torch.empty_like(found, device="cpu", pin_memory=cuda, memory_format=torch.contiguous_format)
         self._verdict.copy_(found, non_blocking=cuda)
         if cuda:
             self._event = torch.cuda.Event(blocking=True)
             self._event.record(torch.cuda.current_stream(found.device))
 
-    def changed(self) -> bool:
-        """Returns whether the comparison has found a change. Waits for it."""
+    def changed(self) -> set[str]:
+        """Returns the names of the parameters in which the comparison has found a change. Waits for it."""
         if self._verdict is None:
             self.compare()
         if self._event is not None:
             self._event.synchronize()
         assert self._verdict is not None
-        return bool(self._verdict.any())
+        verdict, self._verdict, self._event = self._verdict, None, None
+        return {place.name for place, one in zip(self.places, verdict.tolist()) if one}
 
 
 class ByHand:
@@ -149,8 +150,8 @@ class ByHand:
         self._client, self._memory, self._watch = client, memory, watch
         self._places = [place for place in places if not place.is_empty]
         hashed = self._places if watch in ("auto", "all") else []
-        self._near = [place for place in hashed if _raw(place).is_cpu]
-        self._far = [place for place in hashed if not _raw(place).is_cpu]
+        self._near = [place for place in hashed if on_cpu(place)]
+        self._far = [place for place in hashed if not on_cpu(place)]
         size = sum(_raw(place).numel() * _raw(place).element_size() for place in self._near)
         self._every = _EVERY if size > _WHOLE and watch == "auto" else 0
         self._exact: set[str] = set()           # parameters of a sampled model that are hashed whole
@@ -174,7 +175,7 @@ class ByHand:
 
     def _hashes_now(self) -> dict[str, int]:
         for place in self._near:
-            if not _raw(place).is_cpu:
+            if not on_cpu(place):
                 raise FailedPrecondition(
                     FailedPrecondition.code, f"parameter {place.name}: it was moved to {_raw(place).device} after the "
                     "optimizer had joined the job: move the model before, or make a new optimizer", place.name)
@@ -200,35 +201,46 @@ class ByHand:
 
     # ---- the verdict ----
 
-    def changed(self) -> list[Place]:
-        """Returns the parameters whose weights have other bits than those that came from the server."""
+    def moved(self) -> list[Place]:
+        """Returns the parameters that operations of torch have changed since `remember`. The client may write weights
+        into the same memory meanwhile."""
+        return [place for place, trace in zip(self._places, self._traces) if trace != _trace(place)]
+
+    def changed(self, under_way: bool = False) -> list[Place]:
+        """Returns the parameters whose weights have other bits than those that came from the server.
+
+        under_way: a step is, so the server's weights cannot be asked for: what a sample does not show counts as
+            unchanged, and parameters of large models that were moved count as changed.
+        """
         if self._watch == "none":
             return []
         now = self._hashes_now()
         altered = [place for place in self._near if self._hashes.get(place.name) != now[place.name]]
         found = [place for place in altered if self._is_whole(place)]
-        inexact = [place for place in self._places if place.name not in now or not self._is_whole(place)]
-        moved = {place.name for place, trace in zip(self._places, self._traces) if trace != _trace(place)}
+        inexact = {place.name for place in self._places if place.name not in now or not self._is_whole(place)}
+        moved = {place.name for place in self.moved()}
+        hit = {place.name for place in altered} | (self._sums.changed() if self._sums is not None else set())
+        if under_way:
+            summed = {place.name for place in self._sums.places} if self._sums is not None else set()
+            return [place for place in self._places if place.name in hit | (inexact & (moved - summed))]
         # Where a sample shows a change, others may have passed unseen.
-        is_hit = len(found) < len(altered) or (self._sums is not None and self._sums.changed())
-        suspects = inexact if is_hit else [place for place in inexact if place.name in moved]
-        differing = self._compared(suspects)
-        self._exact.update({place.name for place in suspects} - {place.name for place in differing})
+        is_hit = len(hit) > len(found)
+        suspects = inexact if is_hit else inexact & moved
+        differing = self._compared([place for place in self._places if place.name in suspects])
+        self._exact.update((suspects & moved) - {place.name for place in differing})
         return found + differing
 
     def _compared(self, places: list[Place]) -> list[Place]:
         """Returns the parameters whose bits differ from those that the server has."""
         if not places:
             return []
-        names = {place.name for place in places}
         if isinstance(self._memory, Staged):
             theirs = self._memory.weights(places)
         else:
             theirs = {place.name: torch.empty_like(place.local(place.param), memory_format=torch.contiguous_format)
                       for place in places}
             self._client.pull(theirs).wait()
-        return [place for place in self._places if place.name in names
-                and _differ(place.local(place.param).cpu(), theirs[place.name])]
+        return [place for place in places if _differ(place.local(place.param).cpu(), theirs[place.name])]
 
     def send(self, changed: list[Place]) -> int:
         """Sends changed weights to the server, if this is rank 0, and returns the number of the change.

@@ -56,7 +56,8 @@ class Direct:
             touch(place.param)
 
 
-def _on_cpu(place: Place) -> bool:
+def on_cpu(place: Place) -> bool:
+    """Returns whether a parameter lies in the CPU's memory."""
     return place.param.device.type == "cpu"
 
 
@@ -86,7 +87,7 @@ class Staged:
         self._landing: dict[torch.device, Any] = {}     # the event behind the last copies of weights to a device
         for place in places:
             local = place.local(place.param)
-            pinned = not _on_cpu(place)
+            pinned = not on_cpu(place)
             self._weights[place.name] = torch.empty_like(local, device="cpu", pin_memory=pinned,
                                                          memory_format=torch.contiguous_format)
             self._gradients[place.name] = self._gradient_memory(client, place, local, pinned)
@@ -201,6 +202,6 @@ class Staged:
 def memory_of(client: Client, places: Iterable[Place], delay: int) -> Direct | Staged:
     """Returns how tensors travel between a model and its client."""
     places = list(places)
-    if delay == 0 and all(_on_cpu(place) for place in places):
+    if delay == 0 and all(on_cpu(place) for place in places):
         return Direct()
     return Staged(client, places)

@@ -234,8 +234,8 @@ class Optimizer(torch.optim.Optimizer):
         """Waits for the step that is under way (delay=1) and brings its weights into the model: before an evaluation,
         and before the model is saved."""
         if self._run is not None and self._run.is_under_way and self._delay:
-            self._run.refuse_changes("while a step is under way, whose weights take their place: with delay=1 call "
-                                     "synchronize() before you change weights")
+            self._run.refuse_changes(self._run.by_hand.changed(under_way=True), "while a step is under way, whose "
+                                     "weights take their place: with delay=1 call synchronize() before you change them")
             self._run.finish()
 
     def restart(self) -> None:

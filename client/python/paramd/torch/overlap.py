@@ -159,8 +159,9 @@ class Overlap:
                               "travelled already. Instead of clip_grad_norm_ use options={\"clip_global_norm\": 1.0}; "
                               "for other changes use overlap=False")
         if self._sent:
-            self._run.refuse_changes("between the backward pass and step(), and with overlap=True gradients have "
-                                     "travelled then: change weights after step(), before the backward pass")
+            self._run.refuse_changes(self._run.by_hand.moved(), "between the backward pass and step(), and with "
+                                     "overlap=True gradients have travelled then: change weights after step(), before "
+                                     "the backward pass")
         if self._terms is not None and self._terms != terms:
             raise _failed("a hyperparameter or the weight was changed between the backward pass and step(): change it "
                           "before the backward pass")

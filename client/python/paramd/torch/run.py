@@ -104,10 +104,9 @@ class Run:
             self._replaces = 0
         return self._replaces is not None
 
-    def refuse_changes(self, why: str) -> None:
-        """FailedPrecondition: weights were changed by hand, which is not possible now. The next call says so no more:
-        the change is undone."""
-        changed = self.by_hand.changed()
+    def refuse_changes(self, changed: list[Place], why: str) -> None:
+        """FailedPrecondition: weights were changed by hand, which is not possible now. The change is undone by the
+        weights that come."""
         if changed:
             self.by_hand.remember()
             raise FailedPrecondition(FailedPrecondition.code, f"parameter {changed[0].name}: its weights were changed "
