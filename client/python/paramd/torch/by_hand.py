@@ -167,11 +167,15 @@ class ByHand:
         if self._watch == "none":
             return
         self._turn += 1
-        self._traces = [_trace(place) for place in self._places]
+        self.retrace()
         self._hashes = self._hashes_now()
         first = self._turn * _TURN % max(len(self._far), 1)
         some = (self._far[first:] + self._far[:first])[:_TURN]
         self._sums = _Sums(some) if some else None
+
+    def retrace(self) -> None:
+        """Notes counters and addresses of weights that were found unchanged."""
+        self._traces = [_trace(place) for place in self._places]
 
     def _hashes_now(self) -> dict[str, int]:
         for place in self._near:

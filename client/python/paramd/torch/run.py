@@ -57,7 +57,8 @@ class Run:
         self._is_partial = False                    # a push of this step was refused, and others wait for it
         self._warned_skip = False
         self._note: bytes | None = None             # of the step, until a push takes it
-        self._replaces: int | None = None           # number of the change by hand before this step; None: not looked for
+        self._replaces = 0                          # number of the change by hand before this step
+        self._is_settled = False                    # changes before this step have been looked for
         self.by_hand = ByHand(client, self.places.values(), memory, watch)
         self.step = 0
         self.find_step()
@@ -95,14 +96,15 @@ class Run:
 
     def skip_search(self) -> None:
         """Begins a step right after weights have come, so that nobody can have changed them."""
-        self._replaces = 0
+        self._is_settled = True
 
     def is_untouched(self) -> bool:
         """Returns whether a step may begin during the backward pass: weights that were changed by hand may be changed
         back until step(), which sends them."""
-        if self._replaces is None and not self.by_hand.changed():
-            self._replaces = 0
-        return self._replaces is not None
+        if not self._is_settled and not self.by_hand.changed():
+            self._is_settled = True
+            self.by_hand.retrace()
+        return self._is_settled
 
     def refuse_changes(self, changed: list[Place], why: str) -> None:
         """FailedPrecondition: weights were changed by hand, which is not possible now. The change is undone by the
@@ -115,9 +117,11 @@ class Run:
     def settle(self) -> None:
         """Sends weights that were changed by hand since the last step, before a step begins. FailedPrecondition: a
         changed parameter is sharded."""
-        if self._replaces is None:
-            changed = self.by_hand.changed()
-            self._replaces = self.by_hand.send(changed) if changed else 0
+        changed = self.by_hand.changed() if not self._is_settled else []
+        if changed:
+            self._replaces = self.by_hand.send(changed)
+            self.by_hand.remember()
+        self._is_settled = True
 
     def copy(self, names: Iterable[str]) -> None:
         """Begins to copy the gradients of some parameters to the CPU's memory, for a later `push` in this step."""
@@ -136,7 +140,7 @@ class Run:
 
     def push_rest(self, terms: Terms, note: bytes | None = None) -> None:
         """Pushes all parameters that are not pushed yet in this step, the numbers for means, and the step's note."""
-        if self._replaces is None:
+        if not self._is_settled:
             self.by_hand.begin()
             self.memory.prepare(self._gradients(self.places), self.places)
             self.settle()
@@ -165,7 +169,7 @@ class Run:
         self._shipments.append(Shipment(
             self.client, {name: lent.get(name) for name in names},
             self.memory.weights(self.places[name] for name in names), weight=weight, hypers=changes or None,
-            scalars=scalars or None, note=note, replaces=self._replaces or 0))
+            scalars=scalars or None, note=note, replaces=self._replaces))
         self._pushed.update(names)
 
     @property
@@ -229,8 +233,10 @@ class Run:
             self.step += 1
         else:
             self.find_step()
+        if closed:
+            self._replaces = 0
         if closed or not (waiting or self.outcomes):
-            self._replaces = None
+            self._is_settled = False
         if self.outcomes[SKIPPED] and not self._warned_skip:
             self._warned_skip = True
             warnings.warn(f"step {self.step} was skipped: the gradient of some rank is not finite", stacklevel=4)
@@ -266,7 +272,7 @@ class Run:
         places = self.places.values()
         function(self.memory.weights(places))
         self._land(places)
-        self._replaces = None
+        self._replaces, self._is_settled = 0, False
         self.find_step()
 
     def _land(self, places: Collection[Place]) -> None:
