@@ -349,6 +349,14 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
  * unknown or given twice. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
+/* Hashes n tensors, of bytes[i] bytes at tensors[i] each, so that a program notices weights that were changed since.
+ * Equal bytes give equal hashes on every machine.
+ *
+ * every: 0: all bytes are hashed. From 64 on: tensors of more than four times as many bytes are sampled: 64 bytes in
+ *     each `every` bytes. Which ones follows from `first`, so that another value each time finds in the end what one
+ *     value passes over. The others are hashed whole. */
+PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
+                                  uint64_t *hashes);
 /* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives
  * the present weights, once there are any. The call queues the request and returns at once, with a ticket (the
  * request's number) for pd_client_wait. Items and buffers are borrowed until the ticket is done.

@@ -20,9 +20,9 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
     if (hello->world_size == 0 || hello->rank >= hello->world_size)
         return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1",
                        hello->rank, hello->world_size);
-    if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d of each",
-                       hello->n_options, hello->n_rules, PD_MAX_OPTIONS);
+    if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_RULES)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d and %d",
+                       hello->n_options, hello->n_rules, PD_MAX_OPTIONS, PD_MAX_RULES);
     if (hello->resume > PD_INTENT_ANEW)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Hello with resume = %u: expected 0 (the server decides), 1 or 2",
                        hello->resume);

@@ -53,6 +53,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
                                           c_size_t, _ticket, _error]),
     "pd_client_pull": (c_int, [c_void_p, POINTER(structs.Item), c_size_t, c_uint64, _ticket, _error]),
     "pd_client_close_step": (c_int, [c_void_p, c_uint64, _ticket, _error]),
+    "pd_client_fingerprint": (None, [POINTER(c_void_p), POINTER(c_size_t), c_size_t, c_size_t, c_size_t,
+                                     POINTER(c_uint64)]),
     "pd_client_wait": (c_int, [c_void_p, c_uint64, c_double, _error]),
     "pd_client_ready": (c_bool, [c_void_p, c_uint64]),
     "pd_client_fd": (c_int, [c_void_p]),

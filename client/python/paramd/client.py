@@ -114,10 +114,15 @@ class Client:
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
         if resume not in _RESUME:
             raise invalid(f"resume: expected None, True or False, got {resume!r}")
+        if rank is not None and world_size is not None and not 0 <= rank < world_size:
+            raise invalid(f"rank {rank} of {world_size}: expected 0 <= rank < world_size")
+        for name, text in (("url", url), ("job", job)):
+            if text is not None and not text:
+                raise invalid(f"{name}: expected a text that is not empty; None stands for the default")
+        if not deadline > 0:            # the C library would take 0 for its default
+            raise invalid(f"deadline: expected more than 0 seconds, got {deadline}")
         if not 0 <= window < 1 << 32:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
-        if job == "":                   # for the C library that is an operator's connection
-            raise invalid("job: expected a name, got an empty text; None stands for the default")
         run = run_id.find(rank, world_size)
         self.url = url or default_url(world_size, rank)
         self.job = ""
@@ -257,6 +262,7 @@ class Client:
         """Declares all parameters of the model, once, and waits until the declarations of all ranks fit together.
 
         params: a mapping from names to arrays, whose shapes and element types are declared; or any number of Param.
+            Those without elements (a dimension is 0) stay with this process: they have no gradients and no steps.
 
         InvalidArgument: a name, shape, range or hyperparameter is not valid. FailedPrecondition: the declaration
         differs from that of another rank. ResourceExhausted: a limit of the server.
@@ -264,6 +270,8 @@ class Client:
         model = Model(params)
         before, self._model = self._model, self._model or model
         declarations = model.declarations()
+        if not model.params and model.hollow:
+            return                      # nothing travels
         try:
             self._repeat(library().pd_client_declare_sized, declarations, len(model.params),
                          ctypes.sizeof(structs.Param))
@@ -310,6 +318,8 @@ class Client:
 
     def _with_weights(self, name: str, function: Any, weights: Arrays) -> None:
         pointers, arrays = self.model.all_weights(weights)
+        if not self.names:
+            return                      # no parameter has elements
         self._hold(name, pointers, arrays, function, pointers)
         for array in arrays:
             if array.write_back is not None:
@@ -377,6 +387,7 @@ class Client:
                                       note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""),
                                       replaces=_change(replaces) if replaces != 0 else 0)
         request = Request(self, names, items, numbers, arrays)
+        request.settled = not names and bool(grads)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
 
     def replace(self, weights: Arrays, replaces: int) -> None:
@@ -408,6 +419,7 @@ class Client:
         weights: a mapping from names to writable arrays."""
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
+        request.settled = not names and bool(weights)
         return self._start(request, library().pd_client_pull, items, len(items), min_step)
 
     def close_step(self, step: int) -> Ticket:
@@ -419,6 +431,8 @@ class Client:
         self._settle_orphans()
         self._count_staged(request.arrays)
         ticket = Ticket(request)
+        if request.settled:             # it names only parameters without elements
+            return ticket
         self.requests.add(request)      # before the call: a signal may interrupt us right behind it
         error = structs.Error()
         with self.handle as pointer:
@@ -481,12 +495,15 @@ class Client:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
         the server makes at once.
 
-        step: None: the last one that this client knows of. timeout: most seconds; None: the client's deadline.
+        step: None: the last one that this client knows of. 0: returns at once. timeout: most seconds; None: the client's
+            deadline.
 
         FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
         the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
         still written.
         """
+        if step == 0:                   # no step is to become durable; the library takes 0 for the present step
+            return
         wanted = min(map(self.step_of, self.names), default=0) if step is None else step
         most = self.deadline if timeout is None else timeout
         end = time.monotonic() + most
@@ -529,7 +546,10 @@ class Client:
     # ---- facts ----
 
     def step_of(self, name: str) -> int:
-        """Returns how many rounds of the parameter are closed, as the server's last answer reported."""
+        """Returns how many rounds of the parameter are closed, as the server's last answer reported. A parameter without
+        elements is never behind another one."""
+        if name in self.model.hollow:
+            return min(map(self.step_of, self.names), default=0)
         with self.handle as pointer:
             return int(library().pd_client_step(pointer, self.model.number(name)))
 
@@ -592,6 +612,8 @@ class Client:
         `numpy.frombuffer(view, "f4").reshape(shape)`, `torch.frombuffer(view, dtype=torch.bfloat16)`. While it is used,
         the connection stays open. NoMemory: the system gives no shared memory.
         """
+        if name in self.model.hollow:
+            return memoryview(b"")
         param = self.model.params[self.model.number(name)]
         tag = TAGS[param.dtype]
         with self.handle as pointer:

@@ -80,6 +80,8 @@ class Exchange:
         self._landed: dict[str, Any] | None = None      # weights of the last step, until they are taken
         self._warned = False
         client.declare(params)
+        if not client.names:
+            raise invalid("params: expected at least one array that has elements")
         self._groups = self._grouped(groups)
         self._like = {name: (array.shape, array.dtype) for name, array in weights.items()}
         client.init(weights)

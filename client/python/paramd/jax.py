@@ -77,8 +77,8 @@ class Remote:
         self._delay = delay
         declarations = self._tree.declarations(grad_dtype, axes or {})
         self._converts = grad_dtype is not None
-        self._grad_dtypes = {param.name: numpy.dtype(grad_dtype or self._tree.dtypes[param.name])
-                             for param in declarations}
+        self._grad_dtypes = {name: numpy.dtype(dtype if grad_dtype is None else grad_dtype)
+                             for name, dtype in self._tree.dtypes.items()}
         self.exchange: Exchange = join(
             {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
              "resume": resume}, options,

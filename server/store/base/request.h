@@ -16,6 +16,7 @@
 #include "roles.h"
 
 #define PD_MAX_OPTIONS 64
+#define PD_MAX_RULES 256
 
 /* Most bytes that the loop thread uses for each parameter, and for each declaration of it by a rank, without texts.
  * They are part of the job's footprint (footprint.h). */
