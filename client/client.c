@@ -9,6 +9,7 @@
 #include "declared_params.h"
 #include "operator.h"
 #include "options.h"
+#include "replace.h"
 #include "sharing.h"
 #include "sized.h"
 
@@ -227,6 +228,17 @@ int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const
                               pd_ticket_id *ticket, pd_error *err)
 {
     return push(client, PD_PUSH_PULL, items, n, options, size, ticket, err);
+}
+
+int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err)
+{
+    int rc = PD_OK;
+
+    pd_io_enter(&client->io);
+    if (client->replace == 0) rc = pd_core_replace(client->core, items, n, replaces, &client->replace, err);
+    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->replace, err);
+    pd_io_leave(&client->io);
+    return rc;
 }
 
 int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err)

@@ -190,7 +190,10 @@ def test_parameters_get_numbers_that_follow_their_places():
     opt = optim.AdamW([{"params": matrices}, {"params": others[:2], "weight_decay": 0.0}], lr=1e-3)
     opt.add_param_group({"params": others[2:], "lr": 1.0})
     assert names(opt) == ["param.0", "param.1", "group1.param.0", "group1.param.1", "group2.param.0", "group2.param.1"]
-    assert opt._rules() == ["param.* adamw lr=0.001", "group1.* adamw lr=0.001 weight_decay=0.0", "* adamw lr=1.0"]
+    assert opt._rules() == ["* adamw lr=0.001"]
+    assert opt._terms().changes == ({}, {"weight_decay": 0.0}, {"lr": 1.0})
+    opt = optim.AdamW([{"params": matrices}, {"params": others, "amsgrad": True}], lr=1e-3)
+    assert opt._rules() == ["*.*.* adamw lr=0.001 amsgrad=yes", "* adamw lr=0.001"]
 
 
 def test_a_frozen_parameter_keeps_the_places_of_the_others():
@@ -200,9 +203,6 @@ def test_a_frozen_parameter_keeps_the_places_of_the_others():
 
 
 def test_each_optimizer_of_a_program_has_a_job_of_its_own(daemon, monkeypatch):
-    from itertools import count
-
-    monkeypatch.setattr(optim, "_numbers", count(1))
     monkeypatch.setenv("PARAMD_JOB", "gan")
     monkeypatch.setenv("PARAMD_URL", daemon.url)
     models = [torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)]

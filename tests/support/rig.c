@@ -40,6 +40,7 @@ void rig_new(rig *r, const pd_store_config *config)
 
     memset(r, 0, sizeof *r);
     r->now = 1000000000;
+    r->run = "launch";
     r->chunk = (int64_t)config->chunk_elements;
     assert_int_equal(pd_store_new(&r->store, config, &err), PD_OK);
 }
@@ -175,6 +176,7 @@ static void on_declared(rig *r, const pd_effect *effect)
     for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
+        r->replaced[i] = effect->u.declared.params[i].replaced;
         r->steps[i] = effect->u.declared.params[i].step;
         if (i < 16)
             snprintf(r->notes[i], sizeof r->notes[i], "%s",
@@ -363,6 +365,9 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
     request->u.hello.identity = r->identity != NULL ? must(strdup(r->identity)) : NULL;
+    request->u.hello.run = r->run != NULL ? must(strdup(r->run)) : NULL;
+    request->u.hello.intent = r->intent;
+    request->u.hello.joins = r->joins;
     request->u.hello.rejoins = r->rejoins;
     request->u.hello.creator = r->means;
     request->u.hello.window = r->window;
@@ -449,6 +454,12 @@ void rig_absent(rig_frame *frame, uint32_t param)
 void rig_last(rig_frame *frame)
 {
     frame->request->u.data.close_step = true;
+}
+
+void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole)
+{
+    frame->request->u.data.replaces = number;
+    frame->request->u.data.whole = whole;
 }
 
 void rig_weight(rig_frame *frame, double weight, bool presummed)

@@ -24,12 +24,12 @@ typedef struct known {
 static const known structs[STRUCTS] = {
     KNOWN(pd_error, text),
     KNOWN(pd_shape, dim),
-    KNOWN(pd_client_options, key_file),
+    KNOWN(pd_client_options, joins),
     KNOWN(pd_welcome, linger),
     KNOWN(pd_client_param, model_state),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
-    KNOWN(pd_push_options, note_bytes),
+    KNOWN(pd_push_options, replaces),
     KNOWN(pd_client_stats, replayed),
 };
 

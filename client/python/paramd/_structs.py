@@ -29,7 +29,8 @@ class Options(ctypes.Structure):
                 ("deadline", c_double), ("checksum", c_bool), ("impatient", c_bool), ("nonce", c_uint64),
                 ("notice", c_void_p), ("notice_arg", c_void_p), ("quiet", c_bool), ("no_shared_memory", c_bool),
                 ("join_later", c_bool), ("slice", c_double), ("window", c_uint32), ("token_file", c_char_p),
-                ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p)]
+                ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p), ("run", c_char_p),
+                ("resume", c_int), ("joins", c_bool)]
 
 
 class Welcome(ctypes.Structure):
@@ -61,7 +62,7 @@ class PushOptions(ctypes.Structure):
     """pd_push_options: weight, hyperparameters and scalars of a push."""
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
                 ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool), ("note", c_void_p),
-                ("note_bytes", c_size_t)]
+                ("note_bytes", c_size_t), ("replaces", c_uint64)]
 
 
 class Stats(ctypes.Structure):

@@ -210,6 +210,7 @@ void pd_export_look(pd_job *job)
     pd_request *request = export != NULL ? export->begin : NULL;
 
     if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
+    job->steps.cut->fixed = true;
     export->begin = NULL;
     answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
     pd_request_free(request);

@@ -22,6 +22,7 @@ typedef struct pd_rank_saved {
      * tell the contributions of these processes apart. */
     uint32_t process;
     bool present; /* some process has or has had the rank */
+    bool left;    /* the process that had the rank last has left it for good: pd_rank.state is LEFT */
     /* a process at this rank has declared its parameters, so the ranges that the rank contributes are fixed */
     bool sealed;
     uint64_t superseded[PD_SUPERSEDED];
@@ -80,6 +81,14 @@ typedef struct pd_job_totals {
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused, root_waits, roots_failing, root_age;
 } pd_job_totals;
 
+/* Weights that rank 0 sends to replace published ones, while not all of them have come: replacement.h. */
+typedef struct pd_replacing {
+    uint64_t number; /* of the change; 0: none come */
+    uint64_t step;   /* the step whose weights they replace */
+    uint64_t nonce;  /* of the process that sends them */
+    uint32_t whole;  /* number of parameters whose weights have all come */
+} pd_replacing;
+
 /* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
  * parameters and steps have such parts of their own. */
 typedef struct pd_job_saved {
@@ -99,6 +108,8 @@ typedef struct pd_job {
     const pd_job_values *presets; /* the store's default values of job keys */
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
+    uint32_t left;                /* number of ranks that have left for good */
+    uint64_t over_ns;             /* time at which the last of them left, if all have: pd_job_is_over */
     uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
     bool shares;       /* its weights lie in a segment that workers can map (shared_weights.h) */
     /* the job is dropped (ended), and exists only until its root tasks (computations of matrix roots) have come back */
@@ -132,14 +143,17 @@ typedef struct pd_job {
     pd_request_queue inbox;
     /* the job was read from an image (saved state), and the loop thread does not have its weights yet */
     bool unpublished;
+    pd_replacing replacing;
     struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
     struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
     pd_keeping keeping;       /* the job's checkpoints */
     pd_owner *owner;          /* counts the job against its owner's quota; NULL: nobody counts it */
     char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
-    bool restored;            /* the job was read from an image or a checkpoint */
-    bool joined;              /* a worker has joined since the job was created or restored */
-    bool touched;             /* its figures may have changed since they were copied last: publishing.h */
+    /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
+    char *run;
+    bool restored; /* the job was read from an image or a checkpoint */
+    bool joined;   /* a worker has joined since the job was created or restored */
+    bool touched;  /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
@@ -151,6 +165,7 @@ typedef struct pd_job {
     /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
      * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
+    uint64_t look_ns; /* when to look next for requests that wait for a rank which has left: overdue.h */
     const pd_param *noticed;
     /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue round
      * is logged only once */
@@ -177,6 +192,12 @@ typedef struct pd_job_env {
 static inline uint64_t pd_job_start_step(const pd_job *job)
 {
     return job->steps.values.at[PD_JOB_KEY_START_STEP];
+}
+
+/* Returns whether the job is over: all its ranks have left for good. Its weights can be exported until it ends. */
+static inline bool pd_job_is_over(const pd_job *job)
+{
+    return job->left == job->steps.members.ranks;
 }
 
 /* Returns whether the job begins with the mean of all ranks' initial weights. */
