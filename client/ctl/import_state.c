@@ -289,10 +289,10 @@ static size_t first_of(const pd_state_list *list, const char *param)
 }
 
 /* Lets the file leave out the state of parameters that have counted no step in it: they have seen no gradient yet, and
- * begin as a new job does. */
+ * begin as a new job does. A file with names that are unknown may be of another optimizer. */
 static void excuse_fresh(state_import *im)
 {
-    for (size_t i = 0; i < im->n; i++) {
+    for (size_t i = 0; im->n_unknown == 0 && i < im->n; i++) {
         const entry *e = &im->entries[i];
         size_t first = first_of(&im->list, e->param), end = first;
         bool any = false;
