@@ -24,11 +24,12 @@ static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_er
                        "while the job runs: begin a new job with the changed weights",
                        known->name);
     if (known->step != core->params[items[0].param].step)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
-                       "step",
-                       core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step,
-                       known->name, (unsigned long long)known->step);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
+            "step",
+            core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step, known->name,
+            (unsigned long long)known->step);
     if (items[i].weights == NULL && known->start < known->end)
         return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no weights", i, known->name);
     return PD_OK;
@@ -42,7 +43,8 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
         pd_known *known = &core->params[items[i].param];
         if (known->pushing)
-            rc = pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i, known->name);
+            rc =
+                pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i, known->name);
         known->pushing = true;
     }
     for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;

@@ -43,7 +43,7 @@ static struct {
     uint64_t now;
     peer peers[CONNS];
     unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
-    unsigned changed; /* number of the change by hand that was sent last */
+    unsigned changed;                      /* number of the change by hand that was sent last */
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
     int pass;                        /* descriptor that goes with the next bytes; -1: none */
@@ -664,15 +664,23 @@ static void make_seeds(const char *folder)
         const uint8_t *at;
         size_t n;
     } seeds[] = {
-        { "training", training, sizeof training },       { "closing", closing, sizeof closing },
+        { "training", training, sizeof training },
+        { "closing", closing, sizeof closing },
         { "replacing", replacing, sizeof replacing },
-        { "reporting", reporting, sizeof reporting },    { "operating", operating, sizeof operating },
-        { "setting", setting, sizeof setting },          { "importing", importing, sizeof importing },
-        { "exporting", exporting, sizeof exporting },    { "updating", updating, sizeof updating },
-        { "troubles", troubles, sizeof troubles },       { "shards", shards, sizeof shards },
-        { "collecting", collecting, sizeof collecting }, { "alone", alone, sizeof alone },
-        { "merging", merging, sizeof merging },          { "stating", stating, sizeof stating },
-        { "averaging", averaging, sizeof averaging },    { "sharing", sharing, sizeof sharing },
+        { "reporting", reporting, sizeof reporting },
+        { "operating", operating, sizeof operating },
+        { "setting", setting, sizeof setting },
+        { "importing", importing, sizeof importing },
+        { "exporting", exporting, sizeof exporting },
+        { "updating", updating, sizeof updating },
+        { "troubles", troubles, sizeof troubles },
+        { "shards", shards, sizeof shards },
+        { "collecting", collecting, sizeof collecting },
+        { "alone", alone, sizeof alone },
+        { "merging", merging, sizeof merging },
+        { "stating", stating, sizeof stating },
+        { "averaging", averaging, sizeof averaging },
+        { "sharing", sharing, sizeof sharing },
         { "keeping", keeping, sizeof keeping },
     };
 

@@ -5,10 +5,10 @@ import json
 import zlib
 
 import pytest
+from test_durable import together
 
 import paramd
 from conftest import await_that
-from test_durable import together
 
 np = pytest.importorskip("numpy")
 STEPS, KEPT, KILLED = 9, 4, 6           # all steps; one that is durable; that after which the server is killed
@@ -89,7 +89,8 @@ def test_the_next_step_goes_on_from_changed_weights(daemon, job):
         assert client.step_of("w") == 1
 
 
-@pytest.mark.parametrize("rules", ["* adam lr=0.1", "* shampoo communication_dtype=BF16 communicate_params=no max_preconditioner_dim=64"])
+@pytest.mark.parametrize("rules", ["* adam lr=0.1", "* shampoo communication_dtype=BF16 communicate_params=no "
+                                                    "max_preconditioner_dim=64"])
 def test_all_ranks_have_the_same_weights(daemon, job, rules):
     first, second = run(daemon.url, job, 2, rules=rules)
     assert_same(first, second)

@@ -30,8 +30,8 @@ static int check_param(const pd_job *job, const pd_param *param, const pd_reques
                        param->name);
     if (step != present)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: weights came that replace those of step %llu, but it has closed step %llu",
-                       param->name, step, present);
+                       "%.160s: weights came that replace those of step %llu, but it has closed step %llu", param->name,
+                       step, present);
     if (job->drain_step <= step)
         return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no weights any more",
                        param->name);
