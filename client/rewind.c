@@ -3,7 +3,7 @@
 
 #include "core_end.h"
 #include "op.h"
-#include "replace.h"
+#include "replaced.h"
 #include "window.h"
 
 #include <inttypes.h>

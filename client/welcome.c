@@ -8,6 +8,7 @@
 #include "reply.h"
 #include "renew.h"
 #include "replace.h"
+#include "replaced.h"
 #include "resend.h"
 #include "restart.h"
 #include "rewind.h"

@@ -663,26 +663,19 @@ static void make_seeds(const char *folder)
         const char *name;
         const uint8_t *at;
         size_t n;
+        /* clang-format off */
     } seeds[] = {
-        { "training", training, sizeof training },
-        { "closing", closing, sizeof closing },
-        { "replacing", replacing, sizeof replacing },
-        { "reporting", reporting, sizeof reporting },
-        { "operating", operating, sizeof operating },
-        { "setting", setting, sizeof setting },
-        { "importing", importing, sizeof importing },
-        { "exporting", exporting, sizeof exporting },
-        { "updating", updating, sizeof updating },
-        { "troubles", troubles, sizeof troubles },
-        { "shards", shards, sizeof shards },
-        { "collecting", collecting, sizeof collecting },
-        { "alone", alone, sizeof alone },
-        { "merging", merging, sizeof merging },
-        { "stating", stating, sizeof stating },
-        { "averaging", averaging, sizeof averaging },
-        { "sharing", sharing, sizeof sharing },
-        { "keeping", keeping, sizeof keeping },
+        { "training", training, sizeof training },    { "closing", closing, sizeof closing },
+        { "replacing", replacing, sizeof replacing }, { "reporting", reporting, sizeof reporting },
+        { "operating", operating, sizeof operating }, { "setting", setting, sizeof setting },
+        { "importing", importing, sizeof importing }, { "exporting", exporting, sizeof exporting },
+        { "updating", updating, sizeof updating },    { "troubles", troubles, sizeof troubles },
+        { "shards", shards, sizeof shards },          { "collecting", collecting, sizeof collecting },
+        { "alone", alone, sizeof alone },             { "merging", merging, sizeof merging },
+        { "stating", stating, sizeof stating },       { "averaging", averaging, sizeof averaging },
+        { "sharing", sharing, sizeof sharing },       { "keeping", keeping, sizeof keeping },
     };
+    /* clang-format on */
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         write_seed(folder, seeds[i].name, seeds[i].at, seeds[i].n);
