@@ -6,6 +6,7 @@
 #include "cut.h"
 #include "data_frame.h"
 #include "frames.h"
+#include "plant.h"
 
 #include <stdlib.h>
 
@@ -181,7 +182,7 @@ static void publish(pd_job *job, pd_effect *effect)
     }
     job->replacing = (pd_replacing){ 0 };
     job->keeping.log.moved = "weights are replaced";
-    job->keeping.changes++;
+    if (!PD_PLANTED(change_not_counted)) job->keeping.changes++;
     pd_effects_add(job->steps.outbox, effect);
 }
 
