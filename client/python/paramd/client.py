@@ -652,7 +652,9 @@ class Client:
     def import_state(self, path: str | os.PathLike[str]) -> None:
         """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, between two
         steps of the job. For a new job that is after `init`, which was given the weights of the file, and with the
-        option start_step, which is the file's step.
+        option start_step, which is the file's step. Other ranks need not wait for it, if rank 0 calls it before its
+        next push: no step is taken before that. A parameter that has seen no gradient needs only its counter
+        "NAME.step", 0. In a job with checkpoints `sync` then waits until the state is on the disk.
 
         InvalidArgument: this is no such file, or its names are not those of the job's state; nothing has changed.
         """
