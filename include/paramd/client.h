@@ -17,8 +17,8 @@
  * when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has not
  * answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their calls
  * are carried out one after the other, and a call that waits lets the others in. But let only one thread at a time make
- * each of the calls that waits for something else than a ticket (open, join, declare, init, restart, rewind, recall,
- * sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no
+ * each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart, rewind,
+ * recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no
  * globals. A handle does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
@@ -27,7 +27,7 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, join, declare, init, restart, rewind, recall, sync, barrier, leave and wait. Each
+ * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, recall, sync, barrier, leave, wait. Each
  * waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
  * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
  * same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
@@ -294,6 +294,9 @@ typedef struct pd_push_options {
      * ranks: see pd_client_recall. Copied. NULL: no note. One push of a step is enough; the last note counts. */
     const void *note;
     size_t note_bytes;
+    /* Number of the change that the program has made by hand to this rank's weights since the last step, the same on all
+     * ranks: see pd_client_replace. 0: none, or none since it has received them (pd_client_init, a pull). */
+    uint64_t replaces;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count
@@ -319,6 +322,41 @@ typedef struct pd_push_options {
  * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then
  * close the step again. */
 PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
+/* Replaces weights of the running job by those that the program has changed by hand since the last step: clamped,
+ * masked, rolled back, begun anew. The optimizers' state stays as it is, and the step number, too.
+ *
+ * Every rank changes its own weights, all in the same way. Rank 0 then makes this call. After it every rank, rank 0
+ * too, gives the number of the change with all its pushes of the next step (pd_push_options.replaces):
+ *
+ *     clamp(weights, 0.01f);
+ *     number = hash_of(weights);                       not 0
+ *     if (rank == 0) pd_client_replace(client, items, n, number, &err);
+ *     pd_client_push_pull(client, items, n, &(pd_push_options){ .replaces = number }, &ticket, &err);
+ *
+ * items[i].weights is the parameter's whole tensor in pull_dtype; other fields of the items are not read. `replaces` is
+ * the number of the change: any but 0 that all ranks find alike and that differs if the weights do, such as a hash of
+ * all weights that have changed. All weights of a call come into force at once, and pulls receive them from then on. A
+ * call before the next push replaces those of an earlier call.
+ *
+ * The ranks' pushes of a step must all bring the same number. Otherwise the ticket of the rank whose push comes second
+ * ends with PD_FAILED_PRECONDITION. A process that takes a rank over receives changed weights and their number by
+ * itself: it gives 0.
+ *
+ * If the server goes back to a step before the change, rank 0's window cannot help: its calls end with PD_REWIND, and
+ * the program takes the steps from there again, with the change. The other ranks go on by their windows.
+ *
+ * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
+ * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
+ * unknown or given twice. */
+PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
+/* Hashes n tensors, of bytes[i] bytes at tensors[i] each, so that a program notices weights that were changed since.
+ * Equal bytes give equal hashes on every machine.
+ *
+ * every: 0: all bytes are hashed. From 64 on: tensors of more than four times as many bytes are sampled: 64 bytes in
+ *     each `every` bytes. Which ones follows from `first`, so that another value each time finds in the end what one
+ *     value passes over. The others are hashed whole. */
+PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
+                                  uint64_t *hashes);
 /* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives
  * the present weights, once there are any. The call queues the request and returns at once, with a ticket (the
  * request's number) for pd_client_wait. Items and buffers are borrowed until the ticket is done.

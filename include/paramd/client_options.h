@@ -41,10 +41,11 @@ typedef struct pd_client_options {
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */
     uint64_t nonce;
-    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are two kinds:
-     * calls have waited 2 s without a connection; the job is left over from an earlier run. The thread that called the
-     * library calls `notice` from within that call. `notice` must not call the library. NULL: the notice is written to
-     * standard error as "paramd: TEXT". */
+    /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are four kinds:
+     * calls have waited 2 s without a connection; the server does not let the process into its job yet; the job is left
+     * over from an earlier run; the server warns of the job ("warning of the server: ...", each once, to rank 0). The
+     * thread that called the library calls it within a call that waits; it must not call the library. NULL: the notice
+     * is written to standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
     /* A pointer for the program's own use: the first argument of each call of `notice`. */
     void *notice_arg;
@@ -76,7 +77,8 @@ typedef struct pd_client_options {
     const char *token_file, *ca_file, *cert_file, *key_file;
     /* Text that all processes of one launch share, and that no other launch has, at most 128 bytes. Only processes of
      * the job's run continue it and take a rank over from a process that lives. Default: the environment variable
-     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. */
+     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. ""
+     * (not NULL): unknown. */
     const char *run;
     /* An enum pd_resume: whether this process continues a job of this name or begins anew. Default: the environment
      * variable PARAMD_RESUME (1: PD_RESUME_YES, 0: PD_RESUME_NO), else PD_RESUME_AUTO. */

@@ -12,7 +12,7 @@
 enum { RETRY_MS = 200 };
 
 const char *const sim_phase_names[] = { "welcome", "declare", "init",      "fetch", "recall",  "step",    "stepping",
-                                        "pulling", "barrier", "rewinding", "sync",  "leaving", "resting", "ended" };
+                                        "pulling", "replacing", "barrier", "rewinding", "sync",  "leaving", "resting", "ended" };
 
 /* Returns whether another process of the job has finished all its steps. */
 static bool is_over(const sim_worker *w)
@@ -228,7 +228,8 @@ static pd_item item_of(sim_worker *w, uint32_t p)
 
 static int push(sim_worker *w, call *c, pd_error *err)
 {
-    pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step) };
+    pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
+                                .replaces = sim_replaces(w->job, w->step - 1) };
     sim_program_note note = sim_note_of(w, w->step);
 
     if (w->s->plan->crashes) {
@@ -249,6 +250,60 @@ void sim_program_leave(sim_worker *w)
         sim_program_go_on(w, LEAVING);
 }
 
+/* ---- weights that are changed by hand ---- */
+
+/* Changes the weights of the parameters that have taken the step before, and writes them as items. Returns their
+ * number. */
+static size_t change(sim_worker *w, pd_item *items)
+{
+    size_t n = 0;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        if (pd_core_step(w->core, p) + 1 != w->step || !sim_is_replaced(w->job, w->step - 1, p)) continue;
+        sim_replacement(w->job, w->step - 1, p, w->weights[p]);
+        items[n++] = (pd_item){ .param = p, .weights = w->weights[p] };
+    }
+    return n;
+}
+
+/* Changes weights if that is due before the step. Returns false if the process waits until they are in force. */
+static bool is_changed(sim_worker *w)
+{
+    uint64_t number = sim_replaces(w->job, w->step - 1);
+    pd_item items[SIM_PARAMS];
+    pd_error err;
+    size_t n;
+
+    if (number == 0 || w->changed == w->step) return true;
+    w->changed = w->step;
+    n = change(w, items);
+    if (w->rank != 0 || n == 0) return true;
+    sim_worker_trace(w, "replaces weights before step", w->step, n);
+    if (pd_core_replace(w->core, items, n, number, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, REPLACING);
+    return false;
+}
+
+static void on_replaced(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc == PD_OK || strstr(err.text, "has begun step") != NULL || strstr(err.text, "it has closed step") != NULL) {
+        /* An earlier process of the rank may have replaced them, and pushed. */
+        w->began = w->step; /* the window reaches no further back */
+        sim_program_go_on(w, STEP);
+    } else if (is_worth_another_try(rc)) {
+        w->changed = 0;
+        sim_program_rest(w, STEP, err.text);
+    } else {
+        sim_worker_end_refused(w, rc, err.text);
+    }
+}
+
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
@@ -264,6 +319,7 @@ static void begin_step(sim_worker *w)
             sim_program_leave(w);
         return;
     }
+    if (!is_changed(w)) return;
     n = choose(w, order);
     w->n_calls = 0;
     w->close_ns = 0;
@@ -540,6 +596,7 @@ void sim_program_run(sim_worker *w)
         case PULLING: on_step(w); break;
         case BARRIER: on_barrier(w); break;
         case LEAVING: on_left(w); break;
+        case REPLACING: on_replaced(w); break;
         case RESTING: on_rest(w); break;
         case ENDED: break;
         }

@@ -154,6 +154,14 @@ static void draw_crowded_job(sim_job *job, uint64_t *r)
     job->start_ns = sim_below(r, 60 * SIM_MS);
 }
 
+void sim_plan_draw_replaces(const sim_plan *plan, sim_job *job)
+{
+    bool whole = false;
+
+    for (uint32_t p = 0; p < job->n_params; p++) whole = whole || !job->params[p].ranged;
+    job->replaces = whole && sim_mix(plan->seed, 23, 9, job->number) % 2 == 0;
+}
+
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
     *job = (sim_job){ .number = number,
@@ -172,6 +180,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->barriers = sim_once_in(r, 4);
+    sim_plan_draw_replaces(plan, job);
 }
 
 /* ---- faults ---- */

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .errors import NoMemory as NoMemory
     from .errors import NotFound as NotFound
     from .errors import OutOfRange as OutOfRange
+    from .errors import ParamdWarning as ParamdWarning
     from .errors import PermissionDenied as PermissionDenied
     from .errors import ResourceExhausted as ResourceExhausted
     from .errors import Rewind as Rewind
@@ -58,7 +59,8 @@ _MODULES = {
     "client": ["Client"],
     "errors": ["Error", "Cancelled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
-               "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind"],
+               "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind",
+               "ParamdWarning"],
     "facts": ["Stats", "Welcome"],
     "local_daemon": ["Local", "local"],
     "param": ["Param"],

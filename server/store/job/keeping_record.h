@@ -80,6 +80,9 @@ typedef struct pd_keeping {
     /* Bytes of a checkpoint and of an entry of the log, computed when the job was planned; 0: the disk's speed is not
      * known, or the job has no log. */
     uint64_t size, entry_size;
+    /* Number of times that the state has changed otherwise than by a step (an import, weights that were replaced); and
+     * that number at the cut of the present checkpoint, and of the newest one that is durable */
+    uint64_t changes, cut_changes, kept_changes;
     bool outrun;                  /* it was logged that the job outruns the disk */
     uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
     uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */

@@ -11,6 +11,7 @@ import torch
 from ..client import Client
 from ..errors import FailedPrecondition, invalid
 from . import tensor_file
+from .hypers import row
 from .names import Group
 
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
@@ -42,7 +43,7 @@ def export(client: Client, groups: list[Group]) -> dict[str, Any]:
     for group in groups:
         names = group["param_names"]
         for name in names:
-            one = _to_torch(group["optimizer"], by_name[name])
+            one = _to_torch(group["optimizer"], by_name.get(name, {}))
             if one:
                 state[i] = one
             i += 1
@@ -80,7 +81,8 @@ def _torch_group(group: Group) -> Group:
     if kind is None:
         return {**own, "optimizer": group["optimizer"]}
     theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
-    extra = {name: own[name] for name in ("initial_lr",) if name in own}
+    known = row(group["optimizer"]).defaults
+    extra = {name: value for name, value in own.items() if name not in known}      # of schedulers and wrappers
     return {**theirs, **{name: own[name] for name in theirs if name in own}, **extra}
 
 
@@ -96,6 +98,8 @@ def read(state: dict[str, Any], groups: list[Group]) -> Saved:
     params = [param for group in groups for param in group["params"]]
     tensors: State = {}
     for index, name, optimizer, param in zip(indices, names, optimizers, params):
+        if param.numel() == 0:              # the job does not have it
+            continue
         slots = _from_torch(optimizer, state["state"].get(index, {}), _slots(state, optimizers, indices, optimizer),
                             param)
         tensors.update({f"{name}.{slot}": tensor for slot, tensor in slots.items()})

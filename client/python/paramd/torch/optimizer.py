@@ -3,15 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import torch
 
 from ..client import Client
 from ..errors import FailedPrecondition, Rewind, invalid
-from ..exits import leave
+from ..exits import leave, leave_with
 from ..means import Mean, Means
 from . import connection, full_state, light_state, parallel
+from .by_hand import check_watch
 from .connection import Settings
 from .forward import JoinAtForward
 from .hypers import Row, row
@@ -19,17 +20,10 @@ from .names import Group, Named, check_memory, named
 from .overlap import Overlap
 from .placement import Place, place
 from .recovery import Recovery
-from .rules import rules
+from .rules import Declared, leaders, rules
 from .run import Run, Terms
 
-_NO_HYPERS = ("params", "param_names", "optimizer", "initial_lr")
-
-
-class Declared(NamedTuple):
-    """The hyperparameters that a group was made with: those that were given, and all of them."""
-
-    given: dict[str, Any]
-    all: dict[str, Any]
+_NO_HYPERS = ("params", "param_names", "optimizer")
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -38,8 +32,8 @@ class Optimizer(torch.optim.Optimizer):
     params: the model, model.named_parameters(), or groups: {"params": pairs (name, parameter), "lr": ...}, or with bare
         parameters and "param_names". A group may have an "optimizer" of its own. Frozen parameters are left out.
     optimizer: one of the server's: "shampoo", "adamw", "kron" … (`paramctl optimizers`).
-    url, job, rank, world_size, options: as for paramd.Client. The job averages by weight, and an infinity skips the
-        step of the whole model, unless options says otherwise.
+    url, job, rank, world_size, options, resume: as for paramd.Client. The job averages by weight, and an infinity skips
+        the step of the whole model, unless options says otherwise.
     client: an open client without declared parameters, in place of these.
     model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
@@ -51,6 +45,9 @@ class Optimizer(torch.optim.Optimizer):
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
         checkpoint, or in the place of another process; or a function that returns the bytes of a note.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
+    watch: how weights are found that the program has changed since the last step, and that are sent before the next
+        one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
+        "none": all changes do, and are undone.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
@@ -69,7 +66,8 @@ class Optimizer(torch.optim.Optimizer):
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
-                 window: int | None = None, note: Any = None, **hypers: Any) -> None:
+                 window: int | None = None, note: Any = None, resume: bool | None = None, watch: str = "auto",
+                 **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -80,11 +78,13 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
         self._prepare(copied=False)
         self._at_forward: JoinAtForward | None = None
-        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0)
+        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
+                                  resume)
         self._recovery = Recovery(note)
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
+        self._watch = check_watch(watch)
         self._overlaps, self._contribute = overlap, contribute
         self._scaler = scaler
         self._optimizer = optimizer
@@ -104,7 +104,7 @@ class Optimizer(torch.optim.Optimizer):
         self._is_copy = copied
         self._settings = Settings()
         self._recovery = Recovery(None)
-        self._delay = 0
+        self._delay, self._watch = 0, "auto"
         self._run: Run | None = None
         self._overlap: Overlap | None = None
         self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
@@ -112,6 +112,7 @@ class Optimizer(torch.optim.Optimizer):
         self._weight: float | None = None
         self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
+        self._leaders: list[Declared] = []          # of each group the one whose values its rule declares
         self._means = Means()
         self._is_made = False
 
@@ -130,12 +131,13 @@ class Optimizer(torch.optim.Optimizer):
                                      "come (requires_grad_(False)) after that: they have no gradient then")
         group = self._named_group(param_group) if self._is_made else param_group
         known = row(str(group.get("optimizer", self._optimizer)))
-        own = known.canonical({name: value for name, value in group.items() if name not in _NO_HYPERS})
-        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **own}
-        kept = {name: group[name] for name in _NO_HYPERS if name in group}
-        super().add_param_group({**kept, "optimizer": known.optimizer, **known.defaults, **hypers})
-        self._drop_foreign_defaults(known)
-        self._declared.append(Declared(hypers, {**known.defaults, **hypers}))
+        given, own = known.split({name: value for name, value in group.items() if name not in _NO_HYPERS})
+        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **given}
+        kept = {**{name: group[name] for name in _NO_HYPERS if name in group}, **own, "optimizer": known.optimizer}
+        super().add_param_group({**kept, **known.defaults, **hypers})
+        for name in set(self.param_groups[-1]) - {*kept, *known.defaults}:
+            del self.param_groups[-1][name]     # a hyperparameter of another optimizer, which torch has filled in
+        self._declared.append(Declared(known.optimizer, hypers, {**known.defaults, **hypers}))
         light_state.add_steps(self, self.param_groups[-1]["params"])
 
     def _named_group(self, group: Group) -> Group:
@@ -143,21 +145,14 @@ class Optimizer(torch.optim.Optimizer):
         self._frozen = [*self._frozen, *known.frozen]
         return known.groups[0]
 
-    def _drop_foreign_defaults(self, known: Row) -> None:
-        """Removes the hyperparameters of another optimizer, which torch has filled in."""
-        group = self.param_groups[-1]
-        for name in set(group) - {*_NO_HYPERS, *known.defaults}:
-            del group[name]
-
     def _rules(self) -> list[str]:
-        texts = [row(group["optimizer"]).rule("", declared.given).strip()
-                 for group, declared in zip(self.param_groups, self._declared)]
-        groups = [(group["param_names"], text) for group, text in zip(self.param_groups, texts)]
+        self._leaders = leaders(self._declared, [len(group["params"]) for group in self.param_groups])
+        groups = [(group["param_names"], one.rule) for group, one in zip(self.param_groups, self._leaders)]
         return [f"{glob} {text}" for glob, text in rules(groups)]
 
     def _terms(self) -> Terms:
-        changes = tuple(row(group["optimizer"]).changes(declared.all, group)
-                        for group, declared in zip(self.param_groups, self._declared))
+        changes = tuple(row(one.optimizer).changes(one.all, group)
+                        for group, one in zip(self.param_groups, self._leaders))
         return Terms(changes, self._weight)
 
     # ---- the job ----
@@ -205,12 +200,13 @@ class Optimizer(torch.optim.Optimizer):
             memory = connection.begin(client, places, self._delay, computed)
             if self._restore is not None:
                 full_state.bring(self._restore, client)
-            run = Run(client, places, memory, self._means, self._counts(client))
+            run = Run(client, places, memory, self._means, self._counts(client), self._watch)
             self._recovery.restore(run, self.param_groups)
         except BaseException:
             if client is not self._settings.client:
                 client.close()
             raise
+        leave_with(self, client)
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None
             self._overlap = Overlap(run, places, self._terms, unscale)
@@ -247,6 +243,8 @@ class Optimizer(torch.optim.Optimizer):
         """Waits for the step that is under way (delay=1) and brings its weights into the model: before an evaluation,
         and before the model is saved."""
         if self._run is not None and self._run.is_under_way and self._delay:
+            self._run.refuse_changes(self._run.by_hand.changed(under_way=True), "while a step is under way, whose "
+                                     "weights take their place: with delay=1 call synchronize() before you change them")
             self._run.finish()
 
     def restart(self) -> None:
@@ -394,8 +392,10 @@ class Optimizer(torch.optim.Optimizer):
             self._recovery.check_begun()
         run = self._joined(computed=True)
         self._check_frozen()
-        if self._delay:
+        if self._delay and run.is_under_way:
             self.synchronize()
+            run.skip_search()
+        run.adopt(self.param_groups)
         terms = self._terms()
         if self._overlap is not None:
             self._overlap.check(terms)
