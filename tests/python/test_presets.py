@@ -124,6 +124,17 @@ def test_the_arguments_of_a_drop_in_class_show_the_preset():
     assert (arguments["lr"].default, arguments["grafting_config"].default) == (1e-3, "Adam")
 
 
+def test_a_group_has_a_preset_of_its_own():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import paramd.torch
+
+    model = torch.nn.Linear(2, 1)
+    groups = [{"params": [("weight", model.weight)]},
+              {"params": [("bias", model.bias)], "preset": "upstream", "lr": 0.5}]
+    first, second = paramd.torch.Optimizer(groups, "shampoo").param_groups
+    assert (first["grafting_config"], second["grafting_config"], second["lr"]) == ("Adam", "none", 0.5)
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_an_optimizer_tells_of_its_defaults_unless_its_client_has_the_rules(daemon, capsys, own):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
