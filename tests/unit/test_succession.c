@@ -320,7 +320,7 @@ static void without_a_run_a_rank_is_not_taken_from_a_process_that_lives(void **s
 {
     rig *r = *state;
     static const char *const runs[][2] = { { NULL, NULL }, { "monday", NULL }, { NULL, "tuesday" } };
-    char name[8];
+    char name[16];
 
     for (int i = 0; i < 3; i++) {
         r->run = runs[i][0];
