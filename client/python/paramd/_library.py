@@ -13,9 +13,10 @@ from typing import Any
 
 from . import _structs as structs
 from .errors import Error, FailedPrecondition, NotFound, make
+from .version import NUMBERS
 
 SONAME = "libparamd.so.0"
-HEADER_VERSION = (0, 1, 0)              # of the public headers that _structs.py repeats
+HEADER_VERSION = NUMBERS                # of the public headers that _structs.py repeats
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 # Folders of the package in which a wheel may have the library, and the programs.
 LIBRARY_FOLDERS = ("lib", "", "../paramd.libs")

@@ -57,9 +57,19 @@ def _environment() -> dict[str, str]:
             if name in KEPT or name.startswith("PARAMD_") or name.endswith("SAN_OPTIONS")}
 
 
+def _http_listen(base: str, settings: dict[str, Setting]) -> str:
+    """Returns where a daemon serves its dashboard: at a socket for `paramctl dashboard`, and at the addresses that its
+    user names."""
+    given = settings.pop("http_listen", None) or os.environ.get("PARAMD_HTTP_LISTEN")
+    return ",".join(filter(None, (f"unix://{base}.http", _text(given) if given else "")))
+
+
 def _arguments(base: str, settings: dict[str, Setting]) -> list[str]:
+    settings = dict(settings)
+    http = _http_listen(base, settings)
     flags = [f"--{name.replace('_', '-')}={_text(value)}" for name, value in {**PATIENCE, **TRUST, **settings}.items()]
-    return [_library.program("paramd"), f"--listen=unix://{base}.sock", "--shared-memory=yes", *flags]
+    return [_library.program("paramd"), f"--listen=unix://{base}.sock", f"--http-listen={http}",
+            "--shared-memory=yes", *flags]
 
 
 # ---- starting ----

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from .. import rows
+from .. import presets, rows
 from ..errors import invalid
 from ..schedules import own_name
 from ..texts import value_text
@@ -58,9 +58,8 @@ class Row:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The default of every key."""
-        return {key: self._joined([self._hypers[name].default for name in names])
-                for key, names in self._members.items()}
+        """The default of every key in Python (see presets.py)."""
+        return self._by_key(presets.defaults(self.optimizer))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -84,6 +83,7 @@ class Row:
         """Returns hyperparameters by key, from torch's or the optimizer's names. InvalidArgument: a name that the
         optimizer does not have, one that is given twice, or a list of the wrong length. The server checks ranges."""
         found: dict[str, Any] = {}
+        given = self._completed(given)
         for name, value in given.items():
             if name in NO_MEANING and name not in self._members:
                 self._check_unset(name, value)
@@ -161,9 +161,32 @@ class Row:
             result.update(zip(names, value) if len(names) > 1 else {names[0]: value})
         return result
 
+    # ---- defaults of Python ----
+
+    def _by_key(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters by key, from the optimizer's own names. A key needs all that it stands for."""
+        return {key: self._joined([values[name] for name in names]) for key, names in self._members.items()
+                if all(name in values for name in names)}
+
+    def _completed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns hyperparameters without dicts and the key "preset", and with those that follow from the others."""
+        others, preset = presets.split(self.optimizer, given)
+        others = rows.flat(self.optimizer, others)
+        known = {self._key_of.get(name, name): value for name, value in others.items()}
+        implied = self._by_key(presets.implied(self.optimizer, known, preset))
+        return {**{key: value for key, value in implied.items() if key not in known}, **others}
+
+    def _left(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the defaults of Python for the keys that are left out."""
+        return {key: value for key, value in self._by_key(presets.of(self.optimizer)).items() if key not in values}
+
+    def tell(self, values: Mapping[str, Any]) -> None:
+        """Tells the user once of the defaults of Python that hold beside these hyperparameters."""
+        presets.tell(self.optimizer, self.wire(self._left(values)))
+
     def rule(self, glob: str, values: Mapping[str, Any]) -> str:
-        """Returns the optimizer rule for parameters that match `glob`."""
-        return rows.rule(glob, self.optimizer, self.wire(values))
+        """Returns the optimizer rule for parameters that match `glob`. What is left out has Python's defaults."""
+        return rows.rule(glob, self.optimizer, self.wire({**self._left(values), **values}))
 
     def changes(self, declared: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the hyperparameters of a group that differ from those that it was declared with, under the
