@@ -85,6 +85,6 @@ def take_hypers(groups: list[Group], saved: list[Group]) -> None:
     for own, other in zip(groups, saved):
         known = row(own["optimizer"])
         own.update(known.canonical({name: other[name] for name in known.defaults if name in other}))
-        own.update({name: value for name, value in other.items()    # of schedulers and wrappers
-                    if name in own and name not in known.defaults and name not in ("params", "param_names", "optimizer")
-                    or name == "initial_lr"})
+        ours = {"params", "param_names", "optimizer", *known.defaults}
+        own.update({name: value for name, value in other.items()        # of schedulers and wrappers
+                    if name == "initial_lr" or (name in own and name not in ours)})

@@ -15,7 +15,7 @@ from . import connection, full_state, light_state, parallel
 from .by_hand import check_watch
 from .connection import Settings
 from .forward import JoinAtForward
-from .hypers import Row, row
+from .hypers import row
 from .names import Group, Named, check_memory, named
 from .overlap import Overlap
 from .placement import Place, place
