@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import errors
@@ -47,6 +47,11 @@ def export_state(variables: Mapping[str, str], job: str, path: str) -> int:
     return int(_run("export", variables, "--state", "--force", "--", job, path)["step"])
 
 
-def import_state(variables: Mapping[str, str], job: str, path: str) -> None:
-    """Puts the optimizer state of a file into a job."""
-    _run("import-state", variables, "--", job, path)
+def import_state(variables: Mapping[str, str], job: str, path: str, partial: bool = False) -> None:
+    """Puts the optimizer state of a file into a job. partial: parameters keep the state that the file does not have."""
+    _run("import-state", variables, *(["--partial"] if partial else []), "--", job, path)
+
+
+def plan(path: str, rules: Iterable[str]) -> dict[str, Any]:
+    """Returns what `paramctl plan` tells of the parameters whose names and shapes are in a file. No server is asked."""
+    return _run("plan", {}, *(word for rule in rules for word in ("--rule", rule)), "--", path)

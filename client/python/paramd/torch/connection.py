@@ -1,6 +1,7 @@
 """Joins a job: opens the client, declares the parameters, and gives or takes the initial weights."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,18 +35,27 @@ class Settings:
             return self.client.job
         return self.job if self.job is not None else default_job()
 
-    def open(self, rules: list[str]) -> Client:
-        """Returns the client: the one that was given, or a new one with these rules."""
+    def rank_of(self, client: Client | None) -> int:
+        """Returns this process's number, also before it has a client."""
+        if client is not None:
+            return client.rank
+        return self.rank if self.rank is not None else int(os.environ.get("RANK", "0"))
+
+    def open(self, rules: list[str], begin: Mapping[str, Any] | None = None) -> Client:
+        """Returns the client: the one that was given, or a new one with these rules.
+
+        begin: options of a job that rank 0 begins anew. None: a job of this name goes on.
+        """
         if self.client is not None:
             return self.client
         client = Client(self.url, self.job, rank=self.rank, world_size=self.world_size, rules=rules,
-                        options={**OPTIONS, **self.options}, window=self.window)
+                        options={**OPTIONS, **self.options, **(begin or {})}, window=self.window)
         leave_at_exit(client)
         return client
 
-    def step_of(self, client: Client) -> int:
+    def step_of(self, client: Client, begin: Mapping[str, Any] | None = None) -> int:
         """Returns the step at which the job is, or at which it begins."""
-        return max(client.welcome.step, int(self.options.get("start_step", 0)))
+        return max(client.welcome.step, int({**self.options, **(begin or {})}.get("start_step", 0)))
 
 
 def options_of(given: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any]:
@@ -61,9 +71,11 @@ def options_of(given: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any
 
 # ---- weights ----
 
-def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Direct | Staged:
+def begin(client: Client, places: list[Place], delay: int, computed: bool,
+          saved: Mapping[str, torch.Tensor] | None = None) -> Direct | Staged:
     """Declares the parameters, and gives the job this rank's weights or takes the job's. Returns how tensors travel.
 
+    saved: weights that take the place of the model's.
     computed: gradients have been computed already. FailedPrecondition: the job's weights differ from those that the
         gradients belong to.
     """
@@ -73,6 +85,9 @@ def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Di
         memory.fill(places)
     weights = memory.weights(places)
     before = {name: tensor.clone() for name, tensor in weights.items()} if computed else {}
+    with torch.no_grad():
+        for name, tensor in (saved or {}).items():
+            weights[name].copy_(tensor)
     client.init(weights)
     memory.land(places)
     if any(not _same(before[name], weights[name]) for name in before):
