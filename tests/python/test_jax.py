@@ -231,15 +231,6 @@ def test_processes_of_jax_distributed_are_ranks(daemon, job):
         assert out == f"{rank} 2 [ 1. -2. -5.]\n"
 
 
-def test_the_environment_s_rank_goes_before_jax_s(monkeypatch):
-    assert paramd.jax.ranks(None, None) == (None, None)
-    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
-    assert paramd.jax.ranks(None, None) == (0, 1)
-    assert paramd.jax.ranks(2, 3) == (2, 3)
-    monkeypatch.setenv("RANK", "1")
-    assert paramd.jax.ranks(None, None) == (None, None)
-
-
 # ---- memory ----
 
 def test_old_parameters_do_not_change_though_jax_takes_the_pulled_memory(daemon, job, monkeypatch):

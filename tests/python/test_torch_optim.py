@@ -186,9 +186,6 @@ def test_a_frozen_parameter_keeps_the_places_of_the_others():
 
 
 def test_each_optimizer_of_a_program_has_a_job_of_its_own(daemon, monkeypatch):
-    from itertools import count
-
-    monkeypatch.setattr(optim, "_numbers", count(1))
     monkeypatch.setenv("PARAMD_JOB", "gan")
     monkeypatch.setenv("PARAMD_URL", daemon.url)
     models = [torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)]

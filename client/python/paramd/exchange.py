@@ -11,7 +11,7 @@ from typing import Any
 
 from .client import Client
 from .errors import DeadlineExceeded, Error, FailedPrecondition, invalid
-from .exits import leave_at_exit
+from .exits import leave_abandoned, leave_at_exit
 from .means import Mean, Means
 from .param import Param
 from .schedules import Hypers
@@ -218,12 +218,13 @@ def join(client_arguments: Mapping[str, Any], options: Settings, groups: Sequenc
 
     client_arguments: those of paramd.Client.
     """
+    leave_abandoned()
     client = Client(**client_arguments, rules=[group.hypers.rule(group.glob) for group in groups],
-                    options=_with_defaults(options))
+                    options=_with_defaults(options), joins=True)
     try:
         exchange = Exchange(client, groups, params, weights)
     except BaseException:
         client.close()
         raise
-    leave_at_exit(client)
+    leave_at_exit(client, exchange)
     return exchange

@@ -12,12 +12,10 @@ step() is called outside of jit: it sends and waits. `paramd.optax.remote` works
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-import jax
 import numpy
 
 from .client import Client
@@ -35,14 +33,6 @@ Rules = Iterable[tuple[str, str, Mapping[str, Any]]]
 __all__ = ["Remote"]
 
 
-def ranks(rank: int | None, world_size: int | None) -> tuple[int | None, int | None]:
-    """Returns this worker's number and the number of workers: those given, else $RANK and $WORLD_SIZE, else
-    jax.distributed's. None: paramd.Client finds them."""
-    if rank is not None or world_size is not None or "RANK" in os.environ or not jax.distributed.is_initialized():
-        return rank, world_size
-    return jax.process_index(), jax.process_count()
-
-
 def groups_of(rules: Rules, optimizer: str, hypers: Mapping[str, Any]) -> list[Group]:
     """Returns the optimizers of a job. The last one is for parameters that no rule matches."""
     return [Group(glob, Hypers(name, values)) for glob, name, values in [*rules, ("*", optimizer, hypers)]]
@@ -54,9 +44,8 @@ class Remote:
     params: the initial parameters: a pytree of JAX or NumPy arrays of float32, float16 or bfloat16. A leaf's name is
         the keys on the way to it, joined by "/": "encoder/layers/0/kernel".
     optimizer: one of the server's: "shampoo", "adamw", "kron" ... (`paramctl optimizers`).
-    url, job, rank, world_size, options: as for paramd.Client. Without rank and $RANK, jax.distributed's numbers count
-        if it is initialized. The job averages by weight, and an infinity skips the step of the whole model, unless
-        options says otherwise.
+    url, job, rank, world_size, options, resume: as for paramd.Client. The job averages by weight, and an infinity skips
+        the step of the whole model, unless options says otherwise.
     rules: other optimizers for some parameters: (pattern, optimizer, hyperparameters), such as
         ("*/bias", "adamw", {"learning_rate": 1e-3, "weight_decay": 0.0}). The first pattern that matches a name wins.
     grad_dtype: element type in which all gradients travel; others are converted. None: as their parameters.
@@ -78,7 +67,7 @@ class Remote:
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, rules: Rules = (), options: Settings = None,
                  grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, window: int = 0,
-                 **hypers: Any) -> None:
+                 resume: bool | None = None, **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
         self._tree = Tree(params)
@@ -88,9 +77,9 @@ class Remote:
         self._converts = grad_dtype is not None
         self._grad_dtypes = {param.name: numpy.dtype(grad_dtype or self._tree.dtypes[param.name])
                              for param in declarations}
-        rank, world_size = ranks(rank, world_size)
         self.exchange: Exchange = join(
-            {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window}, options,
+            {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
+             "resume": resume}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}

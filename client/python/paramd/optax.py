@@ -175,11 +175,12 @@ class RemoteTransformation(optax.GradientTransformationExtraArgs):  # type: igno
 
 
 def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | None = None,
-           world_size: int | None = None, options: Settings = None, **hypers: Any) -> RemoteTransformation:
+           world_size: int | None = None, options: Settings = None, resume: bool | None = None,
+           **hypers: Any) -> RemoteTransformation:
     """Returns a gradient transformation whose steps are taken by the server. It ends a chain: `updates` are the
     differences between the server's new weights and `params`, and must be added as they are.
 
-    optimizer, url, job, rank, world_size, options: as for paramd.jax.Remote.
+    optimizer, url, job, rank, world_size, options, resume: as for paramd.jax.Remote.
     hypers: hyperparameters by optax's names or the server's, as values or as schedules of the step's number.
 
     `init(params)` joins the job, outside of jit. `update(grads, state, params, weight=n, learning_rate=x)` takes the
@@ -197,7 +198,7 @@ def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | Non
     """
     Hypers(optimizer, hypers)           # tells wrong names here, and not in init
     session = _Session({"optimizer": optimizer, "url": url, "job": job, "rank": rank, "world_size": world_size,
-                        "options": options}, hypers)
+                        "options": options, "resume": resume}, hypers)
     transformation = RemoteTransformation(session.init, session.update)
     transformation.session = session
     return transformation

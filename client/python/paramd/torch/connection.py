@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from ..client import Client, default_job
+from .. import launchers
+from ..client import Client
 from ..errors import FailedPrecondition, invalid
 from ..exchange import OPTIONS
-from ..exits import leave_at_exit
+from ..exits import leave_abandoned, leave_at_exit
 from .memory import Direct, Staged, memory_of
 from .placement import Place
 
@@ -27,30 +28,34 @@ class Settings:
     client: Client | None = None
     options: dict[str, Any] = field(default_factory=dict)
     window: int = 0
+    resume: bool | None = None
+    name: str | None = None             # of the job, once it is joined
 
     @property
     def job_name(self) -> str:
-        """The name of the job."""
+        """The name of the job; "": it gets one when it is joined."""
         if self.client is not None:
             return self.client.job
-        return self.job if self.job is not None else default_job()
+        return self.name or self.job or os.environ.get("PARAMD_JOB") or launchers.torch_run_id(os.environ)
 
     def rank_of(self, client: Client | None) -> int:
         """Returns this process's number, also before it has a client."""
-        if client is not None:
-            return client.rank
-        return self.rank if self.rank is not None else int(os.environ.get("RANK", "0"))
+        return client.rank if client is not None else launchers.seat(self.rank, self.world_size).rank
 
     def open(self, rules: list[str], begin: Mapping[str, Any] | None = None) -> Client:
-        """Returns the client: the one that was given, or a new one with these rules.
+        """Returns the client: the one that was given, or a new one with these rules. If a client of an earlier call has
+        the job, it leaves it for good, and the job begins anew under the same name.
 
-        begin: options of a job that rank 0 begins anew. None: a job of this name goes on.
+        begin: options of a job that begins anew, whatever the server has of this name. None: `resume` decides.
         """
         if self.client is not None:
             return self.client
-        client = Client(self.url, self.job, rank=self.rank, world_size=self.world_size, rules=rules,
-                        options={**OPTIONS, **self.options, **(begin or {})}, window=self.window)
+        leave_abandoned()
+        client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
+                        options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
+                        resume=self.resume if begin is None else False)
         leave_at_exit(client)
+        self.name = client.job
         return client
 
     def step_of(self, client: Client, begin: Mapping[str, Any] | None = None) -> int:

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from itertools import count
 from typing import Any
 
 import torch.optim
 from torch.optim import Optimizer as Optimizer
 
 from .. import rows
-from ..client import default_job
 from .full_state import CLASSES
 from .hypers import NO_MEANING, row
 from .optimizer import Optimizer as _Server
@@ -31,14 +29,6 @@ sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 sys.modules[__name__ + ".swa_utils"] = swa_utils
 
 _UNTRAINED = "model_state"              # the row of tensors that no optimizer changes
-_numbers = count(1)
-
-
-def _job() -> str:
-    """Returns the name of a new optimizer's job. A second optimizer of the program (of a GAN, say) has a job of its
-    own, whose name is the same on all ranks, since all ranks make their optimizers in the same order."""
-    number = next(_numbers)
-    return default_job() if number == 1 else f"{default_job()}.{number}"
 
 
 class _DropIn(_Server):
@@ -53,8 +43,6 @@ class _DropIn(_Server):
         others = given.pop("settings", {})
         settings: dict[str, Any] = {**given, **others}
         super().__init__(settings.pop("params"), self._row, settings.pop("url", None), **settings)
-        if self._settings.client is None and self._settings.job is None:
-            self._settings.job = _job()
 
 
 def _signature(optimizer: str) -> inspect.Signature:

@@ -9,7 +9,7 @@ import torch
 
 from ..client import Client
 from ..errors import FailedPrecondition, Rewind, invalid
-from ..exits import leave
+from ..exits import leave, leave_with
 from ..means import Mean, Means
 from . import connection, parallel
 from .connection import Settings
@@ -40,8 +40,8 @@ class Optimizer(torch.optim.Optimizer):
     params: the model, model.named_parameters(), or groups: {"params": pairs (name, parameter), "lr": ...}, or with bare
         parameters and "param_names". A group may have an "optimizer" of its own. Frozen parameters are left out.
     optimizer: one of the server's: "shampoo", "adamw", "kron" … (`paramctl optimizers`).
-    url, job, rank, world_size, options: as for paramd.Client. The job averages by weight, and an infinity skips the
-        step of the whole model, unless options says otherwise.
+    url, job, rank, world_size, options, resume: as for paramd.Client. The job averages by weight, and an infinity skips
+        the step of the whole model, unless options says otherwise.
     client: an open client without declared parameters, in place of these.
     model: names bare parameters in `params`.
     overlap: gradients are pushed during the backward pass. An infinity then skips the step of its parameter alone.
@@ -69,7 +69,8 @@ class Optimizer(torch.optim.Optimizer):
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
-                 window: int | None = None, note: Any = None, state: str = "auto", **hypers: Any) -> None:
+                 window: int | None = None, note: Any = None, resume: bool | None = None, state: str = "auto",
+                 **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -80,7 +81,8 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
         self._prepare(copied=False, state=state)
         self._at_forward: JoinAtForward | None = None
-        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0)
+        self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
+                                  resume)
         self._recovery = Recovery(note)
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
@@ -207,6 +209,7 @@ class Optimizer(torch.optim.Optimizer):
             self._states.give_up(client)
             raise
         self._states.joined()
+        leave_with(self, client)
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None
             self._overlap = Overlap(run, places, self._terms, unscale)
