@@ -74,6 +74,9 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     if ((core = calloc(1, sizeof *core)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     core->job = strdup(config->job);
     core->label = strdup(config->label);
+    core->run = strdup(config->run != NULL ? config->run : "");
+    core->resume = config->resume;
+    core->joins = config->joins;
     core->options = copy_texts(config->options);
     core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->scratch = malloc(sizeof *core->scratch);
@@ -91,7 +94,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
         .refused = config->checksum || config->no_shared_memory, .to_send = -1, .taken = -1, .weights = PD_NO_SEGMENT
     };
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL ||
+    if (core->job == NULL || core->label == NULL || core->run == NULL || core->options == NULL || core->rules == NULL ||
         core->scratch == NULL || core->arena == NULL || op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -118,6 +121,7 @@ void pd_core_free(pd_core *core)
     free(core->updates);
     free(core->job);
     free(core->label);
+    free(core->run);
     free(core);
 }
 
@@ -235,6 +239,9 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.nonce = core->nonce;
     hello.rejoins = core->rejoins = pd_core_begins_anew(core) ? core->rank != 0 : pd_core_has_begun(core);
     hello.creator = core->rejoins && !pd_core_begins_anew(core) ? core->creator : 0;
+    hello.run = core->run;
+    hello.resume = (uint32_t)core->resume;
+    hello.joins = core->joins && !core->restarted;
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
@@ -478,6 +485,14 @@ bool pd_core_lost(const pd_core *core)
 bool pd_core_gone_back(const pd_core *core)
 {
     return core->gone_back;
+}
+bool pd_core_refused(const pd_core *core)
+{
+    return core->refused;
+}
+bool pd_core_held(const pd_core *core)
+{
+    return core->refused && core->held_ns != 0;
 }
 bool pd_core_running(const pd_core *core)
 {

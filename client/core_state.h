@@ -129,6 +129,9 @@ typedef struct pd_core {
     pd_window window;
     size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
+    char *run; /* the launch that this process belongs to; "": unknown */
+    int resume;
+    bool joins;
     /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
      * each list */
     char **options, **rules;
@@ -147,6 +150,8 @@ typedef struct pd_core {
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
+    bool refused;     /* the server has refused the last Hello for now */
+    uint64_t held_ns; /* when it first refused one since another process has the rank; 0: it has not */
     pd_error ended;  /* any code but PD_OK: the client handle has ended with this error */
     bool lost;       /* the client handle ended because the server no longer has the job */
     bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */

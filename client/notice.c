@@ -36,13 +36,14 @@ static void give(const pd_notices *notices, const char *format, ...)
     notices->give(notices->arg, text);
 }
 
-void pd_notice_waiting(const pd_notices *notices, const char *reason, double seconds_left)
+void pd_notice_waiting(const pd_notices *notices, bool refused, const char *reason, double seconds_left)
 {
     time_t end = time(NULL) + (time_t)ceil(seconds_left);
     struct tm clock = { 0 };
 
     localtime_r(&end, &clock);
-    give(notices, "no connection to the server: %s; trying again until %02d:%02d:%02d, for another %.0f s", reason,
+    give(notices, "%s: %s; trying again until %02d:%02d:%02d, for another %.0f s",
+         refused ? "the server does not let this process into its job yet" : "no connection to the server", reason,
          clock.tm_hour, clock.tm_min, clock.tm_sec, ceil(seconds_left));
 }
 
@@ -51,6 +52,6 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
     if (welcome->created || welcome->linger <= 0 || welcome->step == 0) return;
     give(notices,
          "job %s is at step %" PRIu64 " and lingers for another %.0f s: this process goes on from that step. To begin "
-         "anew, `paramctl drop %s`, or choose another name",
+         "anew, set PARAMD_RESUME=0, `paramctl drop %s`, or choose another name",
          job, welcome->step, ceil(welcome->linger), job);
 }

@@ -71,6 +71,10 @@ PD_API const char *pd_version(void);
 
 /* ---- opening and closing ---- */
 
+/* What becomes of a job of this name that exists. AUTO: the server decides by the run (client/README.md). YES: continue
+ * it, also take over this rank from a process that lives. NO: begin anew, if no worker is connected. */
+enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
+
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
  * the environment variable that its comment names. Without that variable its default holds. All text is copied. */
 typedef struct pd_client_options {
@@ -79,7 +83,8 @@ typedef struct pd_client_options {
      * Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
     const char *urls;
     /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun)
-     * unless that is "none", else "default". "" (not NULL): an operator's connection, which belongs to no job. */
+     * unless that is "none". Else a single worker gets a name that no other process has, and several workers the name of
+     * their run (`run`). "" (not NULL): an operator's connection, which belongs to no job. */
     const char *job;
     /* This process's rank, from 0 to world_size - 1, and the number of workers in the job. If world_size is 0, both
      * are taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. */
@@ -135,6 +140,16 @@ typedef struct pd_client_options {
      * sign the server's certificate; the client's own certificate and key. Default: PARAMD_TOKEN_FILE, PARAMD_CA_FILE
      * (else the system's authorities), PARAMD_CERT_FILE and PARAMD_KEY_FILE. */
     const char *token_file, *ca_file, *cert_file, *key_file;
+    /* Text that all processes of one launch share, and that no other launch has, at most 128 bytes. Only processes of
+     * the job's run continue it and take a rank over from a process that lives. Default: the environment variable
+     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. */
+    const char *run;
+    /* An enum pd_resume: whether this process continues a job of this name or begins anew. Default: the environment
+     * variable PARAMD_RESUME (1: PD_RESUME_YES, 0: PD_RESUME_NO), else PD_RESUME_AUTO. */
+    int resume;
+    /* Makes the client never create the job: it waits until another process has, and agrees to that job's start_step
+     * and seed. */
+    bool joins;
 } pd_client_options;
 
 /* Waits until the server has welcomed this worker, after pd_client_open with the option join_later. The errors are

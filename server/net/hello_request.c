@@ -23,6 +23,9 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
     if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_OPTIONS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d of each",
                        hello->n_options, hello->n_rules, PD_MAX_OPTIONS);
+    if (hello->resume > PD_INTENT_ANEW)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello with resume = %u: expected 0 (the server decides), 1 or 2",
+                       hello->resume);
     return pd_name_check("job", hello->job, err);
 }
 
@@ -49,10 +52,14 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.steps = hello->steps;
     request->u.hello.rejoins = hello->rejoins;
     request->u.hello.creator = hello->creator;
+    request->u.hello.intent = (pd_intent)hello->resume;
+    request->u.hello.joins = hello->joins;
+    request->u.hello.run = hello->run[0] != '\0' ? strdup(hello->run) : NULL;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
     request->u.hello.identity = strdup(conn->identity.text);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL && request->u.hello.identity != NULL &&
+        (hello->run[0] == '\0' || request->u.hello.run != NULL) &&
         pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) ==
             PD_OK &&
         copy_rules(request, hello->rules, hello->n_rules) == PD_OK)

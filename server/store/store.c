@@ -14,17 +14,19 @@
 #include "import.h"
 #include "inbox.h"
 #include "info.h"
-#include "job_end.h"
 #include "job_owner.h"
 #include "job_turn.h"
 #include "keeping.h"
 #include "override_command.h"
+#include "overdue.h"
 #include "notes.h"
 #include "plant.h"
 #include "push.h"
 #include "ranks.h"
 #include "share.h"
+#include "store_end.h"
 #include "store_state.h"
+#include "succession.h"
 #include "work.h"
 #include "world_change.h"
 
@@ -70,7 +72,7 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->config = *config;
     if (config->rows == NULL) store->config.rows = pd_rows;
     store->presets = presets;
-    store->budget = (pd_budget){ config->max_total_bytes, 0, "all jobs", "limits.max_total_bytes" };
+    store->budget = (pd_budget){ .limit = config->max_total_bytes, .whose = "all jobs", .key = "limits.max_total_bytes" };
     store->ingest.limit = config->ingest_bytes;
     store->publishing = (pd_publishing){ .every_ns = config->stats_ns, .wanted = true };
     store->jobs.hash_key[0] = config->hash_key[0];
@@ -78,32 +80,6 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     memcpy(store->owners.hash_key, config->hash_key, sizeof store->owners.hash_key);
     *out = store;
     return PD_OK;
-}
-
-static void unqueue(pd_store *store, pd_job *job)
-{
-    if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
-    job->queued = false;
-}
-
-/* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
-static void drop_job(pd_store *store, pd_job *job, bool stops, const pd_error *err)
-{
-    unqueue(store, job);
-    pd_jobs_drop(&store->jobs, job);
-    pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
-           err->text);
-    pd_checkpoint_release(job, err);
-    pd_job_release(job, err);
-    if (!stops) pd_keeping_end(job);
-    pd_jobs_free_gone(&store->jobs, job);
-}
-
-static void drop_all(pd_store *store, const pd_error *err)
-{
-    pd_job *job, *next;
-
-    HASH_ITER(hh, store->jobs.names, job, next) drop_job(store, job, true, err);
 }
 
 static void free_effects(pd_store *store)
@@ -125,7 +101,7 @@ void pd_store_free(pd_store *store)
 
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
-    drop_all(store, &err);
+    pd_store_end_all(store, &err);
     /* No job is left here, because the caller has returned all root tasks (computations of matrix roots). */
     assert(store->jobs.numbers == NULL);
     pd_drain_free(&store->drain);
@@ -205,21 +181,46 @@ static void settle(pd_store *store, uint64_t now_ns)
 
 /* ---- requests that are not from a worker to its job ---- */
 
-static int create_job(pd_store *store, const pd_request *request, pd_job **out, pd_error *err)
+/* Checks that one more job is allowed. Jobs that are over end for it. */
+static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
+{
+    const pd_owner *owner = pd_owner_find(&store->owners, pd_job_owner_identity(request));
+    int rc;
+
+    while (store->jobs.n >= store->config.max_jobs)
+        if (!pd_store_end_oldest(store, NULL, NULL))
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                           "job %.100s would be one more than the %u jobs allowed "
+                           "(limits.max_jobs)",
+                           request->u.hello.job_name, store->config.max_jobs);
+    while ((rc = pd_job_owner_check(&store->owners, store->roles, request, err)) != PD_OK && owner != NULL)
+        if (!pd_store_end_oldest(store, pd_owner_budget(owner), NULL)) break;
+    return rc;
+}
+
+/* Ends the job that a Hello begins anew, and makes room for the new one. */
+static int take_place(pd_store *store, pd_job *old, const pd_request *request, pd_error *err)
+{
+    pd_error why;
+
+    if (old == NULL) return check_jobs(store, request, err);
+    pd_fail(&why, PD_ABORTED, "job %.100s has ended: a new run has begun it anew", old->steps.name);
+    pd_store_end(store, old, &why);
+    return PD_OK;
+}
+
+/* Creates the job that a Hello describes, in place of the job `old` of this name; NULL: there is none. If the Hello does
+ * not describe a valid job, `old` stays. */
+static int create_job(pd_store *store, const pd_request *request, pd_job *old, pd_job **out, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);
     pd_job *job;
     int rc;
 
     if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
-    if (store->jobs.n >= store->config.max_jobs)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "job %.100s would be one more than the %u jobs allowed "
-                       "(limits.max_jobs)",
-                       request->u.hello.job_name, store->config.max_jobs);
-    if ((rc = pd_job_owner_check(&store->owners, store->roles, request, err)) != PD_OK) return rc;
+    if (old != NULL && (rc = pd_job_owner_may_begin_anew(old, store->roles, request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_keeping_begin(job, err)) != PD_OK ||
+    if ((rc = pd_keeping_begin(job, err)) != PD_OK || (rc = take_place(store, old, request, err)) != PD_OK ||
         (rc = pd_job_owner_set(job, &store->owners, store->roles, request, err)) != PD_OK ||
         (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_owner_remove(job->owner);
@@ -247,7 +248,7 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     int rc;
 
     if ((rc = pd_job_owner_admits(*job, store->roles, request, err)) != PD_OK) return rc;
-    unqueue(store, *job);
+    pd_store_unqueue(store, *job);
     rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
     pd_job_owner_resume(*job, &store->owners, store->roles);
     queue(store, *job, now_ns);
@@ -274,11 +275,23 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
     pd_barrier_joined(job, rank, barriers, same);
 }
 
+/* Finds out whether a Hello creates the job of its name. `job` is the one that has the name; NULL: none has. */
+static int decide(const pd_store *store, pd_job *job, const pd_request *request, uint64_t now_ns, bool *creates,
+                  pd_error *err)
+{
+    int rc = PD_OK;
+
+    *creates = job == NULL;
+    if (job == NULL) return request->u.hello.joins ? pd_succession_wait_for_creator(request, err) : PD_OK;
+    if (request->rank < job->steps.members.ranks) rc = pd_rank_admits(job, request, store->roles != NULL, err);
+    return rc == PD_OK ? pd_succession_decide(job, request, now_ns, creates, err) : rc;
+}
+
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_error err;
     pd_job *job = pd_jobs_find(&store->jobs, request->u.hello.job_name);
-    bool created = job == NULL;
+    bool created = false;
     int rc = pd_hello_check(request, &err);
 
     if (rc == PD_OK && rejoins_nothing(request, job))
@@ -286,9 +299,12 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
                      "the job %.200s that this worker was in is not on this server any more, and "
                      "who rejoins a job does not create it",
                      request->u.hello.job_name);
-    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : agree(store, &job, request, now_ns, &err);
+    if (rc == PD_OK) rc = decide(store, job, request, now_ns, &created, &err);
+    if (rc == PD_OK)
+        rc = created ? create_job(store, request, job, &job, &err) : agree(store, &job, request, now_ns, &err);
     if (rc == PD_OK) rc = pd_rank_admits(job, request, store->roles != NULL, &err);
     if (rc == PD_OK) rc = pd_job_owner_set(job, &store->owners, store->roles, request, &err);
+    if (rc == PD_OK && !created) rc = pd_succession_take_run(job, request, &err);
     if (rc != PD_OK) {
         pd_request_refuse(&store->outbox, request, &err);
         return;
@@ -307,9 +323,9 @@ static void drop(pd_store *store, pd_request *request)
     /* The daemon stops, and drops all jobs. */
     if (name == NULL || name[0] == '\0') {
         pd_fail(&err, PD_UNAVAILABLE, "the server stops");
-        drop_all(store, &err);
+        pd_store_end_all(store, &err);
     } else if (job != NULL) {
-        drop_job(store, job, false, &err);
+        pd_store_end(store, job, &err);
     } else {
         pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
         pd_request_refuse(&store->outbox, request, &err);
@@ -411,7 +427,9 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = find_named(store, request, request->u.import.job_name);
 
     if (job == NULL) return;
+    pd_store_relief(store, true);
     pd_job_import(job, request, now_ns);
+    pd_store_relief(store, false);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -421,7 +439,9 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = find_named(store, request, request->u.export.job_name);
 
     if (job == NULL) return;
+    pd_store_relief(store, true);
     pd_job_export(job, request, now_ns);
+    pd_store_relief(store, false);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -469,6 +489,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_request_refuse(&store->outbox, request, &err);
         return;
     }
+    pd_store_relief(store, true);
     switch (request->kind) {
     case PD_REQ_DECLARE: pd_job_declare(job, request, now_ns); break;
     case PD_REQ_INIT: pd_job_init(job, request, now_ns); break;
@@ -482,6 +503,9 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
+    pd_store_relief(store, false);
+    if (pd_job_is_over(job)) pd_checkpoint_look(job, now_ns);
+    pd_overdue_look(job);
     queue(store, job, now_ns);
 }
 
@@ -540,10 +564,12 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_job *job = store->due;
 
     if (job == NULL) return false;
-    unqueue(store, job);
+    pd_store_unqueue(store, job);
     job->turn = ++store->turns;
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
+    pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
+    pd_store_relief(store, false);
     pd_logging_look(job);
     pd_control_look(job);
     pd_checkpoint_look(job, now_ns);
@@ -568,7 +594,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
             pd_checkpoint_tick(job, now_ns);
             queue_unchanged(store, job, now_ns);
         } else
-            drop_job(store, job, false, &err);
+            pd_store_end(store, job, &err);
     }
     settle(store, now_ns);
 }

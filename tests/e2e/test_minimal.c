@@ -66,7 +66,7 @@ static void a_second_run_says_where_it_starts(void **state)
     run_two(daemon, text);
     run_two(daemon, text);
     assert_int_equal(count(text, "created 0, starts at step 40"), 2);
-    assert_true(count(text, "paramd: job default is at step 40 and lingers for another ") >= 1);
+    assert_true(count(text, "paramd: job line is at step 40 and lingers for another ") >= 1);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
