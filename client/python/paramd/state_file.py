@@ -55,3 +55,14 @@ def import_state(variables: Mapping[str, str], job: str, path: str, partial: boo
 def plan(path: str, rules: Iterable[str]) -> dict[str, Any]:
     """Returns what `paramctl plan` tells of the parameters whose names and shapes are in a file. No server is asked."""
     return _run("plan", {}, *(word for rule in rules for word in ("--rule", rule)), "--", path)
+
+
+def connected(variables: Mapping[str, str], job: str) -> int | None:
+    """Returns the number of workers that are connected to a job; None: there is no such job."""
+    found = _run("jobs", variables)["jobs"]
+    return next((int(one["connected"]) for one in found if one["name"] == job), None)
+
+
+def drop(variables: Mapping[str, str], job: str) -> None:
+    """Ends a job."""
+    _run("drop", variables, "--", job)

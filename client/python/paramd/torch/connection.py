@@ -42,18 +42,19 @@ class Settings:
         """Returns this process's number, also before it has a client."""
         return client.rank if client is not None else launchers.seat(self.rank, self.world_size).rank
 
-    def open(self, rules: list[str], begin: Mapping[str, Any] | None = None) -> Client:
+    def open(self, rules: list[str], begin: Mapping[str, Any] | None = None, resume: bool = False) -> Client:
         """Returns the client: the one that was given, or a new one with these rules. If a client of an earlier call has
         the job, it leaves it for good, and the job begins anew under the same name.
 
-        begin: options of a job that begins anew, whatever the server has of this name. None: `resume` decides.
+        begin: options of a job that begins anew, whatever the server has of this name; or, with `resume`, of one that
+            this process has begun so. None: the program decides.
         """
         if self.client is not None:
             return self.client
         leave_abandoned()
         client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
                         options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
-                        resume=self.resume if begin is None else False)
+                        resume=self.resume if begin is None else resume)
         leave_at_exit(client)
         self.name = client.job
         return client

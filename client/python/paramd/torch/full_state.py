@@ -56,8 +56,7 @@ def templates(shapes: Mapping[str, tuple[int, ...]], groups: Iterable[Group], pl
     for group in groups:
         for name in group["param_names"]:
             slots = {slot: torch.zeros(shape, dtype=dtype) for slot, (shape, dtype) in plans[name].slots.items()}
-            one = _to_torch(group, _packed({**slots, "step": torch.zeros((), dtype=torch.int64)},
-                                           plans[name].root_room))
+            one = _to_torch(group, _packed({**slots, "step": torch.tensor(1)}, plans[name].root_room))
             found.append({**one, WEIGHTS: torch.zeros(shapes[name]), MARK: mark_of(None, None)})
     return found
 
@@ -92,7 +91,7 @@ def _to_torch(group: Group, slots: State) -> State:
     for name in _BEGINS_AT_LR:
         if step == 0 and name in found:
             found[name] = torch.full_like(found[name], float(group["lr"]))
-    if group["optimizer"] == "sgd" and step == 0:
+    if group["optimizer"] == "sgd" and step == 0 and group["dampening"]:
         found.pop("momentum_buffer", None)      # torch's begins as the first gradient
     return {**found, "step": torch.tensor(float(step))}
 

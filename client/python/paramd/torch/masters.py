@@ -41,7 +41,7 @@ def of_model(places: Iterable[Place], saved: Tensors) -> Tensors:
 
 
 def choose(places: Iterable[Place], saved: Tensors, own: bool) -> Tensors:
-    """Returns the weights that the server needs in more precision than the model has them.
+    """Returns this rank's elements of the weights that the server needs in more precision than the model has them.
 
     own: the model's weights count. Those of the state then hold where rounding them gives the model's.
     """
@@ -49,11 +49,7 @@ def choose(places: Iterable[Place], saved: Tensors, own: bool) -> Tensors:
     for place in places:
         if place.param.dtype == torch.float32 or place.name not in saved:
             continue
-        whole = saved[place.name]
-        theirs = _part(place, whole)
-        agrees = _agrees(place, theirs)
-        if not own or bool(agrees.all()):
-            found[place.name] = whole
-        elif place.range is None:       # of a shard this rank has a part alone, so there the model's weights hold
-            found[place.name] = torch.where(agrees, theirs, place.local(place.param).cpu().float())
+        theirs = _part(place, saved[place.name])
+        mine = place.local(place.param).cpu().float()
+        found[place.name] = torch.where(_agrees(place, theirs), theirs, mine) if own else theirs.clone()
     return found

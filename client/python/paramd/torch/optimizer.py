@@ -97,6 +97,7 @@ class Optimizer(torch.optim.Optimizer):
         self._raw_names = parallel.names_in(params)
         known = named(params, self._model, numbered=self._numbers_names)
         self._frozen.add(known)
+        self._states.note_versions(known.frozen)
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
         self._at_forward = JoinAtForward(self)
@@ -136,12 +137,14 @@ class Optimizer(torch.optim.Optimizer):
         super().add_param_group({**kept, "optimizer": known.optimizer, **known.defaults, **hypers})
         self._drop_foreign_defaults(known)
         self._declared.append(Declared(hypers, {**known.defaults, **hypers}))
-        self._states.note_versions(self.param_groups[-1])
+        group = self.param_groups[-1]
+        self._states.note_versions(zip(group["param_names"], group["params"]))
         self._states.resume(held)
 
     def _named_group(self, group: Group) -> Group:
         known = named([group], self._model, Named(self.param_groups), numbered=self._numbers_names)
         self._frozen.add(known)
+        self._states.note_versions(known.frozen)
         return known.groups[0]
 
     def _drop_foreign_defaults(self, known: Row) -> None:
@@ -198,9 +201,9 @@ class Optimizer(torch.optim.Optimizer):
 
     def _begin(self, computed: bool) -> Run:
         places = self._places()
-        client = self._states.open(self._rules())
+        client = self._states.open(self._rules(), places)
         try:
-            memory = connection.begin(client, places, self._delay, computed, self._states.weights(places))
+            memory = connection.begin(client, places, self._delay, computed, self._states.to_model)
             brought = self._states.bring(client)
             run = Run(client, places, memory, self._means, self._counts(client))
             if not brought:

@@ -3,16 +3,21 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Callable, TypeVar
 
 import torch
 
 from ..client import Client
+from ..errors import FailedPrecondition
 from . import tensor_file
 
 State = dict[str, torch.Tensor]
 _FILE = "state.safetensors"
+_LEAST_PAUSE, _MOST_PAUSE = 0.01, 0.5   # seconds between two tries
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -51,7 +56,8 @@ class Export:
     def __init__(self, client: Client) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="paramd-")
         self._names, self._seed = client.names, client.welcome.seed
-        self.step = client.export_state(os.path.join(self._folder.name, _FILE))
+        path = os.path.join(self._folder.name, _FILE)
+        self.step = patiently(client, lambda: client.export_state(path))
 
     def read(self) -> Saved:
         """Returns the state."""
@@ -74,16 +80,30 @@ def _owner(key: str, names: Iterable[str]) -> str | None:
     return name if name in names else None
 
 
-def put(client: Client, saved: Saved, weights: State, partial: bool) -> None:
-    """Puts optimizer state, and those weights that are given, into a job between two of its steps. Rank 0 calls it.
+def patiently(client: Client, function: Callable[[], _Result]) -> _Result:
+    """Calls a function until the job is ready for it, at most for the client's deadline: another rank may be exporting,
+    or has not declared its parameters yet. Returns its result. FailedPrecondition: the job was not ready in time."""
+    end, pause = time.monotonic() + client.deadline, _LEAST_PAUSE
+    while True:
+        try:
+            return function()
+        except FailedPrecondition:
+            if time.monotonic() > end:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _MOST_PAUSE)
+
+
+def put(client: Client, saved: Saved, partial: bool) -> None:
+    """Puts optimizer state into a job between two of its steps. Rank 0 calls it.
 
     partial: parameters without state keep what they have.
     Errors: those of Client.import_state, after which nothing has changed.
     """
     tensors = {f"{name}.{slot}": tensor for name in client.names for slot, tensor in saved.slots.get(name, {}).items()}
-    if not tensors and not weights:
+    if not tensors:
         return
     with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
         path = os.path.join(folder, _FILE)
-        tensor_file.save(path, {**tensors, **weights})
+        tensor_file.save(path, tensors)
         client.import_state(path, partial=partial)

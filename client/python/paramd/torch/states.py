@@ -7,7 +7,6 @@ those of the state.
 """
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable
@@ -17,19 +16,18 @@ import torch
 from ..client import Client
 from ..errors import Error, FailedPrecondition, invalid
 from ..exits import leave
-from . import full_state, light_state, masters
+from . import full_state, light_state, masters, succession
 from .light_state import LIGHT, MARK, mark_of
 from .names import Group
 from .placement import Place
 from .run import Run
-from .saved_state import Export, Saved, put
+from .saved_state import Export, Saved, patiently, put
 from .state_plan import Plan, plans
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 KINDS = ("auto", "full", "light")
-_PAUSE = 0.05                           # seconds between two looks for a job that other ranks have not left yet
 
 
 class States:
@@ -46,12 +44,14 @@ class States:
         self._export: Export | None = None      # of the present step, once somebody has asked for it
         self._is_template = False               # state_dict() has a template for torch.distributed.checkpoint
         self._masters: dict[str, torch.Tensor] = {}     # weights that the server needs in more precision
+        self._to_model: dict[str, torch.Tensor] = {}    # weights that take the place of the model's
+        self._began = False                     # this process has begun the job with the state that waits
         self._versions: dict[str, int] | None = {}      # of a model's weights; None: a job has changed them
 
-    def note_versions(self, group: Group) -> None:
-        """Notes the versions of the weights of a new group: later ones tell that somebody has changed them."""
+    def note_versions(self, params: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Notes the versions of the weights of new parameters: later ones tell that somebody has changed them."""
         if self._versions is not None:
-            self._versions.update(masters.versions(zip(group["param_names"], group["params"])))
+            self._versions.update(masters.versions(params))
 
     def _params(self) -> list[tuple[str, torch.Tensor]]:
         return [pair for group in self._groups for pair in zip(group["param_names"], group["params"])]
@@ -255,7 +255,7 @@ class States:
                 own.update(light_state.hypers_of(own, other))
             self._optimizer._terms()    # raises if one of them is fixed while the job runs
             if saved is not None and run.client.rank == 0:
-                put(run.client, saved, {}, partial=False)
+                put(run.client, saved, partial=False)
         except BaseException:
             for group, values in zip(self._groups, before):
                 group.update(values)
@@ -287,85 +287,83 @@ class States:
 
     # ---- joining ----
 
-    def open(self, rules: list[str]) -> Client:
-        """Joins the job. With a full state that waits, rank 0 begins it anew.
+    def open(self, rules: list[str], places: list[Place]) -> Client:
+        """Joins the job. If a state with values waits, rank 0 begins the job anew.
 
-        FailedPrecondition: the job is at another step than a light state that waits.
+        FailedPrecondition: the job is at another step than the state, and cannot begin anew.
         """
         settings, saved = self._optimizer._settings, self._waiting
-        if saved is None or saved.is_light:
+        if saved is None:
+            return settings.open(rules)
+        if saved.is_light:
             client = settings.open(rules)
             present = settings.step_of(client)
-            if saved is not None and saved.step != present:
+            if saved.step != present:
                 self.give_up(client)
                 raise light_state.other_step(saved.step, present, client.job)
             return client
-        return self._open_anew(rules, saved)
-
-    def _open_anew(self, rules: list[str], saved: Saved) -> Client:
-        settings = self._optimizer._settings
+        self._decide(places, saved)
         begin = {"start_step": saved.step, **({} if saved.seed is None else {"seed": saved.seed})}
-        end = None
-        while True:
-            client = settings.open(rules, begin)
-            present = settings.step_of(client, begin)
-            if present == saved.step or settings.client is not None:
-                break
-            end = end or time.monotonic() + client.deadline     # the ranks of an earlier launch's job leave it now
-            leave(client)
-            if time.monotonic() > end:
-                break
-            time.sleep(_PAUSE)
-        if present != saved.step:
-            raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and job {client.job} "
-                                     f"is at step {present}: every rank loads the state, or give the job another name")
-        return client
+        client = succession.open_anew(settings, rules, begin)
+        self._began = client.welcome.created
+        if not any(client.rank == 0 or place.range is not None for place in places if place.name in self._masters):
+            return client
+        try:
+            succession.plant(client, places, self._masters)
+        except BaseException:
+            self.give_up(client)
+            raise
+        client.close()
+        return settings.open(rules, begin, resume=True)
 
-    def weights(self, places: Iterable[Place]) -> dict[str, torch.Tensor]:
-        """Returns the weights of the state that waits, for those parameters of the model that take them."""
-        if self._waiting is None or not self._waiting.weights:
-            return {}
-        places = list(places)
-        untouched = self._versions is not None and self._versions == dict(masters.versions(self._params()))
-        differ = [place.name for place in places if masters.differs(place, self._waiting.weights)]
+    def _decide(self, places: list[Place], saved: Saved) -> None:
+        """Decides which weights of the state the model and the server take."""
+        noted = self._versions if self._versions is not None else {}
+        untouched = all(noted.get(name) == version for name, version in masters.versions(self._params()))
+        differ = [place.name for place in places if masters.differs(place, saved.weights)]
         if differ and self._versions is not None:
-            self._warn(differ, untouched)
-        self._masters = masters.choose(places, self._waiting.weights, own=not untouched)
-        return masters.of_model(places, self._waiting.weights) if untouched else {}
+            self._warn(differ, saved.step, untouched)
+        self._masters = masters.choose(places, saved.weights, own=not untouched)
+        self._to_model = masters.of_model(places, saved.weights) if untouched else {}
 
-    def _warn(self, differ: list[str], untouched: bool) -> None:
-        assert self._waiting is not None
-        what = f"the model's weights differ from those of the optimizer's state of step {self._waiting.step} " \
-               f"({differ[0]}{' and others' if len(differ) > 1 else ''}): "
+    @staticmethod
+    def _warn(differ: list[str], step: int, untouched: bool) -> None:
+        what = f"the model's weights differ from those of the optimizer's state of step {step} ({differ[0]}" \
+               f"{' and others' if len(differ) > 1 else ''}): "
         warnings.warn(what + ("nobody has changed them since the optimizer was made, so the model takes those of the "
                               "state. To keep the model's, load them after the optimizer is made" if untouched else
                               "the model keeps its own"), stacklevel=6)
+
+    @property
+    def to_model(self) -> dict[str, torch.Tensor]:
+        """This rank's elements of the state's weights that take the place of the model's."""
+        return self._to_model
 
     def bring(self, client: Client) -> bool:
         """Brings the state that waits to the job, whose weights are there. Returns whether there was one."""
         saved = self._waiting
         if saved is None or saved.is_light:
             return False
-        if client.rank == 0:
+        if client.rank == 0 and (self._began or not saved.same_state(Export(client).read())):
             missing = [name for name in client.names if set(saved.slots.get(name, {})) <= {"step"}]
             for name in missing:
                 saved.slots.setdefault(name, {}).setdefault("step", torch.tensor(0))
-            put(client, saved, self._masters, partial=bool(missing))
+            patiently(client, lambda: put(client, saved, partial=bool(missing)))
         return True
 
     def joined(self) -> None:
         """Notes that the job is joined: from now on the server has the state, and the model the job's weights."""
-        self._waiting, self._versions, self._masters = None, None, {}
+        self._waiting, self._versions, self._masters, self._to_model = None, None, {}, {}
         self._is_template = False
         self.forget()
-        self._show([[MARK]] * len(self._params()))
+        self._show([[LIGHT]] * len(self._params()))
 
     def give_up(self, client: Client) -> None:
         """Ends a client whose job could not be joined. A job that was to begin with a state is not left half done."""
         if client is self._optimizer._settings.client:
             return
         try:
-            if self._waiting is not None and client.welcome.created:
+            if self._waiting is not None and self._began:
                 leave(client)
         except Error:
             pass
