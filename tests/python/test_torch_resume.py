@@ -5,10 +5,22 @@ import copy
 import warnings
 
 import pytest
-from conftest import Daemon
-from torch_support import close_all, farthest, mlp, needs_torch, optimizer, ranks, row_loss, rows, same_bits, torch, weights
+from torch_support import (
+    close_all,
+    farthest,
+    mlp,
+    needs_torch,
+    optimizer,
+    ranks,
+    row_loss,
+    rows,
+    same_bits,
+    torch,
+    weights,
+)
 
 import paramd
+from conftest import Daemon
 
 STEPS, SAVED = 7, 4                     # of a whole training, and those before its state is saved
 
@@ -66,10 +78,12 @@ def test_a_state_brings_weights_state_and_step_back_with_equal_bits(daemon, tomo
     close_all()
     successor = mlp(seed=9).to(dtype)
     again = optimizer(successor, tomorrow, kind, row, **settings)
-    again.load_state_dict(load(tmp_path / "state.pt"))
+    state = load(tmp_path / "state.pt")
+    assert kind != "roots" or state["state"][0]["pending_roots"][0] > 0
+    again.load_state_dict(state)
     assert quietly(lambda: again.step_count) == SAVED
     assert kind == "delay" or same_bits(train(successor, again, range(SAVED, STEPS)), whole)
-    assert again.client.welcome.seed == int(load(tmp_path / "state.pt")["state"][0]["paramd"][2]) % (1 << 64)
+    assert again.client.welcome.seed == int(state["state"][0]["paramd"][2]) % (1 << 64)
     again.close()
 
 
@@ -236,7 +250,7 @@ def test_a_model_that_nobody_has_changed_takes_the_weights_of_the_state_and_says
     model = mlp(seed=2).to(torch.bfloat16)
     opt = optimizer(model, daemon, job, "adamw")
     opt.load_state_dict(saved[1])
-    with pytest.warns(UserWarning, match=r"differ from those of the optimizer's state of step 2 \(0.weight and others\)"):
+    with pytest.warns(UserWarning, match=r"differ from those of the optimizer's state of step 2 \(0.weight and"):
         opt.join()
     assert same_bits(weights(model), saved[0])
     opt.close()
@@ -372,7 +386,8 @@ def test_a_distributed_checkpoint_brings_the_state_to_a_new_process(daemon, tomo
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 
     row, settings, _ = KINDS[kind]
-    name, options = f"dcp-{kind}-{flat}-{full}", StateDictOptions(full_state_dict=full, flatten_optimizer_state_dict=flat)
+    name = f"dcp-{kind}-{flat}-{full}"
+    options = StateDictOptions(full_state_dict=full, flatten_optimizer_state_dict=flat)
     model = mlp()
     opt = optimizer(model, daemon, name, row, **settings)
 

@@ -83,7 +83,7 @@ def _unpacked(slots: State) -> State:
 
 
 def _to_torch(group: Group, slots: State) -> State:
-    """Returns a parameter's state as torch has it. One that has seen no gradient has the state of torch's first step."""
+    """Returns a parameter's state as torch has it. One without gradients so far has that of torch's first step."""
     if group["optimizer"] not in CLASSES or "step" not in slots:
         return slots
     step = int(slots["step"])
@@ -113,6 +113,7 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
     it is of no step yet.
 
     names: of the parameters of each saved group. groups: the optimizer's own.
+    InvalidArgument: weights have other shapes than the model's.
     """
     optimizers = [group["optimizer"] for group, ours in zip(groups, names) for _ in ours]
     flat = [name for ours in names for name in ours]
@@ -130,7 +131,9 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
             saved.slots[name] = _from_torch(optimizer, one, _slots(given, optimizers, optimizer), shapes[name])
     counted = [int(slots["step"]) for slots in saved.slots.values() if "step" in slots]
     top = state.get("paramd", {}).get("step", max(counted, default=0))
-    saved.step, saved.seed = next((mark for mark in marks if mark is not None), (int(top), None))
+    step, saved.seed = next((mark for mark in marks if mark is not None), (None, None))
+    saved.step = int(top) if step is None else step
+    _check_shapes(saved, shapes)
     return saved if saved.step or saved.weights or any(counted) else None
 
 
@@ -173,9 +176,9 @@ def _from_torch(optimizer: str, one: State, slots: list[str], shape: tuple[int, 
     return {**found, "step": torch.tensor(int(step), dtype=torch.int64)}
 
 
-def check_shapes(saved: Saved, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check_shapes(saved: Saved, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Checks the shapes of saved weights. InvalidArgument: a parameter has another one."""
     for name, tensor in saved.weights.items():
         if tuple(tensor.shape) != tuple(shapes[name]):
-            raise invalid(f"parameter {name}: the state is of shape {tuple(tensor.shape)}, and the model's parameter of "
-                          f"{tuple(shapes[name])}", name)
+            raise invalid(f"parameter {name}: the state has weights of shape {tuple(tensor.shape)}, and the model "
+                          f"of {tuple(shapes[name])}", name)

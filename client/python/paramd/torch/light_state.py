@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -43,9 +42,9 @@ def other_step(saved: int, present: int, job: str) -> FailedPrecondition:
     """Returns the error for a light state of another step than the job's."""
     return FailedPrecondition(
         FailedPrecondition.code, f"the state is of step {saved}, and job {job} is at step {present}. It is a light "
-        "state: the server alone has the full one. If it keeps a checkpoint of that step (`paramctl checkpoints DIR` lists "
-        f"them), stop it, choose that one with `paramctl restore DIR {job} --step={saved}`, start it again and load the "
-        "state again. Or go on with the job as it is: do not load the state. A state that carries everything "
+        "state: the server alone has the full one. If it keeps a checkpoint of that step (`paramctl checkpoints DIR` "
+        f"lists them), stop it, choose that one with `paramctl restore DIR {job} --step={saved}`, start it again and "
+        "load the state again. Or go on with the job as it is: do not load the state. A state that carries everything "
         "is saved with state=\"full\"; to go on from these weights with a new optimizer state, use "
         f"options={{\"start_step\": {saved}}} and another job name")
 

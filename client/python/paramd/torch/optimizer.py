@@ -211,7 +211,7 @@ class Optimizer(torch.optim.Optimizer):
         except BaseException:
             self._states.give_up(client)
             raise
-        self._states.joined()
+        self._states.joined(client)
         leave_with(self, client)
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None

@@ -60,4 +60,4 @@ def _plan(kind: Mapping[str, Any]) -> Plan:
 def _name(slot: Mapping[str, Any]) -> str:
     """Returns the name of a slot, as files of exported state have it."""
     block = f"block_{slot['block']}." if "block" in slot else ""
-    return block + slot["name"] + (f".{slot['number']}" if "number" in slot else "")
+    return f"{block}{slot['name']}" + (f".{slot['number']}" if "number" in slot else "")

@@ -8,6 +8,7 @@ those of the state.
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -17,7 +18,7 @@ from ..client import Client
 from ..errors import Error, FailedPrecondition, invalid
 from ..exits import leave
 from . import full_state, light_state, masters, succession
-from .light_state import LIGHT, MARK, mark_of
+from .light_state import LIGHT, mark_of
 from .names import Group
 from .placement import Place
 from .run import Run
@@ -42,6 +43,7 @@ class States:
         self._optimizer, self._kind = optimizer, kind
         self._waiting: Saved | None = None      # the state that was loaded, until the job is joined
         self._export: Export | None = None      # of the present step, once somebody has asked for it
+        self._seat: tuple[int, int] | None = None       # rank and seed in the job that was joined last
         self._is_template = False               # state_dict() has a template for torch.distributed.checkpoint
         self._masters: dict[str, torch.Tensor] = {}     # weights that the server needs in more precision
         self._to_model: dict[str, torch.Tensor] = {}    # weights that take the place of the model's
@@ -92,7 +94,8 @@ class States:
         optimizer = self._optimizer
         before = optimizer.state
         try:
-            optimizer.state = {param: one for (_, param), one in zip(self._params(), entries) if one}
+            optimizer.state = defaultdict(dict, {
+                param: one for (_, param), one in zip(self._params(), entries) if one})
             state = torch_state()
         finally:
             optimizer.state = before
@@ -101,13 +104,17 @@ class States:
         return state
 
     def _entries(self) -> list[full_state.Entry]:
-        run = self._optimizer._run
-        rank = self._optimizer._settings.rank_of(run.client if run is not None else None)
+        run, settings = self._optimizer._run, self._optimizer._settings
+        rank, seed = self._seat if self._seat is not None else (settings.rank_of(None), None)
         is_full = self._kind == "full" or (self._kind == "auto" and rank == 0)
         if run is None:
             return self._entries_outside(is_full)
+        if is_full and run.client.handle.closed and not self._has_fetched(run):
+            warnings.warn("the optimizer has left its job, so its state_dict() says the step alone: save it before "
+                          "close()", stacklevel=5)
+            is_full = False
         if not is_full:
-            return [{LIGHT: mark_of(run.step, run.client.welcome.seed)} for _ in self._params()]
+            return [{LIGHT: mark_of(run.step, seed)} for _ in self._params()]
         return full_state.entries(self.fetch(run), self._groups, self._rooms())
 
     def _entries_outside(self, is_full: bool) -> list[full_state.Entry]:
@@ -131,9 +138,12 @@ class States:
 
     def fetch(self, run: Run) -> Saved:
         """Returns the job's state. The server is asked once in each step."""
-        if self._export is None or self._export.step != run.step:
+        if self._export is None or not self._has_fetched(run):
             self._export = Export(run.client)
         return self._export.read()
+
+    def _has_fetched(self, run: Run) -> bool:
+        return self._export is not None and self._export.step == run.step
 
     def forget(self) -> None:
         """Forgets what was fetched: the job's state changes."""
@@ -230,8 +240,8 @@ class States:
         """
         optimizer = self._optimizer
         if optimizer._settings.client is not None:
-            raise FailedPrecondition(FailedPrecondition.code, "the optimizer was made with client=..., and cannot begin "
-                                     "its job anew: make it with url, job, rank and world_size instead")
+            raise FailedPrecondition(FailedPrecondition.code, "the optimizer was made with client=..., and cannot "
+                                     "begin its job anew: make it with url, job, rank and world_size instead")
         run = optimizer._run
         assert run is not None
         optimizer._detach()
@@ -351,8 +361,9 @@ class States:
             patiently(client, lambda: put(client, saved, partial=bool(missing)))
         return True
 
-    def joined(self) -> None:
+    def joined(self, client: Client) -> None:
         """Notes that the job is joined: from now on the server has the state, and the model the job's weights."""
+        self._seat = client.rank, client.welcome.seed
         self._waiting, self._versions, self._masters, self._to_model = None, None, {}, {}
         self._is_template = False
         self.forget()

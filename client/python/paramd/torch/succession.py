@@ -51,8 +51,8 @@ def open_anew(settings: Settings, rules: list[str], begin: Mapping[str, Any]) ->
 
 def _other_step(step: int, present: int, job: str) -> FailedPrecondition:
     return FailedPrecondition(FailedPrecondition.code, f"the state is of step {step}, and job {job} is at step "
-                              f"{present}, where its other ranks go on. Do not load the state in a process that takes a "
-                              "rank's place; or end all ranks and start them with the state; or choose another name "
+                              f"{present}, where its other ranks go on. Do not load the state in a process that takes "
+                              "a rank's place; or end all ranks and start them with the state; or choose another name "
                               "for the job (job=, PARAMD_JOB)")
 
 
