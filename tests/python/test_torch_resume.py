@@ -132,6 +132,27 @@ def test_every_rank_has_the_whole_state_if_it_asks_for_it(daemon, job):
         assert one.keys() == second[i].keys() and all(torch.equal(one[slot], second[i][slot]) for slot in one)
 
 
+def test_ranks_of_the_same_launch_that_start_again_go_back_to_the_state(daemon, job, monkeypatch):
+    monkeypatch.setenv("PARAMD_RUN", "a-launch")       # as torchrun --max-restarts: the server's job is further on
+    kept = []
+
+    def first(rank):
+        model = mlp()
+        opt = optimizer(model, daemon, job, "adamw", lr=0.02, rank=rank, world_size=2)
+        return train(model, opt, range(STEPS), rank,
+                     lambda step: kept.append(opt.state_dict()) if step == SAVED and rank == 0 else None)
+
+    whole = ranks(2, first)[0]
+    for _ in range(2):                                  # the second time the job has begun at the step of the state
+        def again(rank):
+            model = mlp(seed=8)
+            opt = optimizer(model, daemon, job, "adamw", lr=0.02, rank=rank, world_size=2)
+            opt.load_state_dict(kept[0])
+            return train(model, opt, range(SAVED, STEPS), rank), opt.step_count
+
+        assert all(same_bits(got, whole) and step == STEPS for got, step in quietly(ranks, 2, again))
+
+
 # ---- torch's own optimizers ----
 
 def test_torch_goes_on_with_a_state_and_its_own_state_comes_back(daemon, job):
@@ -412,3 +433,14 @@ def test_a_distributed_checkpoint_brings_the_state_to_a_new_process(daemon, tomo
     restore()                                       # and once more, from the midst of a training
     assert same_bits(train(successor, again, range(SAVED, STEPS)), whole) and again.step_count == STEPS
     again.close()
+
+
+@needs_torch(2, 6)
+@pytest.mark.parametrize("flat", [False, True])
+def test_shards_go_on_from_a_distributed_checkpoint(daemon, tomorrow, tmp_path, flat):
+    import torch_ranks
+
+    results = torch_ranks.start(2, torch_ranks.checkpointed, tmp_path, (daemon.url, tomorrow.url), f"shards-{flat}",
+                                "adamw", {"lr": 0.02}, str(tmp_path / "last"), flat)
+    for whole, again, steps in results:
+        assert same_bits(whole, again) and steps == 6

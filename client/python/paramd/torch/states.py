@@ -20,7 +20,7 @@ from ..exits import leave
 from . import full_state, light_state, masters, succession
 from .light_state import LIGHT, mark_of
 from .names import Group
-from .placement import Place
+from .placement import Place, is_dtensor, local
 from .run import Run
 from .saved_state import Export, Saved, patiently, put
 from .state_plan import Plan, plans
@@ -34,7 +34,8 @@ KINDS = ("auto", "full", "light")
 class States:
     """What an optimizer does with states.
 
-    kind: "full": state_dict() has everything; "light": the step alone; "auto": full on rank 0, light on the others.
+    kind: "full": state_dict() has everything; "light": the step alone; "auto": full on rank 0, light on the others
+        unless they have shards in bfloat16 or float16.
     """
 
     def __init__(self, optimizer: Optimizer, kind: str) -> None:
@@ -106,7 +107,7 @@ class States:
     def _entries(self) -> list[full_state.Entry]:
         run, settings = self._optimizer._run, self._optimizer._settings
         rank, seed = self._seat if self._seat is not None else (settings.rank_of(None), None)
-        is_full = self._kind == "full" or (self._kind == "auto" and rank == 0)
+        is_full = self._kind == "full" or (self._kind == "auto" and (rank == 0 or self._needs_precision()))
         if run is None:
             return self._entries_outside(is_full)
         if is_full and run.client.handle.closed and not self._has_fetched(run):
@@ -116,6 +117,10 @@ class States:
         if not is_full:
             return [{LIGHT: mark_of(run.step, seed)} for _ in self._params()]
         return full_state.entries(self.fetch(run), self._groups, self._rooms())
+
+    def _needs_precision(self) -> bool:
+        """Returns whether every rank must bring float32 weights of its own: those of shards in fewer bits."""
+        return any(is_dtensor(param) and param.dtype != torch.float32 for _, param in self._params())
 
     def _entries_outside(self, is_full: bool) -> list[full_state.Entry]:
         """Returns the entries of an optimizer that is in no job."""
@@ -164,7 +169,7 @@ class States:
         optimizer = self._optimizer
         if optimizer._run is not None or optimizer.state or any(group.get("lr") != 0 for group in self._groups):
             return False
-        return all(param.grad is not None and not param.grad.any() for _, param in self._params())
+        return all(param.grad is not None and not local(param.grad).any() for _, param in self._params())
 
     def fill(self) -> None:
         """Makes state_dict() return a template: torch.distributed.checkpoint loads only what a state has already."""
@@ -213,6 +218,8 @@ class States:
         run = self._optimizer._run
         if run is None:
             return self._wait
+        if run.client.handle.closed:    # the job was left: a framework loads states into all optimizers that it had
+            return _nothing
         if saved is None:
             return _nothing if run.step == 0 else self._begin_anew
         if not saved.is_light:
