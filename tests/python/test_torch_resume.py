@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import subprocess
 import warnings
 
 import pytest
@@ -20,7 +22,7 @@ from torch_support import (
 )
 
 import paramd
-from conftest import Daemon
+from conftest import BIN, Daemon
 
 STEPS, SAVED = 7, 4                     # of a whole training, and those before its state is saved
 
@@ -253,6 +255,10 @@ def test_a_client_of_the_program_stays_in_its_job(daemon, job):
     train(model, opt, range(1))
     assert opt.step_count == 3
     opt.close()
+    opt = paramd.torch.Optimizer(model, "adamw", client=paramd.Client(daemon.url, job + "-2", rules=["* adamw"]))
+    opt.load_state_dict(old)
+    with pytest.raises(paramd.FailedPrecondition, match=r"is at step 0: open the client with the option start_step=1"):
+        opt.join()
 
 
 # ---- the weights of a state, and the model's own ----
@@ -304,6 +310,71 @@ def test_elements_that_agree_with_the_state_keep_its_precision(daemon, job, save
     expected[0, 0] = 3.0
     assert torch.equal(master, expected) and not torch.equal(expected, expected.bfloat16().float())
     opt.close()
+
+
+def test_a_state_has_the_weights_that_the_program_has_set_since_the_step(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adamw")
+    train(model, opt, range(1))
+    with torch.no_grad():
+        model[0].weight.clamp_(-0.1, 0.1)
+    state = opt.state_dict()["state"]
+    assert same_bits([state[i]["weights"] for i in range(6)], weights(model))
+    opt.close()
+
+
+# ---- a server that keeps the state ----
+
+def test_a_light_state_goes_on_at_the_checkpoint_that_its_error_tells_to_choose(durable_daemon, tmp_path, job):
+    model = mlp()
+    opt = optimizer(model, durable_daemon, job, "adamw", lr=0.02, state="light")
+    kept = []
+
+    def saves(step):
+        if step == SAVED:
+            kept.append(opt.state_dict())
+        if step in (SAVED, STEPS):
+            opt.sync()
+
+    whole = train(model, opt, range(STEPS), saves=saves)
+    close_all()
+    again = optimizer(mlp(seed=6), durable_daemon, job, "adamw", lr=0.02)
+    again.load_state_dict(kept[0])
+    with pytest.raises(paramd.FailedPrecondition, match=r"restore DIR (--job=\S+) (--step=4)") as error:
+        again.join()
+    command = re.search(r"restore DIR (--job=\S+) (--step=4)", str(error.value)).groups()
+    durable_daemon.process.kill()
+    durable_daemon.process.wait()
+    subprocess.run([BIN + "/paramctl", "restore", f"{tmp_path}/state", *command], check=True, capture_output=True)
+    durable_daemon.start()
+    successor = mlp(seed=6)
+    again = optimizer(successor, durable_daemon, job, "adamw", lr=0.02)
+    again.load_state_dict(kept[0])
+    assert again.step_count == SAVED and same_bits(train(successor, again, range(SAVED, STEPS)), whole)
+    again.close()
+
+
+def test_a_rank_that_starts_again_alone_cannot_take_the_others_back(daemon, job, monkeypatch):
+    from paramd.torch import succession
+
+    monkeypatch.setenv("PARAMD_RUN", "a-launch")
+    monkeypatch.setattr(succession, "_SECONDS", 0.3)
+    kept = []
+
+    def work(rank):
+        model = mlp()
+        opt = optimizer(model, daemon, job, "adamw", rank=rank, world_size=2)
+        train(model, opt, range(2), rank, lambda step: kept.append(opt.state_dict()) if step + rank == 1 else None)
+        return opt.client
+
+    monkeypatch.setattr("torch_support.close_all", lambda: None)
+    first, _ = ranks(2, work)
+    first.close()                                       # rank 1 stays
+    opt = optimizer(mlp(), daemon, job, "adamw", rank=0, world_size=2)
+    opt.load_state_dict(kept[0])
+    with pytest.raises(paramd.FailedPrecondition, match=r"state is of step 1, and other ranks of job"):
+        opt.join()
+    close_all()
 
 
 # ---- parameters that come later ----

@@ -93,7 +93,7 @@ def test_a_light_state_of_another_step_is_an_error_in_words(daemon, job):
     train(model, opt, range(2))
     old = opt.state_dict()
     train(model, opt, range(1))
-    with pytest.raises(FAILED, match=r"the state is of step 2, and job .* is at step 3.*paramctl restore DIR"):
+    with pytest.raises(FAILED, match=r"the state is of step 2, and job .* is at step 3.*paramctl restore DIR --job="):
         opt.load_state_dict(old)
     assert opt.step_count == 3
     opt.close()

@@ -38,9 +38,10 @@ class Settings:
             return self.client.job
         return self.name or self.job or os.environ.get("PARAMD_JOB") or launchers.torch_run_id(os.environ)
 
-    def rank_of(self, client: Client | None) -> int:
-        """Returns this process's number, also before it has a client."""
-        return client.rank if client is not None else launchers.seat(self.rank, self.world_size).rank
+    @property
+    def seat(self) -> int:
+        """The rank with which this process will join the job."""
+        return launchers.seat(self.rank, self.world_size).rank
 
     def open(self, rules: list[str], begin: Mapping[str, Any] | None = None, resume: bool = False) -> Client:
         """Returns the client: the one that was given, or a new one with these rules. If a client of an earlier call has

@@ -40,6 +40,19 @@ def of_model(places: Iterable[Place], saved: Tensors) -> Tensors:
             if place.name in saved}
 
 
+def current(places: Iterable[Place], saved: Tensors) -> Tensors:
+    """Returns the server's weights, with those of the model where the program has changed the model by hand. Of a shard
+    this rank knows a part alone, so there the server's count."""
+    changed = {place.name: _merged(place, saved[place.name]) for place in places
+               if place.range is None and differs(place, saved)}
+    return {**saved, **changed}
+
+
+def _merged(place: Place, theirs: torch.Tensor) -> torch.Tensor:
+    """Returns weights of a state where rounding them gives the model's weights, and else the model's."""
+    return torch.where(_agrees(place, theirs), theirs, place.local(place.param).cpu().float())
+
+
 def choose(places: Iterable[Place], saved: Tensors, own: bool) -> Tensors:
     """Returns this rank's elements of the weights that the server needs in more precision than the model has them.
 
@@ -50,6 +63,5 @@ def choose(places: Iterable[Place], saved: Tensors, own: bool) -> Tensors:
         if place.param.dtype == torch.float32 or place.name not in saved:
             continue
         theirs = _part(place, saved[place.name])
-        mine = place.local(place.param).cpu().float()
-        found[place.name] = torch.where(_agrees(place, theirs), theirs, mine) if own else theirs.clone()
+        found[place.name] = _merged(place, theirs) if own else theirs.clone()
     return found

@@ -106,7 +106,7 @@ class States:
 
     def _entries(self) -> list[full_state.Entry]:
         run, settings = self._optimizer._run, self._optimizer._settings
-        rank, seed = self._seat if self._seat is not None else (settings.rank_of(None), None)
+        rank, seed = self._seat if self._seat is not None else (settings.seat, None)
         is_full = self._kind == "full" or (self._kind == "auto" and (rank == 0 or self._needs_precision()))
         if run is None:
             return self._entries_outside(is_full)
@@ -116,7 +116,9 @@ class States:
             is_full = False
         if not is_full:
             return [{LIGHT: mark_of(run.step, seed)} for _ in self._params()]
-        return full_state.entries(self.fetch(run), self._groups, self._rooms())
+        saved = self.fetch(run)
+        saved.weights = masters.current(run.places.values(), saved.weights)
+        return full_state.entries(saved, self._groups, self._rooms())
 
     def _needs_precision(self) -> bool:
         """Returns whether every rank must bring float32 weights of its own: those of shards in fewer bits."""
@@ -361,6 +363,10 @@ class States:
         saved = self._waiting
         if saved is None or saved.is_light:
             return False
+        present = min(map(client.step_of, client.names), default=saved.step)
+        if present != saved.step:
+            raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and job {client.job} "
+                                     f"is at step {present}: open the client with the option start_step={saved.step}")
         if client.rank == 0 and (self._began or not saved.same_state(Export(client).read())):
             missing = [name for name in client.names if set(saved.slots.get(name, {})) <= {"step"}]
             for name in missing:

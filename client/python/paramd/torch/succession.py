@@ -17,6 +17,7 @@ from .placement import Place
 
 _SECONDS = 120.0                        # for which a rank waits until the workers of the earlier job are gone
 _PAUSE = 0.05
+_TRIES = 3                              # after which an error is not taken for that of a job that has just ended
 
 
 def open_anew(settings: Settings, rules: list[str], begin: Mapping[str, Any]) -> Client:
@@ -26,34 +27,35 @@ def open_anew(settings: Settings, rules: list[str], begin: Mapping[str, Any]) ->
     worker is connected, rank 0 drops that job.
 
     begin: the options start_step and, if it is known, seed.
-    FailedPrecondition: workers of the job are connected, and stay.
+    FailedPrecondition: workers of the job are connected, and stay; or the client is the program's own.
     """
-    step, end = int(begin["start_step"]), time.monotonic() + _SECONDS
+    step, end, tries = int(begin["start_step"]), time.monotonic() + _SECONDS, 0
     while True:
+        failed: FailedPrecondition | None = None
+        tries += 1
         try:
             client = settings.open(rules, begin)
-            present = settings.step_of(client, begin)
-            if present == step or settings.client is not None:
-                break
-            failed = _other_step(step, present, client.job)
-            client.close()
+            if settings.step_of(client, begin) == step:
+                return client
+            if settings.client is None:
+                client.close()
         except FailedPrecondition as error:     # the job has begun with other options
             failed = error
-        if settings.rank_of(None) == 0 and _is_idle(settings):
+        connected = _connected(settings)
+        if connected is None and failed is not None and tries > _TRIES:
+            raise failed                        # there is no such job, so it is not in the way
+        if connected == 0 and settings.seat == 0:
             state_file.drop(_variables(settings), settings.job_name)
-        elif time.monotonic() > end:
-            raise failed
+        elif time.monotonic() > end or settings.client is not None:
+            raise _occupied(step, settings.job_name) from failed
         time.sleep(_PAUSE)
-    if present != step:
-        raise _other_step(step, present, client.job)
-    return client
 
 
-def _other_step(step: int, present: int, job: str) -> FailedPrecondition:
-    return FailedPrecondition(FailedPrecondition.code, f"the state is of step {step}, and job {job} is at step "
-                              f"{present}, where its other ranks go on. Do not load the state in a process that takes "
-                              "a rank's place; or end all ranks and start them with the state; or choose another name "
-                              "for the job (job=, PARAMD_JOB)")
+def _occupied(step: int, job: str) -> FailedPrecondition:
+    return FailedPrecondition(FailedPrecondition.code, f"the state is of step {step}, and other ranks of job {job} are "
+                              "in training at another step. Do not load the state in a process that takes the place of "
+                              "one of them; or end all ranks and start them with the state; or choose another name for "
+                              "the job (job=, PARAMD_JOB)")
 
 
 def _variables(settings: Settings) -> dict[str, str]:
@@ -61,13 +63,13 @@ def _variables(settings: Settings) -> dict[str, str]:
                                                                                       settings.rank)}
 
 
-def _is_idle(settings: Settings) -> bool:
-    """Returns whether no worker is connected to the job."""
+def _connected(settings: Settings) -> int | None:
+    """Returns the number of workers that are connected to the job; None: there is none of this name, or we may not know
+    it."""
     try:
-        connected = state_file.connected(_variables(settings), settings.job_name)
+        return state_file.connected(_variables(settings), settings.job_name)
     except Error:
-        return False
-    return connected == 0
+        return None
 
 
 def plant(client: Client, places: list[Place], weights: Mapping[str, torch.Tensor]) -> None:
