@@ -33,7 +33,7 @@ static const size_t abi[] = {
     ENTRY(pd_push_options, AT(pd_push_options, weight), AT(pd_push_options, zero_weight),
           AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, note),
-          AT(pd_push_options, note_bytes)),
+          AT(pd_push_options, note_bytes), AT(pd_push_options, replaces)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),

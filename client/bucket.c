@@ -2,6 +2,7 @@
 #include "bucket.h"
 
 #include "pieces.h"
+#include "replace.h"
 #include "resend.h"
 
 #include <string.h>
@@ -42,6 +43,11 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
     bucket->pull.wants = scratch->wants;
     bucket->push.mark = init.mark = bucket->core->mark;
+    if (bucket->op->replaces != 0) {
+        init.replaces = bucket->op->replaces;
+        init.step = bucket->push.step;
+        init.whole = (uint32_t)bucket->op->n;
+    }
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
     return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, scratch->iov, bucket->n_iov,
@@ -223,6 +229,18 @@ static int set_step(pd_bucket *bucket, uint64_t step)
     return PD_OK;
 }
 
+/* Sets in the frame being filled the number of a change by hand that its weights have seen; as with the step, a frame
+ * has only one. */
+static int set_replaces(pd_bucket *bucket, uint64_t number)
+{
+    if (bucket->push.replaces != number) {
+        int rc = seal(bucket);
+        if (rc != PD_OK) return rc;
+    }
+    bucket->push.replaces = number;
+    return PD_OK;
+}
+
 int pd_bucket_item(pd_bucket *bucket, size_t i)
 {
     const pd_item *item = &bucket->op->items[i];
@@ -231,6 +249,8 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     int rc = PD_OK;
 
     if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, known->step + 1);
+    if (bucket->op->replaces != 0) rc = set_step(bucket, known->step);
+    if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(known, bucket->replaces));
     if (rc == PD_OK && pushes && item->gradient == NULL) {
         pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = known->push };
         rc = put(bucket, &marker);

@@ -17,6 +17,7 @@ typedef struct pd_bucket {
      * (numbers such as the loss) are sent in the first frame only. */
     Paramd__PushRequest push;
     Paramd__PullRequest pull;
+    uint64_t replaces; /* number of the change by hand that the caller has given for its weights; 0: none */
     /* Of the frame being filled: n is the number of tensors or chunks, n_iov the number of iovec entries of the
      * payload. */
     size_t n, n_iov;

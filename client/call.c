@@ -7,6 +7,7 @@
 #include "op.h"
 #include "post.h"
 #include "push_scalars.h"
+#include "replace.h"
 #include "resend.h"
 
 #include <stdlib.h>
@@ -180,6 +181,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
         bucket.push.presummed = options->presummed;
+        bucket.replaces = options->replaces;
     }
     if (load->n > 0) rc = pd_bucket_item(&bucket, op->bearer);
     for (size_t i = 0; rc == PD_OK && i < op->n; i++)
@@ -218,6 +220,9 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_op_free(core, op);
         return rc;
     }
+    for (size_t i = 0; i < n; i++)
+        if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
+            pd_replace_forget_versions(&core->params[items[i].param]);
     rc = pd_note_post(core, op, options);
     if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);

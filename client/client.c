@@ -9,6 +9,7 @@
 #include "declared_params.h"
 #include "operator.h"
 #include "options.h"
+#include "replace.h"
 #include "sharing.h"
 #include "sized.h"
 
@@ -16,14 +17,17 @@
 
 int pd_client_join(pd_client *client, pd_error *err)
 {
+    const pd_address *server;
     bool joins;
     int rc = PD_OK;
 
     pd_io_enter(&client->io);
     if ((joins = client->join != 0)) rc = pd_handle_finish_call(client, &client->join, err);
     if (joins && rc == PD_OK) client->welcome = *pd_core_welcome(client->core);
+    server = &client->urls[pd_core_url(client->core)];
     pd_io_leave(&client->io);
-    if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome);
+    if (joins && rc == PD_OK)
+        pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome, server);
     return rc;
 }
 
@@ -51,6 +55,7 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
 
     if (rc == PD_OK) rc = pd_addresses_parse(&client->urls, &settings.core.urls, settings.urls, PD_TO_CONNECT, err);
     if (rc == PD_OK) rc = pd_secure_open(&client->secure, &settings.tls, client->urls, settings.core.urls, err);
+    settings.core.addresses = client->urls;
     if (rc == PD_OK) rc = pd_core_new(&client->core, &settings.core, err);
     client->deadline = settings.deadline;
     client->slice = settings.slice;
@@ -223,6 +228,17 @@ int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n, const
                               pd_ticket_id *ticket, pd_error *err)
 {
     return push(client, PD_PUSH_PULL, items, n, options, size, ticket, err);
+}
+
+int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err)
+{
+    int rc = PD_OK;
+
+    pd_io_enter(&client->io);
+    if (client->replace == 0) rc = pd_core_replace(client->core, items, n, replaces, &client->replace, err);
+    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->replace, err);
+    pd_io_leave(&client->io);
+    return rc;
 }
 
 int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err)

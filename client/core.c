@@ -3,6 +3,7 @@
 #include "core.h"
 
 #include "core_end.h"
+#include "core_remarks.h"
 #include "descriptor.h"
 #include "declared_params.h"
 #include "op.h"
@@ -86,6 +87,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->nonce = core->random = config->nonce;
     core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
     core->urls = config->urls;
+    core->addresses = config->addresses;
     core->impatient = config->impatient;
     core->window.steps = config->window;
     core->give_up_ns = UINT64_MAX;
@@ -114,6 +116,7 @@ void pd_core_free(pd_core *core)
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
     pd_sharing_free(core);
+    pd_core_remarks_free(&core->remarks);
     free_texts(core->options);
     free_texts(core->rules);
     pd_arena_free(core->arena);
@@ -247,6 +250,7 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.window = core->window.steps;
     hello.barriers = PD_PLANTED(barriers_forgotten) ? 0 : core->passed;
     hello.steps = steps_seen(core);
+    hello.remarks = core->rank == 0;
     hello.rules = core->rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
     return hello;

@@ -30,6 +30,8 @@ typedef struct pd_core_config {
     bool joins;                                 /* see pd_client_options */
     uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
+    /* the addresses, which the caller keeps as long as the core; NULL: texts of the server name none */
+    const struct pd_address *addresses;
 } pd_core_config;
 
 /* Makes a core (the client's protocol state machine). PD_INVALID_ARGUMENT: an option is not of the form name=value.

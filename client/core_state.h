@@ -29,6 +29,7 @@ typedef struct pd_op {
     size_t n;
     bool owned, done;
     size_t waits;       /* number of the operation's frames that the server has not answered */
+    uint64_t replaces;  /* number of the change by hand whose weights the operation sends; 0: it sends none */
     uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
     pd_scalar *scalars; /* borrowed */
     /* bearer: index of the item (parameter) whose frame carries the scalars (numbers such as the loss) */
@@ -61,6 +62,9 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     uint64_t step; /* most closed rounds of this parameter that this process has seen */
     /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
     uint64_t there;
+    /* Number of the change by hand (pd_push_options.replaces) that the weights after step `replaced` have, as this process
+     * has sent or received them; 0: they are those of the step. there_replaces: as the server last declared it. */
+    uint64_t replaces, replaced, there_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
     uint64_t kept_from, kept_to;
@@ -124,8 +128,17 @@ typedef struct pd_window {
     bool hashed;                            /* `hash` is known */
 } pd_window;
 
+/* Warnings of the server about the job: core_remarks.h. */
+typedef struct pd_core_remarks {
+    char *waiting[16]; /* those that the user does not have yet, the oldest first */
+    size_t n;
+    uint64_t told[32]; /* a ring of XXH3-64 hashes of those that have come */
+    size_t n_told;
+} pd_core_remarks;
+
 typedef struct pd_core {
     pd_sharing sharing;
+    pd_core_remarks remarks;
     pd_window window;
     size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
@@ -142,6 +155,7 @@ typedef struct pd_core {
     /* after a lost connection the client handle ends instead of connecting again */
     bool impatient;
     size_t urls;
+    const struct pd_address *addresses; /* borrowed; NULL: none are known */
 
     pd_stage stage;
     bool welcomed; /* the server has accepted Hello on the present connection */
@@ -152,10 +166,10 @@ typedef struct pd_core {
     char reason[PD_ERROR_TEXT];
     bool refused;     /* the server has refused the last Hello for now */
     uint64_t held_ns; /* when it first refused one since another process has the rank; 0: it has not */
-    pd_error ended;  /* any code but PD_OK: the client handle has ended with this error */
-    bool lost;       /* the client handle ended because the server no longer has the job */
-    bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
-    bool restarted;  /* pd_core_restart was called; see pd_core_begins_anew */
+    pd_error ended;   /* any code but PD_OK: the client handle has ended with this error */
+    bool lost;        /* the client handle ended because the server no longer has the job */
+    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    bool restarted;   /* pd_core_restart was called; see pd_core_begins_anew */
     /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
      * were last declared, the server has reported fewer steps of one than before. */
     bool resending, went_back;

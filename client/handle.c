@@ -1,11 +1,13 @@
 /* handle.c - how the calls with a client handle wait for the I/O thread. */
 #include "handle.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "call.h"
+#include "core_remarks.h"
 
 #define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
 
@@ -78,15 +80,30 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
     return done;
 }
 
+/* Gives the user the server's warnings that have come since. The core must be locked. */
+static void give_remarks(pd_client *client)
+{
+    for (char *remark; (remark = pd_core_take_remark(client->core)) != NULL; free(remark)) {
+        const pd_address *server = &client->urls[pd_core_url(client->core)];
+        pd_io_leave(&client->io);
+        pd_notice_remark(&client->notices, pd_core_job(client->core), remark, server);
+        pd_io_enter(&client->io);
+    }
+}
+
 /* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. The core must be
  * locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
 {
-    double end = now_seconds() + seconds;
+    double end = now_seconds() + seconds, left = seconds;
+    bool done;
 
-    for (double left = seconds; left > NOTICE_SECONDS; left = end - now_seconds())
-        if (await_part(client, ticket, NOTICE_SECONDS)) return true;
-    return await_part(client, ticket, end > now_seconds() ? end - now_seconds() : 0);
+    do {
+        done = await_part(client, ticket, left < NOTICE_SECONDS ? fmax(left, 0) : NOTICE_SECONDS);
+        give_remarks(client);
+        left = end - now_seconds();
+    } while (!done && left > 0);
+    return done;
 }
 
 /* Takes the result of a call that is done, and frees its ticket. */

@@ -1,6 +1,7 @@
 /* op.c - the operations (calls of the user that wait for answers): makes them, finds them by ticket, and ends them. */
 #include "op.h"
 
+#include "replace.h"
 #include "window.h"
 
 #include <stdlib.h>
@@ -62,7 +63,9 @@ void pd_op_done(pd_core *core, pd_op *op)
     op->done = true;
     core->ended_ops++;
     if (op->closes > 0) core->closing = 0;
-    if (op->method == PD_INIT && op->error.code == PD_OK)
+    if (op->replaces != 0 && op->error.code == PD_OK)
+        pd_replace_done(core, op);
+    else if (op->method == PD_INIT && op->error.code == PD_OK)
         for (size_t i = 0; i < op->n; i++)
             core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
     if (!pd_method_pushes(op->method)) return;

@@ -42,8 +42,9 @@ static const char *torchrun_id(void)
 
 static int choose_run(pd_settings *settings, const char *given, pd_error *err)
 {
-    const char *run = given != NULL && given[0] != '\0' ? given : from_environment("PARAMD_RUN"), *slurm;
+    const char *run = given != NULL ? given : from_environment("PARAMD_RUN"), *slurm;
 
+    if (given != NULL && given[0] == '\0') return PD_OK; /* unknown, whatever the environment says */
     if (run == NULL) run = torchrun_id();
     if (run == NULL && (slurm = from_environment("SLURM_JOB_ID")) != NULL) {
         snprintf(settings->run, sizeof settings->run, "slurm-%s", slurm);

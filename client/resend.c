@@ -68,7 +68,8 @@ static bool may_go(const pd_core *core, const pd_outgoing_frame *frame)
 {
     if (frame->op == NULL && frame->past == NULL) return true; /* nobody waits for it any more */
     if (frame->step > 0) return is_due(core, frame);
-    if (frame->method == PD_BARRIER || frame->method == PD_INIT) return true;
+    if (frame->method == PD_BARRIER) return true;
+    if (frame->method == PD_INIT && frame->op != NULL && frame->op->replaces == 0) return true;
     return has_caught_up(core);
 }
 

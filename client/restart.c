@@ -71,7 +71,7 @@ static void forget_progress(pd_core *core)
 
         free(known->holds);
         known->holds = NULL;
-        known->pushed = known->refused = known->there = 0;
+        known->pushed = known->refused = known->there = known->replaces = 0;
         known->initialised = known->given = false;
     }
     core->barriers = core->passed = 0;

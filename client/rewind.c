@@ -3,6 +3,7 @@
 
 #include "core_end.h"
 #include "op.h"
+#include "replace.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -16,15 +17,15 @@ bool pd_core_lacks_weights(const pd_core *core)
     return false;
 }
 
-static bool is_behind(const pd_known *known)
+static bool is_behind(const pd_core *core, const pd_known *known)
 {
-    return known->initialised && known->there < known->step;
+    return known->initialised && (known->there < known->step || pd_replace_is_lost(core, known));
 }
 
 bool pd_core_is_behind(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (is_behind(&core->params[i])) return true;
+        if (is_behind(core, &core->params[i])) return true;
     return false;
 }
 
@@ -34,7 +35,7 @@ const pd_known *pd_core_furthest_behind(const pd_core *core)
 
     for (size_t i = 1; i < core->n_params; i++) {
         const pd_known *known = &core->params[i];
-        if (is_behind(known) && (!is_behind(found) || known->step - known->there > found->step - found->there))
+        if (is_behind(core, known) && (!is_behind(core, found) || known->step - known->there > found->step - found->there))
             found = known;
     }
     return found;
@@ -62,8 +63,14 @@ bool pd_core_window_helps(pd_core *core)
     char why[160] = "";
 
     for (size_t i = 0; i < core->n_params; i++) {
-        if (pd_window_reaches(core, &core->params[i], &had, &needed)) continue;
-        if (core->window.steps > 0)
+        bool reaches = pd_window_reaches(core, &core->params[i], &had, &needed);
+
+        if (pd_replace_is_lost(core, &core->params[i]))
+            snprintf(why, sizeof why, "; it has lost weights that were replaced after step %" PRIu64,
+                     core->params[i].replaced);
+        else if (reaches)
+            continue;
+        else if (core->window.steps > 0)
             snprintf(why, sizeof why, "; its window has the pushes of %" PRIu64 " steps, and %" PRIu64 " are needed",
                      had, needed);
         pd_core_go_back(core, why);
@@ -81,7 +88,7 @@ static void forget_steps(pd_core *core)
 
         free(known->holds);
         known->holds = NULL;
-        known->pushed = known->refused = known->there = 0;
+        known->pushed = known->refused = known->there = known->replaces = 0;
     }
     core->barriers = core->passed;
     core->closing = 0;

@@ -8,6 +8,7 @@
 #include "op.h"
 #include "reply.h"
 #include "renew.h"
+#include "replace.h"
 #include "resend.h"
 #include "restart.h"
 #include "rewind.h"
@@ -190,7 +191,7 @@ static void retire_initialised(pd_core *core)
         pd_op *op = frame->op;
 
         next = frame->next;
-        if (op == NULL || frame->answered || frame->method != PD_INIT || !all_initialised(core, frame)) continue;
+        if (op == NULL || frame->answered || frame->method != PD_INIT || op->replaces != 0 || !all_initialised(core, frame)) continue;
         pd_op_retire(core, frame);
     }
 }
@@ -213,6 +214,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
         pd_known *known = &core->params[first + i];
         core->went_back = core->went_back || reply->parameters[i]->step < known->there;
         known->there = reply->parameters[i]->step;
+        known->there_replaces = reply->parameters[i]->replaces;
         known->missing = !reply->parameters[i]->initialised;
     }
     core->durable = reply->durable_step;
@@ -230,6 +232,7 @@ static void go_on(pd_core *core)
         pd_known *known = &core->params[i];
         if (anew || known->step < known->there) known->step = known->there;
         if (anew) pd_window_begin(known);
+        if (anew) pd_replace_begin(known);
         known->initialised = !known->missing;
     }
     core->declared = true;
@@ -254,6 +257,10 @@ static int prepare_frames(pd_core *core)
     int rc;
 
     if (core->went_back) forget_versions(core);
+    if (pd_replace_again(core) != PD_OK) {
+        pd_core_drop(core, "out of memory");
+        return PD_NO_MEMORY;
+    }
     if (core->resending || pd_core_is_behind(core) || pd_resend_is_needed(core))
         rc = pd_resend_begin(core);
     else

@@ -18,6 +18,7 @@ typedef struct pd_state_tensor {
      * is tied; -1: to none. */
     bool follows_known;
     int follows[PD_MAX_RANK];
+    bool fresh;      /* only for import-state: the parameter had seen no gradient, so the file may leave it out */
     int64_t covered; /* only for import-state: number of the tensor's elements for which the file has values */
 } pd_state_tensor;
 

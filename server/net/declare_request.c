@@ -204,6 +204,7 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
         paramd__declared__init(&declared[i]);
         declared[i].step = effect->u.declared.params[i].step;
         declared[i].initialised = effect->u.declared.params[i].initialised;
+        declared[i].replaces = effect->u.declared.params[i].replaced;
         list[i] = &declared[i];
     }
     while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL)

@@ -98,11 +98,19 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     int rc = check_pieces(conn, prefix, init->pieces, init->n_pieces, false, err);
 
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
+    if (rc == PD_OK && (init->replaces == 0) != (init->whole == 0))
+        rc = pd_fail(err, PD_INVALID_ARGUMENT,
+                     "Initialise: weights that replace others come with the number of their change (replaces) and that "
+                     "of their parameters (whole), initial weights without both");
     if (rc != PD_OK) return rc;
     conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     if (conn->incoming.pending == NULL) return pd_conn_no_memory(prefix, err);
-    return fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err);
+    if ((rc = fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err)) != PD_OK) return rc;
+    conn->incoming.request->u.data.replaces = init->replaces;
+    conn->incoming.request->u.data.step = init->step;
+    conn->incoming.request->u.data.whole = init->whole;
+    return PD_OK;
 }
 
 void pd_finish_init(pd_conn *conn)
@@ -181,6 +189,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.weight = push->weight != 0 || push->zero_weight ? push->weight : 1;
     request->u.data.presummed = push->presummed;
     request->u.data.close_step = push->last;
+    request->u.data.replaces = push->replaces;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     if (rc == PD_OK) rc = copy_scalars(request, push);
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);

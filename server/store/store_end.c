@@ -60,8 +60,7 @@ bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account 
     pd_error err;
 
     for (pd_job *job = store->jobs.names; job != NULL; job = job->hh.next)
-        if (may_end(job, except) && belongs(job, of) &&
-            (oldest == NULL || job->over_ns < oldest->over_ns))
+        if (may_end(job, except) && belongs(job, of) && (oldest == NULL || job->over_ns < oldest->over_ns))
             oldest = job;
     if (oldest == NULL) return false;
     pd_fail(&err, PD_ABORTED, "job %.100s has ended: it was over, and another job needs its place or its memory",

@@ -2,7 +2,6 @@
 #ifndef PD_STORE_END_H
 #define PD_STORE_END_H
 
-#include "store.h"
 #include "store_state.h"
 
 /* Takes a job out of the queue of jobs that have work. */

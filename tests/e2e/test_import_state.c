@@ -474,6 +474,37 @@ static void krons_state_moves_with_its_factors_stacked_as_upstream_has_them(void
     moves("* kron learning_rate=0.01 b1=0 block_size=4", KEYSTR);
 }
 
+/* Adds a counter of the parameter to the saved state, as paramctl export names it. */
+static void save_zero_count(saved *s, const char *param)
+{
+    char name[300];
+
+    snprintf(name, sizeof name, "%s.step", param);
+    save_tensor(s, PD_ST_I64, &(pd_shape){ 0 }, calloc(1, sizeof(int64_t)), name);
+}
+
+static void a_parameter_without_a_gradient_yet_needs_its_counter_alone(void **state)
+{
+    saved *s = calloc(1, sizeof *s);
+    local fresh = { 0 };
+    remote r = { 0 };
+
+    (void)state;
+    local_new(&fresh, "* adam");
+    for (size_t i = 0; i < PARAMS; i++) save_zero_count(s, names[i]);
+    remote_new(&r, "* adam", fresh.weights);
+    if (import(s, "") != 0) fail_msg("%s", paramctl_output);
+    assert_says("and 3 counters");
+    for (uint64_t step = 1; step <= 2; step++) {
+        local_step(&fresh, step);
+        remote_step(&r, step);
+    }
+    for (size_t i = 0; i < PARAMS; i++)
+        assert_memory_equal(fresh.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    remote_free(&r);
+    local_free(&fresh);
+}
+
 static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **state)
 {
     static const char rule[] = "* sgd lr=0.05 momentum=0.9";
@@ -619,6 +650,7 @@ int main(void)
         cmocka_unit_test(counters_that_differ_are_not_loaded),
         cmocka_unit_test(factors_that_are_stacked_otherwise_are_refused),
         cmocka_unit_test(one_number_comes_as_a_scalar_or_as_a_list_of_one),
+        cmocka_unit_test(a_parameter_without_a_gradient_yet_needs_its_counter_alone),
         cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
     };
 

@@ -32,8 +32,8 @@ LAUNCHES = {
 @pytest.fixture(autouse=True)
 def nothing(monkeypatch):
     """An environment that says nothing of ranks, and no process group."""
-    prefixes = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_", "PARAMD_JOB", "PARAMD_RUN", "PARAMD_URL", "PARAMD_RESUME",
-                "TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_")
+    prefixes = ("KUBERNETES_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_", "PARAMD_JOB", "PARAMD_RUN", "PARAMD_URL",
+                "PARAMD_RESUME", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_")
     for name in list(os.environ):
         if name.startswith(prefixes):
             monkeypatch.delenv(name)
@@ -164,7 +164,7 @@ def test_a_local_daemon_is_refused_where_ranks_are_on_several_machines(monkeypat
 ])
 def test_ranks_on_one_machine_have_a_daemon(monkeypatch, variables):
     set_all(monkeypatch, variables)
-    assert run_id.run_id() == (run_id.find().launch or run_id._process_name(run_id.launcher().pid))
+    assert run_id.run_id() == (run_id.find().id or run_id._process_name(run_id.launcher().pid))
 
 
 # ---- the run of a process group ----
@@ -194,6 +194,29 @@ def test_a_rank_that_is_not_on_rank_0s_machine_has_no_local_daemon(monkeypatch):
     with pytest.raises(paramd.FailedPrecondition, match=r"rank 0 is on another machine.*PARAMD_URL"):
         run_id.run_id()
     assert run_id.find().launch == "run-abc"
+
+
+UUID = "0b1d2c3e-4455-6677-8899-aabbccddeeff"
+
+
+@pytest.mark.parametrize(("variables", "launch"), [
+    ({}, UUID),
+    ({"SLURM_JOB_ID": "1"}, ""),                        # torchrun in a batch script that Slurm starts anew
+    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ""),
+    ({"SLURM_JOB_ID": "1", "TORCHELASTIC_RUN_ID": "mine"}, "mine"),
+])
+def test_a_random_id_says_nothing_where_the_run_may_be_started_anew_with_another(monkeypatch, variables, launch):
+    set_all(monkeypatch, {**TORCHRUN, "TORCHELASTIC_RUN_ID": UUID, **variables})
+    found = run_id.find()
+    assert (found.launch, found.id) == (launch, launch or UUID)
+
+
+def test_an_id_that_is_too_long_for_the_server_is_shortened(monkeypatch):
+    found = []
+    for ending in "ab":
+        set_all(monkeypatch, {**TORCHRUN, "TORCHELASTIC_RUN_ID": "x" * 200 + ending})
+        found.append(run_id.find().launch)
+    assert found[0] != found[1] and max(map(len, found)) <= 120
 
 
 # ---- names of jobs ----
@@ -234,10 +257,13 @@ def test_ranks_that_share_nothing_are_asked_for_a_name(monkeypatch):
 
 
 def test_names_are_counted_and_one_that_was_not_joined_is_given_again():
-    with jobs.named("counted", 0) as first:
+    base = jobs.Seat("unix:///a", "counted", 0)
+    with jobs.named(base) as first:
         pass
-    with pytest.raises(ValueError), jobs.named("counted", 0) as failed:
+    with pytest.raises(ValueError), jobs.named(base) as failed:
         raise ValueError
-    with jobs.named("counted", 0) as second, jobs.named("counted", 1) as other:
+    with jobs.named(base) as second, jobs.named(base._replace(rank=1)) as rank_1, \
+            jobs.named(base._replace(url="unix:///b")) as elsewhere:
         pass
-    assert [first, failed, second, other] == ["counted", "counted.2", "counted.2", "counted"]
+    assert [first, failed, second] == ["counted", "counted.2", "counted.2"]
+    assert rank_1 == elsewhere == "counted"

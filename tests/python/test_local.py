@@ -415,6 +415,17 @@ def test_the_workers_settings_of_openmp_and_libraries_do_not_reach_it(room):
     end(worker)
 
 
+def test_variables_of_kubernetes_services_stop_neither_worker_nor_daemon(room):
+    links = {}
+    for service in ("PARAMD", "PARAMD_METRICS", "PARAMD_0"):
+        links |= {f"{service}_SERVICE_HOST": "10.96.3.7", f"{service}_SERVICE_PORT_HTTP": "7072",
+                  f"{service}_PORT": "tcp://10.96.3.7:7072", f"{service}_PORT_7072_TCP": "tcp://10.96.3.7:7072",
+                  f"{service}_PORT_7072_TCP_ADDR": "10.96.3.7"}
+    worker = start(SLEEP, **links)
+    assert daemons(first_line(worker))
+    end(worker)
+
+
 def test_the_worker_loads_neither_blas_nor_openmp(room):
     program = SLEEP.replace("import time", "import numpy\nimport time")
     worker = start(program)

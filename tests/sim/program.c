@@ -12,7 +12,7 @@
 enum { RETRY_MS = 200 };
 
 const char *const sim_phase_names[] = { "welcome", "declare", "init",      "fetch", "recall",  "step",    "stepping",
-                                        "pulling", "barrier", "rewinding", "sync",  "leaving", "resting", "ended" };
+                                        "pulling", "replacing", "barrier", "rewinding", "sync",  "leaving", "resting", "ended" };
 
 /* Returns whether another process of the job has finished all its steps. */
 static bool is_over(const sim_worker *w)
@@ -54,6 +54,14 @@ static bool is_worth_another_try(int code)
     return code == PD_RESOURCE_EXHAUSTED || code == PD_NO_MEMORY;
 }
 
+/* Returns whether a request ended because a rank is missing: it has passed its deadline, or the rank has left for good.
+ * In the simulator another process takes such a rank, or the job has been finished. */
+static bool lacks_rank(int rc, const pd_error *err)
+{
+    return rc == PD_DEADLINE_EXCEEDED ||
+           (rc == PD_FAILED_PRECONDITION && strstr(err->text, " for good after ") != NULL);
+}
+
 /* Returns whether the error names a rank that has no living process. */
 static bool names_absent(const sim_worker *w, const char *text)
 {
@@ -66,7 +74,7 @@ static bool names_absent(const sim_worker *w, const char *text)
     return false;
 }
 
-/* Handles a request that has passed its deadline. Decides whether this process gives up (told_missing). It does so
+/* Handles a request that lacks a rank. Decides whether this process gives up (told_missing). It does so
  * if the plan's faults are over and the error names a rank without a living process. In addition, the plan must say
  * that a rank leaves for good, or another process must have finished all steps of the job. */
 static void note_deadline(sim_worker *w, const pd_error *err)
@@ -142,12 +150,12 @@ static void on_initialised(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
+    if (lacks_rank(rc, &err)) note_deadline(w, &err);
     if (rc == PD_OK)
         sim_program_fetch(w);
     else if (w->told_missing)
         sim_worker_end(w);
-    else if (is_worth_another_try(rc) || rc == PD_DEADLINE_EXCEEDED)
+    else if (is_worth_another_try(rc) || lacks_rank(rc, &err))
         sim_program_rest(w, INIT, err.text);
     else
         sim_worker_end_refused(w, rc, err.text);
@@ -167,10 +175,10 @@ static void on_fetched(sim_worker *w)
             sim_program_go_on(w, STEP);
         return;
     }
-    if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
+    if (lacks_rank(rc, &err)) note_deadline(w, &err);
     if (w->told_missing)
         sim_worker_end(w);
-    else if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc))
+    else if (lacks_rank(rc, &err) || is_worth_another_try(rc))
         sim_program_rest(w, FETCH, err.text);
     else
         sim_worker_end_refused(w, rc, err.text);
@@ -220,7 +228,8 @@ static pd_item item_of(sim_worker *w, uint32_t p)
 
 static int push(sim_worker *w, call *c, pd_error *err)
 {
-    pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step) };
+    pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
+                                .replaces = sim_replaces(w->job, w->step - 1) };
     sim_program_note note = sim_note_of(w, w->step);
 
     if (w->s->plan->crashes) {
@@ -241,6 +250,60 @@ void sim_program_leave(sim_worker *w)
         sim_program_go_on(w, LEAVING);
 }
 
+/* ---- weights that are changed by hand ---- */
+
+/* Changes the weights of the parameters that have taken the step before, and writes them as items. Returns their
+ * number. */
+static size_t change(sim_worker *w, pd_item *items)
+{
+    size_t n = 0;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        if (pd_core_step(w->core, p) + 1 != w->step || !sim_is_replaced(w->job, w->step - 1, p)) continue;
+        sim_replacement(w->job, w->step - 1, p, w->weights[p]);
+        items[n++] = (pd_item){ .param = p, .weights = w->weights[p] };
+    }
+    return n;
+}
+
+/* Changes weights if that is due before the step. Returns false if the process waits until they are in force. */
+static bool is_changed(sim_worker *w)
+{
+    uint64_t number = sim_replaces(w->job, w->step - 1);
+    pd_item items[SIM_PARAMS];
+    pd_error err;
+    size_t n;
+
+    if (number == 0 || w->changed == w->step) return true;
+    w->changed = w->step;
+    n = change(w, items);
+    if (w->rank != 0 || n == 0) return true;
+    sim_worker_trace(w, "replaces weights before step", w->step, n);
+    if (pd_core_replace(w->core, items, n, number, &w->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, REPLACING);
+    return false;
+}
+
+static void on_replaced(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc == PD_OK || strstr(err.text, "has begun step") != NULL || strstr(err.text, "it has closed step") != NULL) {
+        /* An earlier process of the rank may have replaced them, and pushed. */
+        w->began = w->step; /* the window reaches no further back */
+        sim_program_go_on(w, STEP);
+    } else if (is_worth_another_try(rc)) {
+        w->changed = 0;
+        sim_program_rest(w, STEP, err.text);
+    } else {
+        sim_worker_end_refused(w, rc, err.text);
+    }
+}
+
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
@@ -256,6 +319,7 @@ static void begin_step(sim_worker *w)
             sim_program_leave(w);
         return;
     }
+    if (!is_changed(w)) return;
     n = choose(w, order);
     w->n_calls = 0;
     w->close_ns = 0;
@@ -305,7 +369,7 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
 {
     bool infinite = false;
 
-    if (rc == PD_DEADLINE_EXCEEDED) {
+    if (lacks_rank(rc, err)) {
         note_deadline(w, err);
         return true;
     }
@@ -532,6 +596,7 @@ void sim_program_run(sim_worker *w)
         case PULLING: on_step(w); break;
         case BARRIER: on_barrier(w); break;
         case LEAVING: on_left(w); break;
+        case REPLACING: on_replaced(w); break;
         case RESTING: on_rest(w); break;
         case ENDED: break;
         }

@@ -6,6 +6,7 @@
 #include "call.h"
 #include "declared_params.h"
 #include "pump.h"
+#include "replace.h"
 #include "restart.h"
 #include "worker.h"
 
@@ -20,6 +21,7 @@ typedef enum phase {
     STEP,
     STEPPING,
     PULLING,
+    REPLACING, /* rank 0 sends weights that were changed by hand */
     BARRIER,
     REWINDING, /* the server has gone back, and the parameters are declared again */
     SYNC,      /* the last step must be durable before the process leaves */
@@ -57,6 +59,7 @@ struct sim_worker {
                             * memory */
     uint64_t versions[SIM_PARAMS];
     uint64_t began;     /* step that the job had when this process began, or went back last */
+    uint64_t changed;   /* step before which the process has changed its weights by hand; 0: none */
     uint64_t step, met; /* step: the step under way; met: the last step at whose barrier the process has come */
     uint64_t close_ns;  /* time at which the process sends close_step again; 0: never */
     bool finite, finished, dropped, told_missing;

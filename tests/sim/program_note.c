@@ -155,7 +155,7 @@ static void forget_calls(sim_worker *w)
         if (w->calls[c].ticket != 0) sim_program_take(w, w->calls[c].ticket, &rc, NULL, NULL, &err);
     if (w->ticket != 0) sim_program_take(w, w->ticket, &rc, NULL, NULL, &err);
     w->n_calls = 0;
-    w->ticket = 0;
+    w->ticket = w->changed = 0;
     w->close_ns = w->alarm_ns = 0;
     w->finite = false;
 }

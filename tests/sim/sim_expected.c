@@ -82,7 +82,8 @@ static void check_plain(const sim_history *h)
     for (uint32_t p = 0; p < h->job->n_params; p++) {
         const float *before = h->params[p].weights[0];
         for (uint64_t step = 1; before != NULL && step <= h->params[p].step; step++) {
-            const float *after = h->params[p].weights[step];
+            const float *after = h->params[p].weights[step], *replaced = h->params[p].replaced[step - 1];
+            if (replaced != NULL) before = replaced;
             if (after == NULL) continue;
             check_arithmetic(h, p, step, before, after);
             before = after;
@@ -126,12 +127,16 @@ static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
     r->states = NULL;
 }
 
-/* Sends the twin store one frame with all chunks that the rank has of a parameter. */
+/* Sends the twin store one frame with all chunks that the rank has of a parameter. `whole`: it is one of so many whose
+ * weights are replaced; 0: none are. */
 static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint32_t p,
-                      const float *values)
+                      const float *values, uint32_t whole)
 {
     rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
     int64_t start, end;
+
+    if (kind == PD_REQ_PUSH) rig_replaces(frame, sim_replaces(job, step - 1), 0);
+    if (whole > 0) rig_replaces(frame, sim_replaces(job, step), whole);
 
     sim_range(job, &job->params[p], rank, &start, &end);
     rig_weight(frame, sim_weight(job, rank, step), false);
@@ -154,7 +159,7 @@ static void init_twin(rig *r, const sim_history *h)
             if (weights == NULL || (rank > 0 && !h->job->params[p].ranged && !h->job->mean_init)) continue;
             sim_range(h->job, &h->job->params[p], rank, &start, &end);
             sim_initial(h->job, rank, 0, p, initial);
-            send_twin(r, PD_REQ_INIT, h->job, rank, 0, p, h->job->mean_init ? initial : weights + start);
+            send_twin(r, PD_REQ_INIT, h->job, rank, 0, p, h->job->mean_init ? initial : weights + start, 0);
         }
 }
 
@@ -167,9 +172,10 @@ static void step_twin(rig *r, const sim_history *h, uint64_t step)
             if (h->params[p].weights[0] == NULL) continue;
             if (sim_has_gradient(h->job, rank, step, p)) {
                 sim_gradient(h->job, rank, step, p, h->job->rejects, gradient);
-                send_twin(r, PD_REQ_PUSH, h->job, rank, step, p, gradient);
+                send_twin(r, PD_REQ_PUSH, h->job, rank, step, p, gradient, 0);
             } else {
                 rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);
+                rig_replaces(frame, sim_replaces(h->job, step - 1), 0);
                 rig_absent(frame, p);
                 rig_send(r, frame);
                 rig_work(r);
@@ -196,6 +202,21 @@ static void compare_twin(rig *r, const sim_history *h, uint64_t step)
     }
 }
 
+/* Replaces the weights of the twin as the workers do after this step. */
+static void replace_twin(rig *r, const sim_history *h, uint64_t step)
+{
+    float weights[SIM_ELEMENTS];
+    uint32_t whole = 0;
+
+    for (uint32_t p = 0; p < h->job->n_params; p++) 
+        whole += h->params[p].weights[0] != NULL && sim_is_replaced(h->job, step, p);
+    for (uint32_t p = 0; p < h->job->n_params; p++) {
+        if (h->params[p].weights[0] == NULL || !sim_is_replaced(h->job, step, p)) continue;
+        sim_replacement(h->job, step, p, weights);
+        send_twin(r, PD_REQ_INIT, h->job, 0, step, p, weights, whole);
+    }
+}
+
 static void check_twin(const sim *s, const sim_history *h, uint64_t last)
 {
     static rig r;
@@ -213,6 +234,7 @@ static void check_twin(const sim *s, const sim_history *h, uint64_t last)
     init_twin(&r, h);
     compare_twin(&r, h, 0);
     for (uint64_t step = 1; step <= last; step++) {
+        replace_twin(&r, h, step - 1);
         step_twin(&r, h, step);
         compare_twin(&r, h, step);
     }

@@ -16,6 +16,8 @@ typedef struct lost_weights {
 
 typedef struct published {
     float *weights[VERSIONS]; /* weights by version; NULL: no step has made this version */
+    float *replaced[VERSIONS]; /* weights by which those of a step were replaced; NULL: they were not */
+    bool is_replaced;          /* the present weights are those of `replaced` */
     lost_weights *lost;
     pd_outcome outcome[VERSIONS]; /* outcome of the round that closed with this step */
     /* the step may take another course when it is taken next, since the disk had no record of its course */

@@ -69,6 +69,26 @@ void sim_initial(const sim_job *job, uint32_t rank, uint64_t process, uint32_t p
         out[i - start] = (float)(sim_mix(job->number, param, 0, (uint64_t)i) % 9) + mark;
 }
 
+uint64_t sim_replaces(const sim_job *job, uint64_t step)
+{
+    return job->replaces && sim_mix(job->number + 33, step, 3, 3) % 3 == 0 ? sim_mix(job->number, step, 34, 34) | 1 : 0;
+}
+
+bool sim_is_replaced(const sim_job *job, uint64_t step, uint32_t param)
+{
+    uint32_t first = 0;
+
+    if (sim_replaces(job, step) == 0 || job->params[param].ranged) return false;
+    while (job->params[first].ranged) first++;
+    return param == first || sim_mix(job->number + 35, param, step, 35) % 2 == 0;
+}
+
+void sim_replacement(const sim_job *job, uint64_t step, uint32_t param, float *out)
+{
+    for (int64_t i = 0; i < job->params[param].n; i++)
+        out[i] = (float)(sim_mix(job->number, param, step + 99, (uint64_t)i) % 17) - 8;
+}
+
 /* ---- what is published ---- */
 
 static sim_history *history_of(sim *s, uint32_t number)
@@ -152,12 +172,38 @@ static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
         sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name,
                  (unsigned long long)pub->version, (unsigned long long)snapshot->version);
     pub->version = snapshot->version;
+    pub->is_replaced = false;
     if (pub->weights[snapshot->version] != NULL) {
         check_repeated(h, p, snapshot);
         return;
     }
     pub->weights[snapshot->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
     memcpy(pub->weights[snapshot->version], snapshot->at[PD_F32], (size_t)param->n * sizeof(float));
+}
+
+/* Returns the present weights of a parameter. */
+static const float *present(const published *pub)
+{
+    return pub->is_replaced ? pub->replaced[pub->version] : pub->weights[pub->version];
+}
+
+/* Keeps weights that replace those of the parameter's last step: they are those that the workers have made. */
+static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
+{
+    published *pub = &h->params[p];
+    size_t bytes = (size_t)h->job->params[p].n * sizeof(float);
+    float *made = sim_must(malloc(bytes));
+
+    sim_note(s, h->job->name, p, "has other weights after step", closed->step, closed->outcome);
+    sim_replacement(h->job, closed->step, p, made);
+    if (closed->step != pub->step || !sim_is_replaced(h->job, closed->step, p) ||
+        memcmp(made, closed->snapshot->at[PD_F32], bytes) != 0)
+        sim_fail("consistency", "%s %s: weights were replaced after step %llu, which are not those that workers made",
+                 h->job->name, h->job->params[p].name, (unsigned long long)closed->step);
+    free(pub->replaced[closed->step]);
+    pub->replaced[closed->step] = made;
+    pub->version = closed->step;
+    pub->is_replaced = true;
 }
 
 /* Takes a parameter back to the step of a checkpoint, which a restarted server has reported. */
@@ -171,11 +217,14 @@ static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
                  h->job->name, name, (unsigned long long)closed->step, (unsigned long long)pub->step,
                  (unsigned long long)h->durable);
     if (closed->snapshot == NULL || closed->snapshot->version > closed->step ||
-        pub->weights[closed->snapshot->version] == NULL)
+        (pub->weights[closed->snapshot->version] == NULL && pub->replaced[closed->snapshot->version] == NULL))
         sim_fail("durability", "%s %s comes back at step %llu with weights that it never had", h->job->name, name,
                  (unsigned long long)closed->step);
     pub->step = closed->step;
     pub->version = closed->snapshot->version;
+    pub->is_replaced = pub->replaced[pub->version] != NULL &&
+                       memcmp(pub->replaced[pub->version], closed->snapshot->at[PD_F32],
+                              (size_t)h->job->params[p].n * sizeof(float)) == 0;
 }
 
 /* Checks the first report of a restarted server: it must equal the last report before the restart, or the report of the
@@ -190,8 +239,7 @@ static void check_again(const sim_history *h, uint32_t p, const pd_closed *close
         sim_fail("image", "%s %s comes back at step %llu with outcome %d, it was at step %llu with outcome %d",
                  h->job->name, h->job->params[p].name, (unsigned long long)closed->step, (int)closed->outcome,
                  (unsigned long long)pub->step, (int)last);
-    if (memcmp(closed->snapshot->at[PD_F32], pub->weights[pub->version], (size_t)h->job->params[p].n * sizeof(float)) !=
-        0)
+    if (memcmp(closed->snapshot->at[PD_F32], present(pub), (size_t)h->job->params[p].n * sizeof(float)) != 0)
         sim_fail("image", "%s %s comes back with other weights", h->job->name, h->job->params[p].name);
 }
 
@@ -204,6 +252,10 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
         pub->again = false;
         if (h->goes_back) go_back(h, p, closed);
         check_again(h, p, closed);
+        return;
+    }
+    if (closed->outcome == 0 && pub->begun && h->job->replaces) {
+        keep_replaced(s, h, p, closed);
         return;
     }
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
@@ -378,6 +430,24 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 
 /* ---- what workers get ---- */
 
+static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step, bool replaced);
+
+/* Returns whether a worker may have got these weights at a version that was replaced: of each chunk it may have the
+ * weights before or after that. */
+static bool is_mixed(const sim_history *h, uint32_t param, uint64_t version, const float *weights, int64_t first,
+                     int64_t n)
+{
+    const float *after = version < VERSIONS ? h->params[param].replaced[version] : NULL;
+    const float *before = after != NULL ? weights_after(h, param, version, false) : NULL;
+
+    if (before == NULL) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&weights[i], &before[first + i], sizeof *weights) != 0 &&
+            memcmp(&weights[i], &after[first + i], sizeof *weights) != 0)
+            return false;
+    return true;
+}
+
 void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
                        int64_t first, int64_t n)
 {
@@ -385,6 +455,7 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
 
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         const float *was = is_of(h, job) && version < VERSIONS ? h->params[param].weights[version] : NULL;
+        if (is_of(h, job) && is_mixed(h, param, version, weights, first, n)) return;
         if (was == NULL) continue;
         known = true;
         if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
@@ -398,22 +469,28 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
              job->params[param].name, (unsigned long long)version);
 }
 
-/* Returns the weights that a parameter has after a step: its latest version up to this step. NULL: the step is not
- * closed. */
-static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step)
+/* Returns the weights that a parameter has after a step: its latest version up to this step, before or after these
+ * weights were `replaced`. NULL: the step is not closed. */
+static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step, bool replaced)
 {
+    const published *pub = &h->params[param];
     uint64_t version = step < VERSIONS ? step : VERSIONS - 1;
 
-    while (version > 0 && h->params[param].weights[version] == NULL) version--;
-    return h->params[param].step >= step ? h->params[param].weights[version] : NULL;
+    if (pub->step < step) return NULL;
+    for (;; version--) {
+        if (pub->replaced[version] != NULL && (replaced || version < step)) return pub->replaced[version];
+        if (pub->weights[version] != NULL || version == 0) return pub->weights[version];
+    }
 }
 
 void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t step, const float *weights, int64_t first,
                         int64_t n)
 {
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
-        const float *was = is_of(h, job) ? weights_after(h, param, step) : NULL;
-        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        for (int replaced = 0; is_of(h, job) && replaced < 2; replaced++) {
+            const float *was = weights_after(h, param, step, replaced > 0);
+            if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        }
     }
     sim_fail("consistency", "%s %s: an export of step %llu has weights that are not those of this step", job->name,
              job->params[param].name, (unsigned long long)step);
@@ -478,7 +555,10 @@ uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_
 
 static void free_weights(published *pub)
 {
-    for (int v = 0; v < VERSIONS; v++) free(pub->weights[v]);
+    for (int v = 0; v < VERSIONS; v++) {
+        free(pub->weights[v]);
+        free(pub->replaced[v]);
+    }
     while (pub->lost != NULL) {
         lost_weights *next = pub->lost->next;
         free(pub->lost);

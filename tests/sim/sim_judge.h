@@ -57,6 +57,11 @@ uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_
 bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);
 /* Writes a gradient of small integers. Unless `finite` is true, one element is infinite if sim_gradient_is_infinite. */
 void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, bool finite, float *out);
+/* Returns the number of the change that the workers make by hand to their weights after a step; 0: they make none. */
+uint64_t sim_replaces(const sim_job *job, uint64_t step);
+/* Returns whether they change this parameter, and writes the weights that it gets. The first whole one is changed. */
+bool sim_is_replaced(const sim_job *job, uint64_t step, uint32_t param);
+void sim_replacement(const sim_job *job, uint64_t step, uint32_t param, float *out);
 /* Returns element i of the gradient, which is finite. */
 float sim_gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i);
 bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);

@@ -45,6 +45,7 @@ typedef struct sim_job {
     bool plain; /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
     bool ready; /* roots are used when they are ready, and operators set values: the weights depend on timing */
     bool rejects, clips, mean_init, barriers, weighted;
+    bool replaces; /* weights are changed by hand after some steps: sim_replaces */
     uint32_t absent_of_16, infinite_of_64; /* of 16 gradients, so many are left out; of 64, so many have an infinity */
     uint32_t missing;                      /* rank that leaves for good; `world`: no rank does */
     double step_timeout;
@@ -91,6 +92,8 @@ typedef enum sim_fault_kind {
     SIM_TRESPASS,
     /* only with --scrapes: a peer of the HTTP listener opens connections until the world is calm */
     SIM_SCRAPE,
+    /* a process of another run wants a rank of a job; it only joins, and says that it begins anew if `amount` is odd */
+    SIM_STRANGER,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -139,12 +142,17 @@ const char *sim_fault_name(sim_fault_kind kind);
 void sim_plan_draw_params(sim_job *job, uint64_t chunk, uint64_t *r);
 void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r);
 void sim_plan_draw_options(sim_job *job, uint64_t *r);
+/* Lets workers of half of the jobs change weights by hand. That is drawn apart: other draws stay as they are. */
+void sim_plan_draw_replaces(const sim_plan *plan, sim_job *job);
 void sim_plan_draw_limits(sim_plan *plan, uint64_t *r);
 void sim_plan_add_option(sim_job *job, const char *text);
 /* Draws the amount of a fault that begins `room_ns` before the world is calm. */
 uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r);
 /* Returns the largest number of workers that the job has in the plan. */
 uint32_t sim_most_world(const sim_job *job);
+/* Draws one to three processes of another run in a third of the plans. The draws have a random state of their own, so
+ * that the other faults of a seed stay the same. */
+void sim_plan_draw_strangers(sim_plan *plan);
 /* Notes which ranks leave for good, and switches barriers off where they would wait for ever. */
 void sim_plan_mark_missing(sim_plan *plan);
 

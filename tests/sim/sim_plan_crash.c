@@ -145,6 +145,9 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     /* Only jobs in which no program goes back have barriers: draw_barriers. */
     job->barriers = sim_once_in(r, 2) && has_long_windows(job);
     draw_worlds(plan, job);
+    sim_plan_draw_replaces(plan, job);
+    /* Rank 0 goes back with the server behind a change by hand, and would meet its barriers again. */
+    job->replaces = job->replaces && !job->barriers && job->later[0] == 0;
 }
 
 /* ---- faults ---- */
@@ -169,6 +172,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     plan->calm_ns = 300 * SIM_MS + sim_below(r, 2 * SIM_S);
     while (kills-- > 0) add_fault(plan, SIM_KILL, r);
     while (more-- > 0) add_fault(plan, others[sim_below(r, sizeof others / sizeof others[0])], r);
+    sim_plan_draw_strangers(plan);
     sim_plan_mark_missing(plan);
 }
 

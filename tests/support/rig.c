@@ -176,6 +176,7 @@ static void on_declared(rig *r, const pd_effect *effect)
     for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
+        r->replaced[i] = effect->u.declared.params[i].replaced;
         r->steps[i] = effect->u.declared.params[i].step;
         if (i < 16)
             snprintf(r->notes[i], sizeof r->notes[i], "%s",
@@ -453,6 +454,12 @@ void rig_absent(rig_frame *frame, uint32_t param)
 void rig_last(rig_frame *frame)
 {
     frame->request->u.data.close_step = true;
+}
+
+void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole)
+{
+    frame->request->u.data.replaces = number;
+    frame->request->u.data.whole = whole;
 }
 
 void rig_weight(rig_frame *frame, double weight, bool presummed)

@@ -46,7 +46,7 @@ typedef struct rig {
     uint64_t seed, creator, reserve;
     uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
     bool initialised[4096];
-    uint64_t steps[4096];
+    uint64_t steps[4096], replaced[4096];
     char notes[16][240];  /* notes of the first 16 parameters, from the last answer to Declare */
     pd_info *info;        /* the last answer to List; the rig owns it */
     pd_set_result *set;   /* the last answer to Set; the rig owns it */
@@ -161,6 +161,9 @@ void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, 
 void rig_absent(rig_frame *frame, uint32_t param);
 void rig_last(rig_frame *frame); /* close_step: the frame ends the rank's step */
 void rig_weight(rig_frame *frame, double weight, bool presummed);
+/* The frame is of a change by hand with this number: a push, or initial weights that replace those of its step, of
+ * `whole` parameters. */
+void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole);
 void rig_hyper(rig_frame *frame, const char *name, const char *value);
 void rig_scalar(rig_frame *frame, const char *name, double value);
 pd_request *rig_request(rig_frame *frame); /* returns the request of a frame, and frees the frame */

@@ -29,7 +29,7 @@ static const known structs[STRUCTS] = {
     KNOWN(pd_client_param, model_state),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
-    KNOWN(pd_push_options, note_bytes),
+    KNOWN(pd_push_options, replaces),
     KNOWN(pd_client_stats, replayed),
 };
 

@@ -337,6 +337,8 @@ static void the_run_comes_from_the_options_then_from_the_launcher(void **state)
     assert_string_equal(settings.core.run, "mine");
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .run = "given" }, NULL), PD_OK);
     assert_string_equal(settings.core.run, "given");
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .run = "" }, NULL), PD_OK);
+    assert_null(settings.core.run);
 }
 
 static void whether_to_resume_comes_from_the_options_then_from_the_environment(void **state)

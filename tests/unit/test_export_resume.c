@@ -11,6 +11,7 @@
 #include "exporting.h"
 #include "optimizer.h"
 #include "pending_root.h"
+#include "step_group.h"
 #include "store_inside.h"
 
 enum { WORLD = 2, PARAMS = 3, BEFORE = 9, STEPS = 20, CONN = 10, OPERATOR = 99, MOST = 480, PIECE = 77 };
@@ -22,6 +23,10 @@ typedef struct course {
     const char *options, *rules;
     bool absent;  /* some ranks have no gradient in some steps */
     bool skipped; /* a step is skipped because a gradient is not finite */
+    bool silent;  /* one parameter has no gradient before step 12 */
+    bool early;   /* the other rank of the new job pushes before rank 0 brings the state */
+    bool late;    /* it joins after that */
+    int before;   /* step after which the job is exported, if not BEFORE; -1: before the first step */
 } course;
 
 /* ---- training of a job ---- */
@@ -31,18 +36,23 @@ static void values_of(uint64_t seed, float *out, int64_t n)
     for (int64_t i = 0; i < n; i++) out[i] = (float)(int)(rig_random(&seed) % 2001 - 1000) / 1000;
 }
 
-static void join(rig *r, const course *p, uint64_t start_step)
+static void join_some(rig *r, const course *p, uint64_t start_step, uint32_t first, uint32_t end)
 {
     char options[256];
 
     snprintf(options, sizeof options, "%s start_step=%llu", p->options != NULL ? p->options : "seed=5",
              (unsigned long long)start_step);
-    for (uint32_t rank = 0; rank < WORLD; rank++) {
+    for (uint32_t rank = first; rank < end; rank++) {
         if (rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, options, p->rules) != PD_OK)
             fail_msg("%s", r->error.text);
         if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, PD_F32) != PD_OK)
             fail_msg("%s", r->error.text);
     }
+}
+
+static void join(rig *r, const course *p, uint64_t start_step)
+{
+    join_some(r, p, start_step, 0, WORLD);
 }
 
 static void initialise(rig *r, float *const *weights)
@@ -56,7 +66,7 @@ static void push(rig *r, const course *p, uint32_t rank, uint32_t param, uint64_
     float values[MOST];
     uint64_t seed = step * 1000 + param * 10 + rank, drawn = seed;
 
-    if (p->absent && rig_random(&drawn) % 3 == 0) {
+    if ((p->absent && rig_random(&drawn) % 3 == 0) || (p->silent && param == 1 && step < 12)) {
         rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
         rig_absent(frame, param);
         assert_int_equal(rig_send(r, frame), PD_OK);
@@ -211,13 +221,18 @@ static void carry_weights(rig *from, rig *to)
 static void resume(rig *from, rig *to, const course *p)
 {
     pd_store_config config = rig_config();
+    uint64_t step;
 
     config.threads = 2;
     if (export_begin(from, "job", OPERATOR, true, 30) != PD_OK) fail_msg("%s", from->error.text);
     rig_new(to, &config);
-    join(to, p, from->exported.step);
+    step = from->exported.step;
+    join_some(to, p, step, 0, p->late ? 1 : WORLD);
     carry_weights(from, to);
+    for (uint32_t i = 0; p->early && i < PARAMS; i++) push(to, p, 1, i, step + 1);
+    rig_work(to);
     carry_state(from, to);
+    if (p->late) join_some(to, p, step, 1, WORLD);
     assert_int_equal(export_end(from, "job", OPERATOR), PD_OK);
 }
 
@@ -237,12 +252,21 @@ static void compare_slot(rig *a, rig *b, uint32_t i, size_t slot)
     free(right);
 }
 
+/* Returns the steps that the parameter has counted, alone or with others. An optimizer learns of those that its
+ * parameter had no gradient in when it steps. */
+static int64_t count_of(rig *r, uint32_t i)
+{
+    const pd_param *param = param_of(r, i);
+
+    return param->group != NULL ? pd_step_group_count(param) : pd_optim_count(param->optim);
+}
+
 static void compare(rig *a, rig *b, const char *rules)
 {
     for (uint32_t i = 0; i < PARAMS; i++) {
         const pd_plan *plan = pd_optim_plan(param_of(a, i)->optim);
         assert_int_equal(param_of(a, i)->saved.step, param_of(b, i)->saved.step);
-        assert_int_equal(pd_optim_count(param_of(a, i)->optim), pd_optim_count(param_of(b, i)->optim));
+        assert_int_equal(count_of(a, i), count_of(b, i));
         if (memcmp(param_of(a, i)->current->at[PD_F32], param_of(b, i)->current->at[PD_F32],
                    (size_t)sizes[i] * sizeof(float)) != 0)
             fail_msg("%s: the weights of %s differ", rules, names[i]);
@@ -251,22 +275,23 @@ static void compare(rig *a, rig *b, const char *rules)
     }
 }
 
-/* Trains one job for all steps. After BEFORE steps, creates another job from its export, which trains for the
+/* Trains one job for all steps. After some steps, creates another job from its export, which trains for the
  * remaining steps. Checks that both jobs end with the same bits. */
 static void check(const course *p)
 {
     pd_store_config config = rig_config();
     float weights[PARAMS][MOST], *list[PARAMS];
+    uint64_t before = p->before < 0 ? 0 : p->before > 0 ? (uint64_t)p->before : BEFORE;
     rig a, b;
 
     rig_new(&a, &config);
     join(&a, p, 0);
     for (uint32_t i = 0; i < PARAMS; i++) values_of(i + 1, list[i] = weights[i], sizes[i]);
     initialise(&a, list);
-    for (uint64_t step = 1; step <= BEFORE; step++) step_to(&a, p, step);
+    for (uint64_t step = 1; step <= before; step++) step_to(&a, p, step);
     resume(&a, &b, p);
     compare(&a, &b, p->rules);
-    for (uint64_t step = BEFORE + 1; step <= STEPS; step++) {
+    for (uint64_t step = before + 1; step <= STEPS; step++) {
         step_to(&a, p, step);
         step_to(&b, p, step);
     }
@@ -277,18 +302,60 @@ static void check(const course *p)
 
 /* ---- tests ---- */
 
-static void every_optimizer_goes_on_with_the_same_bits(void **state)
+/* Checks a course with each optimizer of the table. */
+static void check_all(course p)
 {
     char rule[128];
 
-    (void)state;
     for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
         snprintf(rule, sizeof rule, "* %s%s", pd_row_name(*row),
                  strcmp(pd_row_name(*row), "adafactor") == 0          ? " learning_rate=0.01"
                  : strcmp(pd_row_name(*row), "scalable_shampoo") == 0 ? " root_delay=0"
                                                                       : "");
-        check(&(course){ .rules = rule });
+        p.rules = rule;
+        check(&p);
     }
+}
+
+static void every_optimizer_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    check_all((course){ 0 });
+}
+
+static void a_state_from_before_the_first_step_goes_on(void **state)
+{
+    (void)state;
+    check_all((course){ .before = -1 });
+}
+
+static void a_parameter_that_had_no_gradient_yet_goes_on(void **state)
+{
+    (void)state;
+    check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 });
+}
+
+static void rank_0_alone_brings_the_state_while_others_push_or_are_not_there(void **state)
+{
+    (void)state;
+    check_all((course){ .early = true, .before = 1 });
+    check(&(course){ .rules = "* adam", .late = true });
+    check(&(course){ .rules = "* shampoo max_preconditioner_dim=16", .late = true });
+    check(&(course){ .rules = "* sgd momentum=0.9", .options = "clip_global_norm=0.5", .early = true });
+    check(&(course){ .rules = "* kron", .skipped = true, .absent = true, .early = true });
+}
+
+static void a_job_goes_on_from_every_step(void **state)
+{
+    static const char *const rules[] = {
+        "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 root_delay=2",
+        "* shampoo max_preconditioner_dim=16 precondition_frequency=3 start_preconditioning_step=3 root_delay=2",
+        "* kron preconditioner_update_probability=0.5 root_delay=1",
+    };
+
+    (void)state;
+    for (int before = 1; before < STEPS; before++)
+        check(&(course){ .rules = rules[before % 3], .absent = before % 2 > 0, .skipped = true, .before = before });
 }
 
 static void momentum_averages_and_factors_go_on(void **state)
@@ -357,6 +424,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_optimizer_goes_on_with_the_same_bits),
+        cmocka_unit_test(a_state_from_before_the_first_step_goes_on),
+        cmocka_unit_test(a_parameter_that_had_no_gradient_yet_goes_on),
+        cmocka_unit_test(rank_0_alone_brings_the_state_while_others_push_or_are_not_there),
+        cmocka_unit_test(a_job_goes_on_from_every_step),
         cmocka_unit_test(momentum_averages_and_factors_go_on),
         cmocka_unit_test(roots_go_on),
         cmocka_unit_test(roots_that_are_not_used_yet_go_on),

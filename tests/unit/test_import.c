@@ -254,17 +254,50 @@ static void only_the_connection_that_began_may_continue(void **state)
     assert_untouched(f);
 }
 
-static void a_job_with_a_pending_root_task_is_not_at_rest(void **state)
+/* Sends a commit while a root task of the job is at the root pool. Returns the number of answers before it. */
+static uint64_t commit_during_a_root(fixture *f)
 {
-    fixture *f = *state;
     float gradient[32] = { 1 };
+    pd_request *request;
+    uint64_t answered;
 
     f->r.lazy_tasks = true;
     assert_int_equal(rig_push(&f->r, f->job, 0, 1, 1, MATRIX, gradient, 32), PD_OK);
     rig_work(&f->r);
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(whole(f, "v", "momentum", -1, shapes[VECTOR], 1), PD_OK);
-    assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
+    request = request_of(f, PD_IMPORT_COMMIT, "", "");
+    request->u.import.partial = true;
+    answered = f->r.answered;
+    rig_apply(&f->r, request);
+    rig_sleep(&f->r, 1);
+    return answered;
+}
+
+static void a_commit_waits_for_a_pending_root_task(void **state)
+{
+    fixture *f = *state;
+    uint64_t answered = commit_during_a_root(f);
+
+    assert_int_equal(f->r.answered, answered);
+    while (f->r.n_tasks > 0) rig_finish_task(&f->r, 0);
+    rig_work(&f->r);
+    rig_sleep(&f->r, 0.1);
+    rig_work(&f->r);
+    assert_int_equal(f->r.answered, answered + 1);
+    assert_int_equal(f->r.error.code, PD_OK);
+    assert_true(state_at(f, VECTOR, "momentum", -1, 2) == 3);
+}
+
+static void a_commit_that_waits_too_long_is_refused_and_can_be_sent_again(void **state)
+{
+    fixture *f = *state;
+    uint64_t answered = commit_during_a_root(f);
+
+    rig_sleep(&f->r, 10);
+    assert_int_equal(f->r.answered, answered + 1);
+    assert_int_equal(f->r.error.code, PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "a step of m is under way, or a root of it"));
     while (f->r.n_tasks > 0) rig_finish_task(&f->r, 0);
     rig_work(&f->r);
     assert_int_equal(commit(f, true), PD_OK);
@@ -330,7 +363,8 @@ int main(void)
         CASE(state_that_the_job_does_not_keep_is_not_found),
         CASE(a_counter_never_goes_back),
         CASE(only_the_connection_that_began_may_continue),
-        CASE(a_job_with_a_pending_root_task_is_not_at_rest),
+        CASE(a_commit_waits_for_a_pending_root_task),
+        CASE(a_commit_that_waits_too_long_is_refused_and_can_be_sent_again),
         CASE(staged_bytes_are_counted_and_given_back),
         CASE(an_import_that_nobody_ends_is_dropped),
         CASE(without_memory_nothing_has_changed),

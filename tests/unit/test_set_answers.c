@@ -92,9 +92,9 @@ static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **s
 
     (void)state;
     start_with_command(&r);
-    kept_job_import_count(&r);
-    kept_job_step(&r, 2); /* the checkpoint of this step has the first command; records begin anew */
-    assert_int_equal(r.disk->step, 2);
+    kept_job_import_count(&r); /* the checkpoint that follows has the first command; records begin anew */
+    assert_int_equal(r.disk->step, 1);
+    kept_job_step(&r, 2);
     assert_int_equal(answers_of(&r, "lr=0.2"), 0);
     r.log_error = "an error of the disk";
     rig_logged(&r); /* the entry from before the checkpoint */
@@ -113,8 +113,8 @@ static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(
 
     (void)state;
     start_with_command(&r);
-    kept_job_import_count(&r);
     r.disk_error = "an error of the disk";
+    kept_job_import_count(&r);
     kept_job_step(&r, 2);
     answered = r.answered;
     rig_logged(&r);

@@ -62,7 +62,7 @@ class PushOptions(ctypes.Structure):
     """pd_push_options: weight, hyperparameters and scalars of a push."""
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
                 ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool), ("note", c_void_p),
-                ("note_bytes", c_size_t)]
+                ("note_bytes", c_size_t), ("replaces", c_uint64)]
 
 
 class Stats(ctypes.Structure):

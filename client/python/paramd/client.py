@@ -17,21 +17,23 @@ from types import TracebackType
 from typing import Any, Callable, Union
 
 from . import _structs as structs
-from . import jobs, run_id, state_file
+from . import jobs, launchers, run_id, state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
-from .errors import Error, FailedPrecondition, NoMemory, invalid
+from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
 from .facts import Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
 from .texts import Settings, pairs, rule_list
 from .ticket import SLICE, Request, Ticket, late, waited
+from .warned import warn_once
 
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
+_WARNING = "warning of the server: "     # begin of a notice
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _NOTE_BYTES = 1 << 20                   # of the longest note
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
@@ -88,7 +90,8 @@ class Client:
     token_file, ca_file, cert_file, key_file: files of a tls:// address: this worker's token; the authorities that sign
         the server's certificate; this worker's certificate and its key. They are read for each connection. None:
         $PARAMD_TOKEN_FILE, $PARAMD_CA_FILE (else the system's authorities), $PARAMD_CERT_FILE, $PARAMD_KEY_FILE.
-    notice: called with one sentence for the user. None: it is printed to standard error.
+    notice: called with one sentence for the user. None: the server's warnings about the job become a ParamdWarning, and
+        other notices are printed to standard error.
     resume: True: goes on with a job of this name that the server has, also in the place of a process that lives. False:
         begins anew, unless a worker is connected. None: $PARAMD_RESUME=1 or 0, else processes of the same run go on
         with their job, and so does a process that comes back in the place of one that was lost.
@@ -111,9 +114,16 @@ class Client:
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
         if resume not in _RESUME:
             raise invalid(f"resume: expected None, True or False, got {resume!r}")
+        if rank is not None and world_size is not None and not 0 <= rank < world_size:
+            raise invalid(f"rank {rank} of {world_size}: expected 0 <= rank < world_size")
+        for name, text in (("url", url), ("job", job)):
+            if text is not None and not text:
+                raise invalid(f"{name}: expected a text that is not empty; None stands for the default")
+        if not deadline > 0:            # the C library would take 0 for its default
+            raise invalid(f"deadline: expected more than 0 seconds, got {deadline}")
         if not 0 <= window < 1 << 32:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
-        run = run_id.find(rank, world_size) if job != "" else None      # "": an operator, who has no rank
+        run = run_id.find(rank, world_size)
         self.url = url or default_url(world_size, rank)
         self.job = ""
         self.deadline = float(deadline)
@@ -144,15 +154,15 @@ class Client:
             cert_file=path_bytes(cert_file), key_file=path_bytes(key_file))
         # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
         look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
-        if run is None:
-            self._join(options_of(job=b""), look_again)
-            return
         if resume and job is None and not run_id.is_named(run):
-            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB): this run's own "
-                          "name is new")
-        name = nullcontext(job) if job is not None else jobs.named(run_id.job_name(run), run.seat.rank)
-        with name as self.job:
-            self._take(jobs.Seat(self.url, self.job, run.seat.rank), run, options_of, resume, joins, look_again)
+            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), and this run "
+                          "has a new one")
+        seat = jobs.Seat(self.url, run_id.job_name(run) if job is None else job, run.seat.rank)
+        with jobs.named(seat) if job is None else nullcontext(job) as self.job:
+            try:
+                self._take(seat._replace(job=self.job), run, options_of, resume, joins, look_again)
+            except DeadlineExceeded as error:
+                raise (error if job is not None else run_id.explained(error, run)) from None
 
     def _take(self, seat: jobs.Seat, run: run_id.Run, options_of: Callable[..., structs.Options], resume: bool | None,
               joins: bool, look_again: Callable[[], object] | None) -> None:
@@ -161,13 +171,11 @@ class Client:
         if resume is None and opening.anew:
             resume = False
         launch = run.launch + (f"#{opening.generation}" if opening.generation > 1 else "") if run.launch else ""
-        told = {"run": launch.encode(), "resume": _RESUME[resume], "joins": joins and seat.rank > 0}
-        if not hasattr(structs.Options, "joins"):
-            told = {}
-        self._join(options_of(job=seat.job.encode(), rank=seat.rank, world_size=run.seat.of, **told), look_again)
+        self._join(options_of(job=seat.job.encode(), rank=seat.rank, world_size=run.seat.of, run=launch.encode(),
+                              resume=_RESUME[resume], joins=joins and seat.rank > 0), look_again)
         self._seat = seat
         jobs.note_taken(seat, self)
-        if seat.rank == 0 and resume is None and not opening.known and not launch:
+        if seat.rank == 0 and resume is None and self._notice is None and not opening.known and not launch:
             self._tell_of_resumption()
 
     def _join(self, options: structs.Options, look_again: Callable[[], object] | None) -> None:
@@ -183,7 +191,8 @@ class Client:
     def _tell_of_resumption(self) -> None:
         """Warns that the job has steps of an earlier process, where it may be another one than the user means."""
         welcome = self.welcome
-        if welcome.created or welcome.step == 0 or os.environ.get("PARAMD_RESUME"):
+        expected = os.environ.get("PARAMD_RESUME") or launchers.is_restarted(os.environ)
+        if welcome.created or welcome.step == 0 or expected:
             return
         warnings.warn(f"job {self.job} is at step {welcome.step}: this process goes on from there, with the job's "
                       "weights, in the place of an earlier one. To begin anew, give resume=False (PARAMD_RESUME=0) or "
@@ -230,11 +239,15 @@ class Client:
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""
         while self._notices:
-            self._tell(self._notices.pop().decode("utf-8", "replace"))
+            text = spelled(self._notices.pop().decode("utf-8", "replace"))
+            if self._notice is not None or not text.startswith(f"job {self.job} is at step "):
+                self._tell(text)            # else _tell_of_resumption does so, where it may surprise
 
     def _tell(self, text: str) -> None:
         if self._notice is not None:
             self._notice(text)
+        elif text.startswith(_WARNING):
+            warn_once(text[len(_WARNING):])
         else:
             print(f"paramd: {text}", file=sys.stderr)
 
@@ -249,6 +262,7 @@ class Client:
         """Declares all parameters of the model, once, and waits until the declarations of all ranks fit together.
 
         params: a mapping from names to arrays, whose shapes and element types are declared; or any number of Param.
+            Those without elements (a dimension is 0) stay with this process: they have no gradients and no steps.
 
         InvalidArgument: a name, shape, range or hyperparameter is not valid. FailedPrecondition: the declaration
         differs from that of another rank. ResourceExhausted: a limit of the server.
@@ -256,6 +270,8 @@ class Client:
         model = Model(params)
         before, self._model = self._model, self._model or model
         declarations = model.declarations()
+        if not model.params and model.hollow:
+            return                      # nothing travels
         try:
             self._repeat(library().pd_client_declare_sized, declarations, len(model.params),
                          ctypes.sizeof(structs.Param))
@@ -302,36 +318,42 @@ class Client:
 
     def _with_weights(self, name: str, function: Any, weights: Arrays) -> None:
         pointers, arrays = self.model.all_weights(weights)
+        if not self.names:
+            return                      # no parameter has elements
+        self._hold(name, pointers, arrays, function, pointers)
+        for array in arrays:
+            if array.write_back is not None:
+                array.write_back()
+
+    def _hold(self, name: str, memory: Any, arrays: list[Borrowed], function: Any, *arguments: Any) -> None:
+        """Makes a call that waits, and holds the arrays that it borrows until it has ended."""
         with self._waits:
             before = self._held.get(name)
-            if before is not None and list(before[0]) != list(pointers):
+            if before is not None and bytes(before[0]) != bytes(memory):
                 raise FailedPrecondition(FailedPrecondition.code, f"an earlier call of {name} was interrupted and is "
                                          "still under way: call it again with the same arrays")
-            self._held[name] = pointers, arrays
+            self._held[name] = memory, arrays
             try:
-                self._repeat(function, pointers)
+                self._repeat(function, *arguments)
             except Error as error:
                 if not error.text.startswith("waited"):
                     self._held.pop(name, None)
                 raise
             del self._held[name]
         self._count_staged(arrays)
-        for array in arrays:
-            if array.write_back is not None:
-                array.write_back()
 
     # ---- steps ----
 
     def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
              hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-             note: bytes | None = None) -> Ticket:
+             note: bytes | None = None, replaces: int = 0) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
         return self._push(library().pd_client_push_sized, grads, None, note, scalars, weight=weight,
-                          presummed=presummed, hypers=hypers)
+                          presummed=presummed, hypers=hypers, replaces=replaces)
 
     def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
                   hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-                  note: bytes | None = None) -> Ticket:
+                  note: bytes | None = None, replaces: int = 0) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -344,31 +366,60 @@ class Client:
         note: at most 1 MiB that only this rank understands, such as its place in the data and the state of its random
             numbers after this step (paramd.notes makes one). A checkpoint of the step has it: see `recall`. One push of
             a step is enough, and the last note counts.
+        replaces: number of the change that the program has made by hand to the weights since the last step: see
+            `replace`. 0: none.
 
         InvalidArgument: an array does not fit its declaration, its parameter has a push under way, or the note is too
         long.
         ResourceExhausted: too many tickets are under way.
         """
         return self._push(library().pd_client_push_pull_sized, grads, weights, note, scalars, weight=weight,
-                          presummed=presummed, hypers=hypers)
+                          presummed=presummed, hypers=hypers, replaces=replaces)
 
     def _push(self, function: Any, grads: Arrays, weights: Arrays | None, note: bytes | None,
               scalars: Mapping[str, float] | None, *, weight: float | None, presummed: bool,
-              hypers: Mapping[str, Any] | None) -> Ticket:
+              hypers: Mapping[str, Any] | None, replaces: int) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
         numbers = _scalars(scalars or {})
         texts = text_list(pairs(hypers)) if hypers else None
         options = structs.PushOptions(weight=weight or 0.0, zero_weight=weight == 0, presummed=presummed,
                                       hypers=texts, scalars=numbers, n_scalars=len(numbers),
-                                      note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""))
+                                      note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""),
+                                      replaces=_change(replaces) if replaces != 0 else 0)
         request = Request(self, names, items, numbers, arrays)
+        request.settled = not names and bool(grads)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
+
+    def replace(self, weights: Arrays, replaces: int) -> None:
+        """Replaces weights of the running job by those that the program has changed by hand since the last step. Every
+        rank changes its own weights, all in the same way; then rank 0 calls this, and every rank gives the number of
+        the change with all its pushes of the next step:
+
+            number = hash_of(changed)
+            if client.rank == 0:
+                client.replace(changed, number)
+            ticket = client.push_pull(grads, weights, replaces=number)
+
+        weights: a mapping from names to arrays; parameters that are not in it keep their weights.
+        replaces: number of the change, 1 to 2^64 - 1: one that all ranks find alike, such as a hash of the new weights.
+
+        The optimizer's state and the step stay. If the ranks' pushes of a step bring different numbers, the ticket of
+        the rank that is second raises FailedPrecondition. Weights that are received (`init`, `rewind`, `restart`,
+        `pull`) need no number: give 0 then. After Rewind the program replaces again what it had replaced behind the
+        step that it goes back to.
+
+        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights.
+        InvalidArgument: a push is under way; an array does not fit its parameter; the number is 0.
+        """
+        _, items, arrays = self.model.items(None, weights)
+        self._hold("replace", items, arrays, library().pd_client_replace, items, len(items), _change(replaces))
 
     def pull(self, weights: Arrays, *, min_step: int = 0) -> Ticket:
         """Receives weights once at least `min_step` rounds of their parameters are closed; 0: the present weights.
         weights: a mapping from names to writable arrays."""
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
+        request.settled = not names and bool(weights)
         return self._start(request, library().pd_client_pull, items, len(items), min_step)
 
     def close_step(self, step: int) -> Ticket:
@@ -380,6 +431,8 @@ class Client:
         self._settle_orphans()
         self._count_staged(request.arrays)
         ticket = Ticket(request)
+        if request.settled:             # it names only parameters without elements
+            return ticket
         self.requests.add(request)      # before the call: a signal may interrupt us right behind it
         error = structs.Error()
         with self.handle as pointer:
@@ -442,12 +495,15 @@ class Client:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
         the server makes at once.
 
-        step: None: the last one that this client knows of. timeout: most seconds; None: the client's deadline.
+        step: None: the last one that this client knows of. 0: returns at once. timeout: most seconds; None: the client's
+            deadline.
 
         FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
         the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
         still written.
         """
+        if step == 0:                   # no step is to become durable; the library takes 0 for the present step
+            return
         wanted = min(map(self.step_of, self.names), default=0) if step is None else step
         most = self.deadline if timeout is None else timeout
         end = time.monotonic() + most
@@ -490,7 +546,10 @@ class Client:
     # ---- facts ----
 
     def step_of(self, name: str) -> int:
-        """Returns how many rounds of the parameter are closed, as the server's last answer reported."""
+        """Returns how many rounds of the parameter are closed, as the server's last answer reported. A parameter without
+        elements is never behind another one."""
+        if name in self.model.hollow:
+            return min(map(self.step_of, self.names), default=0)
         with self.handle as pointer:
             return int(library().pd_client_step(pointer, self.model.number(name)))
 
@@ -553,6 +612,8 @@ class Client:
         `numpy.frombuffer(view, "f4").reshape(shape)`, `torch.frombuffer(view, dtype=torch.bfloat16)`. While it is used,
         the connection stays open. NoMemory: the system gives no shared memory.
         """
+        if name in self.model.hollow:
+            return memoryview(b"")
         param = self.model.params[self.model.number(name)]
         tag = TAGS[param.dtype]
         with self.handle as pointer:
@@ -598,6 +659,13 @@ class Client:
         """
         self.handle.check()
         state_file.import_state(self._variables, self.job, os.fspath(path), partial)
+
+
+def _change(number: int) -> int:
+    """Returns the number of a change by hand. InvalidArgument: it has no such value."""
+    if not 0 < number < 1 << 64:
+        raise invalid(f"replaces: expected the number of a change, from 1 to 2^64 - 1, got {number}")
+    return number
 
 
 def _scalars(given: Mapping[str, float]) -> Any:

@@ -22,6 +22,7 @@ from .client import Client
 from .errors import invalid
 from .exchange import Exchange, Group, join
 from .exits import leave
+from .handed import Handed
 from .means import Mean
 from .pytrees import Placement, Tree, refuse_tracers, to_host
 from .schedules import Hypers
@@ -54,8 +55,9 @@ class Remote:
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. 0: none, and it raises paramd.Rewind.
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
-        values or as schedules: functions of the number of steps before. Those that are not given have the server's
-        defaults (`paramctl optimizers NAME`).
+        values or as schedules: functions of the number of steps before; dicts where they have members, such as
+        grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers NAME`, but shampoo,
+        scalable_shampoo and kron have defaults that suit AdamW's learning rate, unless preset="upstream".
 
     All ranks make their Remote with the same arguments. The weights of rank 0 become those of every rank; where the job
     has weights already, every rank takes these: pull() returns them.
@@ -75,14 +77,15 @@ class Remote:
         self._delay = delay
         declarations = self._tree.declarations(grad_dtype, axes or {})
         self._converts = grad_dtype is not None
-        self._grad_dtypes = {param.name: numpy.dtype(grad_dtype or self._tree.dtypes[param.name])
-                             for param in declarations}
+        self._grad_dtypes = {name: numpy.dtype(dtype if grad_dtype is None else grad_dtype)
+                             for name, dtype in self._tree.dtypes.items()}
         self.exchange: Exchange = join(
             {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
              "resume": resume}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}
+        self._handed = Handed(1 + delay)
 
     # ---- steps ----
 
@@ -98,29 +101,45 @@ class Remote:
         hypers: hyperparameters of this step alone, the same on every rank, for every optimizer that has them.
 
         InvalidArgument: another structure, shape, element type or hyperparameter; nothing was sent.
-        FailedPrecondition: JAX is tracing; or the optimizer refused the step. DeadlineExceeded: a rank is missing, and
+        FailedPrecondition: JAX is tracing; `params` is not what the last call returned; or the optimizer refused the
+        step. DeadlineExceeded: a rank is missing, and
         the step is still under way: pull() waits for it. A KeyboardInterrupt leaves a step under way as well. Rewind:
         the server was restarted from a checkpoint (see `rewind`).
         """
         refuse_tracers((params, grads), "step")
-        self._tree.match(params, "params")
+        given = self._tree.match(params, "params")
         arrays = to_host(self._tree.match(grads, "grads"), self._grad_dtypes, self._converts)
+        self._check(given)
         landed = self.exchange.take() if self._delay else None
         self._placement = Placement(params)
         self.exchange.push(arrays, weight, hypers, note)
         if not self._delay:
             landed = self.exchange.take()
-        return params if landed is None else self._placement.place(landed)
+        if landed is not None:
+            return self._give(self._placement.place(landed))
+        self._handed.give(given)
+        return params
+
+    def _check(self, given: Mapping[str, Any]) -> None:
+        """Checks that the loop has the job's weights. Before it got any, they are those it was started with, or not."""
+        if not self._handed and self.exchange.idle:
+            self._handed.give(self.exchange.pull())
+        self._handed.check(given)
+
+    def _give(self, params: Any) -> Any:
+        self._handed.give(self._tree.match(params, "params"))
+        return params
 
     def pull(self) -> Any:
         """Returns the job's parameters, with the structure and devices of those of the last step. If a step is under
         way, this waits for it."""
-        return self._placement.place(self.exchange.pull())
+        return self._give(self._placement.place(self.exchange.pull()))
 
     def restart(self, params: Any) -> None:
         """Starts the job anew after DataLoss: a new server goes on from the parameters that rank 0 has. Every rank
         calls it, and goes on with those of pull(). The optimizer's state begins anew."""
         leaves = self._tree.match(params, "params")
+        self._handed.forget()
         self.exchange.restart({name: numpy.array(leaf, order="C") for name, leaf in leaves.items()})
 
     def rewind(self) -> Any:
@@ -134,7 +153,8 @@ class Remote:
         FailedPrecondition: the server has not gone back. Rewind: it has gone back once more; call it again. DataLoss:
         it has no checkpoint of the job; `restart` goes on.
         """
-        return self._placement.place(self.exchange.rewind())
+        self._handed.forget()
+        return self._give(self._placement.place(self.exchange.rewind()))
 
     def mean(self, name: str, value: Any) -> Mean:
         """Adds a number to the coming step, such as the loss. After that step, float() of the result is its mean over

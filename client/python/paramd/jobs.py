@@ -48,21 +48,22 @@ class Opening(NamedTuple):
 
 
 _lock = threading.Lock()                # guards both tables
-_counts: dict[tuple[str, int], int] = {}
+_counts: dict[Seat, int] = {}
 _seats: dict[Seat, _History] = {}
 
 
 @contextmanager
-def named(base: str, rank: int) -> Iterator[str]:
-    """Gives the next name of a job: BASE, BASE.2 … If the block fails, the name is given again next time."""
+def named(first: Seat) -> Iterator[str]:
+    """Gives the name of a server's next job for this program: NAME, NAME.2 … If the block fails, the name is given
+    again next time. first: the seat in the first one."""
     with _lock:
-        number = _counts[base, rank] = _counts.get((base, rank), 0) + 1
+        number = _counts[first] = _counts.get(first, 0) + 1
     try:
-        yield base if number == 1 else f"{base}.{number}"
+        yield first.job if number == 1 else f"{first.job}.{number}"
     except BaseException:
         with _lock:
-            if _counts[base, rank] == number:
-                _counts[base, rank] -= 1
+            if _counts[first] == number:
+                _counts[first] -= 1
         raise
 
 

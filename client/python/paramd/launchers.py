@@ -58,6 +58,7 @@ LAUNCHERS = (
     _Launcher("PMIX_RANK", ("PMIX_SIZE",), ("PMIX_LOCAL_SIZE",), ("PMIX_NAMESPACE",)),
     SRUN,
 )
+_RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 _STEP_NODES = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 
@@ -95,6 +96,11 @@ def torch_run_id(environment: Environment) -> str:
     """Returns the id of torchrun's run; "": torchrun was given none, and then says "none"."""
     found = environment.get("TORCHELASTIC_RUN_ID", "")
     return "" if found == "none" else found
+
+
+def is_restarted(environment: Environment) -> bool:
+    """Returns whether the launcher says that it has started this process in the place of an earlier one."""
+    return any(environment.get(name, "0") not in ("", "0") for name in _RESTARTS)
 
 
 def _id(launcher: _Launcher, environment: Environment) -> str:

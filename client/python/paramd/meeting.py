@@ -38,8 +38,12 @@ class _Store(NamedTuple):
     write: Callable[[str], object]
 
 
-def _torch_store() -> _Store:
-    store: Any = sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
+def _torch_store() -> _Store | None:
+    """Returns the store of torch's process group; None: this version of torch does not give it."""
+    store_of: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
+    if store_of is None:
+        return None
+    store = store_of()
     return _Store(lambda: store.get(_KEY).decode() if store.check([_KEY]) else None,
                   lambda text: store.set(_KEY, text))
 

@@ -1,8 +1,9 @@
 """The folder of local daemons: their sockets, locks and logs, which no other user of this machine may read or replace.
 
-A run NAME has up to three files: NAME.sock (where its daemon listens), NAME.lock (held by the worker that looks for the
-daemon or starts it) and NAME.log (what the daemon says). A daemon removes its socket when it ends; `sweep` removes what
-killed daemons have left.
+A run NAME has up to four files: NAME.sock (where its daemon listens), NAME.http (where it serves its dashboard to
+`paramctl dashboard`), NAME.lock (held by the worker that looks for the daemon or starts it) and NAME.log (what the
+daemon says). A daemon removes its sockets when it ends; `sweep` removes what killed daemons have left.
+`paramctl daemons` (client/tools/local_daemons.c) looks into the same folders.
 """
 from __future__ import annotations
 
@@ -142,6 +143,7 @@ def _sweep_run(base: str) -> None:
     try:
         if not answers(base + ".sock"):
             _remove(base + ".sock")
+            _remove(base + ".http")
             if os.path.exists(base + ".log") and time.time() - os.stat(base + ".log").st_mtime > LOG_DAYS * 86400:
                 _remove(base + ".log")
             _remove(base + ".lock")
@@ -153,7 +155,7 @@ def sweep(path: str) -> None:
     """Removes the sockets and locks of daemons that have ended, and logs older than LOG_DAYS. Runs that start now are
     left alone."""
     names = {os.path.splitext(name) for name in os.listdir(path)}
-    for base in {base for base, ending in names if ending in (".sock", ".lock", ".log")}:
+    for base in {base for base, ending in names if ending in (".sock", ".http", ".lock", ".log")}:
         _sweep_run(os.path.join(path, base))
 
 

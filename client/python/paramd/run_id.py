@@ -7,6 +7,7 @@ itself: then it has an outer run, and the inner run is a run of its own.
 """
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
@@ -14,22 +15,24 @@ import sys
 from typing import NamedTuple
 
 from . import launchers, meeting
-from .errors import FailedPrecondition, InvalidArgument, invalid
+from .errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, invalid
 from .launchers import Seat
 
-_REMEDY = "a local daemon serves one machine. Start paramd on one of them, and set PARAMD_URL=tcp://HOST:7070 on all"
+_MOST_LAUNCH = 120                      # bytes of a launch's id: the server takes 128, and a generation stands behind
+_RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")      # an id that torchrun makes for each start
 _LOOPBACK = re.compile(r"|localhost|127\..*|::1")
 
 
 class Run(NamedTuple):
     """A run, as one of its processes sees it.
 
-    seat: this process's rank. launch: the id that all processes of the launch share and no other launch has; "":
-    unknown, and a server cannot tell whether another process is of the same launch. here: whether all ranks are on this
-    machine, as far as the launch's id says.
+    seat: this process's rank. id: what all processes of the launch share and no other launch has; "": unknown. launch:
+    the same as the server gets it; "": it cannot tell whether another process is of the same launch. here: whether all
+    ranks are on this machine, as far as the id says.
     """
 
     seat: Seat
+    id: str
     launch: str
     here: bool = True
 
@@ -135,7 +138,9 @@ def _is_here(host: str) -> bool:
 
 
 def _several(seat: Seat, where: str) -> FailedPrecondition:
-    return FailedPrecondition(FailedPrecondition.code, f"this run has {seat.of} ranks, {where}: {_REMEDY}")
+    return FailedPrecondition(FailedPrecondition.code, f"this run has {seat.of} ranks, {where}. A local "
+                              "daemon serves one machine: start paramd on one, and set PARAMD_URL=tcp://HOST:7070 on "
+                              "all")
 
 
 def check_one_machine(run: Run, found: Launcher) -> None:
@@ -152,8 +157,8 @@ def check_one_machine(run: Run, found: Launcher) -> None:
         if seat.local < seat.of:
             raise _several(seat, f"of which {seat.local} are on this machine")
     elif found.pid == 0:
-        raise _several(seat, f"and this one, rank {seat.rank}, was started by no process that could have started "
-                       "others: each is in a container of its own, it seems")
+        raise _several(seat, f"and no process on this machine can have started others than rank {seat.rank}: each is "
+                       "in a container of its own, it seems")
     elif seat.rank > 0 and os.environ.get("MASTER_ADDR") and not _is_here(os.environ["MASTER_ADDR"]):
         raise _several(seat, f"and rank 0 is at {os.environ['MASTER_ADDR']}, which is not this machine")
 
@@ -204,16 +209,33 @@ def _together(seat: Seat) -> str:
     return _readable("run", host) if found.pid == 1 else _readable("run", host, found.pid, _started(found.pid))
 
 
+def explained(error: DeadlineExceeded, run: Run) -> DeadlineExceeded:
+    """Returns the error of a rank that has waited for rank 0 of its job, with the reason that is likely where the job
+    has the name that `job_name` gives."""
+    if run.seat.of == 1 or is_named(run):
+        return error
+    return DeadlineExceeded(error.code, f"{error.text}. Ranks without an id of their launch find each other by the "
+                            "process that has started them: if that is not the same one (two terminals, two machines), "
+                            "set PARAMD_JOB to one name on all")
+
+
 def is_named(run: Run) -> bool:
     """Returns whether a later launch may have the same name for its job."""
-    return bool(os.environ.get("PARAMD_JOB") or run.launch)
+    return bool(os.environ.get("PARAMD_JOB") or run.id)
 
 
 def job_name(run: Run) -> str:
     """Returns the name of the run's first job where the program gives none: $PARAMD_JOB; the id of the launch; else a
     name that no other run has, on any machine. InvalidArgument: there is none that all ranks would find."""
-    given = os.environ.get("PARAMD_JOB") or run.launch
+    given = os.environ.get("PARAMD_JOB") or run.id
     return given or (_alone() if _is_alone(run.seat) else _together(run.seat))
+
+
+def _short(launch: str) -> str:
+    """Returns a launch's id, or one made of it if it is too long for the server."""
+    if len(launch.encode()) <= _MOST_LAUNCH:
+        return launch
+    return _readable(launch, hashlib.sha256(launch.encode()).hexdigest())
 
 
 def find(rank: int | None = None, world_size: int | None = None) -> Run:
@@ -222,9 +244,22 @@ def find(rank: int | None = None, world_size: int | None = None) -> Run:
     DeadlineExceeded: rank 0 of a process group has not joined its job. Other errors: those of launchers.seat.
     """
     seat = launchers.seat(rank, world_size)
-    given = os.environ.get("PARAMD_RUN") or seat.run
+    given = _short(os.environ.get("PARAMD_RUN") or seat.run)
     met = _met(seat) if not given else None
-    return Run(seat, met.run, met.here) if met is not None else Run(seat, given)
+    found, is_random = (met.run, True) if met is not None else (given, _RANDOM.fullmatch(given) is not None)
+    launch = "" if is_random and _is_started_anew(seat) else found
+    return Run(seat, found, launch, met is None or met.here)
+
+
+def _is_started_anew(seat: Seat) -> bool:
+    """Returns whether the program may be started anew, as the same run, by something that gives the run no id: by Slurm
+    or with its container. An id that is made anew each time then tells nothing."""
+    if "SLURM_JOB_ID" in os.environ or "KUBERNETES_SERVICE_HOST" in os.environ or os.getpid() == 1:
+        return True
+    try:
+        return _launcher(_own(seat)).pid <= 1
+    except OSError:                     # /proc shows no processes of others
+        return False
 
 
 def _met(seat: Seat) -> meeting.Meeting | None:
@@ -246,8 +281,8 @@ def run_id(world_size: int | None = None, rank: int | None = None) -> str:
     own = _own(run.seat)
     found = _launcher(own)
     check_one_machine(run, found)
-    if not job and own.of > 1 and run.launch in ("", own.run):
+    if not job and own.of > 1 and run.id in ("", own.run):
         _check_nested(own, found)
-    if run.launch or job:
-        return run.launch or job
+    if run.id or job:
+        return run.id or job
     return _process_name(os.getpid() if _is_alone(run.seat) else found.pid)

@@ -10,6 +10,8 @@ from typing import Any
 from . import errors
 from ._library import program
 
+_IMPORT_SECONDS = 60                    # most time for an answer: a commit waits for a moment at which the job rests
+
 
 def _run(command: str, variables: Mapping[str, str], *arguments: str) -> dict[str, Any]:
     """Runs a command of paramctl and returns its answer. Raises the error that it prints.
@@ -49,7 +51,8 @@ def export_state(variables: Mapping[str, str], job: str, path: str) -> int:
 
 def import_state(variables: Mapping[str, str], job: str, path: str, partial: bool = False) -> None:
     """Puts the optimizer state of a file into a job. partial: parameters keep the state that the file does not have."""
-    _run("import-state", variables, *(["--partial"] if partial else []), "--", job, path)
+    flags = [f"--timeout={_IMPORT_SECONDS}", *(["--partial"] if partial else [])]
+    _run("import-state", variables, *flags, "--", job, path)
 
 
 def plan(path: str, rules: Iterable[str]) -> dict[str, Any]:

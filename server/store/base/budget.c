@@ -10,8 +10,7 @@ const pd_budget *pd_account_budget(const pd_account *account, uint64_t more)
 {
     const pd_budget *all = account->budget, *tight = decides(account, more);
 
-    while (!pd_budget_fits(tight, more) && all->relieve != NULL &&
-           all->relieve(all->relieve_arg, account, tight, more))
+    while (!pd_budget_fits(tight, more) && all->relieve != NULL && all->relieve(all->relieve_arg, account, tight, more))
         tight = decides(account, more);
     return tight;
 }

@@ -16,6 +16,7 @@
 #include "roles.h"
 
 #define PD_MAX_OPTIONS 64
+#define PD_MAX_RULES 256
 
 /* Most bytes that the loop thread uses for each parameter, and for each declaration of it by a rank, without texts.
  * They are part of the job's footprint (footprint.h). */
@@ -176,7 +177,14 @@ typedef struct pd_request {
             pd_piece *pieces;
             size_t n;
             pd_buffer *buffer; /* the frame's payload, with the elements of all pieces; NULL: there are no elements */
-            uint64_t step;     /* PUSH requests: the step that the push contributes to */
+            /* PUSH requests: the step that the push contributes to. INIT requests with `replaces`: the step whose weights
+             * are replaced */
+            uint64_t step;
+            /* number of a change by hand of the rank's weights: job/replacement.h. 0: PUSH requests: they were not
+             * changed; INIT requests: these are initial weights */
+            uint64_t replaces;
+            /* INIT requests with `replaces`: number of parameters whose weights are replaced, by this frame and others */
+            uint32_t whole;
             /* PUSH requests: weight in a weighted mean, the gradient's number of examples; otherwise 1 */
             double weight;
             bool presummed; /* PUSH requests: the gradient is the sum over its examples, not their mean */
@@ -269,6 +277,7 @@ typedef struct pd_request {
             char *job_name;   /* of an operator; NULL: the job of the worker who asks */
             uint64_t step;    /* least step that the checkpoint must have; 0: the present one */
             uint64_t wait_ns; /* most time to wait */
+            uint64_t changes; /* used by the step thread: pd_keeping.changes when the request came */
         } checkpoint;
         pd_kept *kept;
         pd_logged *logged;
@@ -361,6 +370,7 @@ typedef struct pd_declared {
     uint32_t param;   /* index of the parameter in the job */
     uint64_t step;    /* last step whose round has closed: the next push is for step + 1 */
     bool initialised; /* the parameter has initial weights, or this rank has sent its part of them */
+    uint64_t replaced; /* number of the change by hand that pushes of the next step must bring (job/replacement.h) */
     char *note;       /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
 } pd_declared;
 

@@ -179,7 +179,8 @@ static int write_head(pd_job *job, pd_error *err)
     pd_checkpoint *making = job->keeping.making;
     pd_archive archive;
 
-    making->headed = true;
+    making->headed = job->steps.cut->fixed = true;
+    job->keeping.cut_changes = job->keeping.changes;
     if (pd_control_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_head_image_write(&archive, job);

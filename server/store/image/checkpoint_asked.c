@@ -15,6 +15,11 @@ void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint
     pd_request_free(request);
 }
 
+bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request)
+{
+    return request->u.checkpoint.changes <= job->keeping.kept_changes;
+}
+
 void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
 {
     pd_request_queue all = job->keeping.asked;
@@ -22,7 +27,7 @@ void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, u
     job->keeping.asked = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
-        if (request->u.checkpoint.step > step)
+        if (request->u.checkpoint.step > step || (err == NULL && !pd_checkpoint_has_changes(job, request)))
             pd_request_queue_add(&job->keeping.asked, request);
         else if (err != NULL)
             pd_request_refuse(job->steps.outbox, request, err);
@@ -38,7 +43,8 @@ void pd_checkpoint_answer_workers(pd_job *job)
     job->keeping.asked = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
-        if (request->u.checkpoint.job_name == NULL && request->u.checkpoint.step <= job->keeping.durable_step)
+        if (request->u.checkpoint.job_name == NULL && request->u.checkpoint.step <= job->keeping.durable_step &&
+            pd_checkpoint_has_changes(job, request))
             pd_checkpoint_answer(job, request, 0, 0);
         else
             pd_request_queue_add(&job->keeping.asked, request);

@@ -86,7 +86,7 @@ static bool must_say_over(const pd_job *job)
 static bool is_kept_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
-    if (must_say_over(job)) return false;
+    if (must_say_over(job) || job->keeping.kept_changes != job->keeping.changes) return false;
     for (uint32_t i = 0; job->keeping.kept && i < job->steps.n_params; i++)
         if (job->steps.params[i].saved.step != job->keeping.kept_step) return false;
     return job->keeping.kept;
@@ -167,7 +167,9 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
         return;
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
-    if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step) {
+    request->u.checkpoint.changes = job->keeping.changes;
+    if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step &&
+        pd_checkpoint_has_changes(job, request)) {
         pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
@@ -218,6 +220,7 @@ static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
     keeping->kept = true;
     keeping->unwritten = 0;
     keeping->kept_step = kept->step;
+    keeping->kept_changes = keeping->cut_changes;
     if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
     keeping->durable_ns = now_ns;
     keeping->bytes = kept->bytes;

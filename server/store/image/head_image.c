@@ -98,12 +98,21 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
 
+/* ---- sections that an image may lack, in this order: one that is there brings those before it along ---- */
+
 static bool knows_identities(const pd_job *job, uint32_t ranks)
 {
     bool knows = job->owner_identity != NULL;
 
     for (uint32_t r = 0; r < ranks; r++) knows |= job->ranks[r].identity != NULL;
     return knows;
+}
+
+static bool has_replaced(const pd_job *job)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].replaced != 0) return true;
+    return false;
 }
 
 static bool knows_run(const pd_job *job, uint32_t ranks)
@@ -118,7 +127,9 @@ static bool knows_run(const pd_job *job, uint32_t ranks)
  * the run is then not known, and ranks count as lost. */
 static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !knows_run(job, ranks)) return;
+    bool has = knows_run(job, ranks) || has_replaced(job);
+
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "run");
     pd_archive_fields(archive, &run_table, job);
     pd_archive_records(archive, &left_table, job->ranks, ranks);
@@ -129,12 +140,24 @@ static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
  * 0.1.0, lack the section: the job then has no owner until a worker comes, and any identity may take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_identities(job, ranks) || knows_run(job, ranks); /* the section "run" comes after it */
+    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "identities");
     pd_archive_fields(archive, &owner_table, job);
     pd_archive_records(archive, &identity_table, job->ranks, ranks);
+    pd_archive_leave(archive);
+}
+
+/* Visits the number of the change by hand whose weights the parameters have (job/replacement.h). Images lack the section
+ * if no weights were replaced since the last step. */
+static void visit_replaced(pd_archive *archive, pd_job *job)
+{
+    for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
+        job->steps.params[i].replaced = 0;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job)) return;
+    pd_archive_enter(archive, "replaced");
+    for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].replaced);
     pd_archive_leave(archive);
 }
 
@@ -150,6 +173,7 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_overrides_visit(archive, job);
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);
+    visit_replaced(archive, job);
     pd_archive_leave(archive);
 }
 

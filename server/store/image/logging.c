@@ -195,6 +195,15 @@ void pd_logging_not_kept(pd_job *job, uint64_t step)
     if (pd_step_log_is_on(&job->steps) && log->waits && job->steps.log->base == step) stop(job);
 }
 
+/* Returns whether the checkpoint that entries follow is durable: that of step `base`, with all that has changed before
+ * its cut otherwise than by a step. */
+static bool has_base(const pd_job *job, uint64_t base)
+{
+    const pd_keeping *keeping = &job->keeping;
+
+    return keeping->kept && keeping->kept_step >= base && keeping->kept_changes == keeping->cut_changes;
+}
+
 /* ---- handing entries over ---- */
 
 static void hand_over(pd_job *job, pd_effect *effect)
@@ -233,7 +242,7 @@ void pd_logging_kept(pd_job *job)
     pd_effect *next;
 
     log->distance = 0;
-    if (!log->waits || job->keeping.kept_step < job->steps.log->base) return;
+    if (!log->waits || !has_base(job, job->steps.log->base)) return;
     log->waits = false;
     for (pd_effect *effect = log->first; effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
@@ -251,8 +260,7 @@ void pd_logging_begin(pd_job *job, uint64_t base)
     if (!job->keeping.log.wanted || job->keeping.log.left || pd_step_log_is_on(&job->steps)) return;
     if (pd_step_log_make(&job->steps) != PD_OK) return; /* it is tried again at the next checkpoint */
     job->keeping.log.moved = NULL;
-    job->keeping.log.waits =
-        (!job->keeping.kept || job->keeping.kept_step < base) && !PD_PLANTED(entries_before_checkpoint);
+    job->keeping.log.waits = !has_base(job, base) && !PD_PLANTED(entries_before_checkpoint);
     pd_step_log_begin(&job->steps, base, base);
 }
 

@@ -222,6 +222,7 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
         const pd_param *param = pd_declared_param(job, request, i);
         declared[i].param = param->index;
         declared[i].step = param->saved.step;
+        declared[i].replaced = param->replaced;
         declared[i].initialised = pd_init_has_come(job, param, request->rank);
     }
     effect->u.declared.params = declared;

@@ -105,9 +105,10 @@ void pd_export_lost(pd_job *job, const pd_request *notice)
 static int check_begin(const pd_job *job, pd_error *err)
 {
     if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: %u of its %u parameters have weights: export when all have (paramctl params)",
-                       job->steps.name, job->steps.n_begun, job->steps.n_params);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "job %.100s: %u of its %u parameters have weights: export when all have (`paramctl params %.100s`)",
+            job->steps.name, job->steps.n_begun, job->steps.n_params, job->steps.name);
     if (job->export != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: it is being exported already, by %.120s: export again when that has ended",
@@ -209,6 +210,7 @@ void pd_export_look(pd_job *job)
     pd_request *request = export != NULL ? export->begin : NULL;
 
     if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
+    job->steps.cut->fixed = true;
     export->begin = NULL;
     answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
     pd_request_free(request);

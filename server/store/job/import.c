@@ -2,6 +2,7 @@
  * written into the optimizers. */
 #include "import.h"
 
+#include "keeping.h"
 #include "pages.h"
 #include "param_set.h"
 #include "pending_root.h"
@@ -12,6 +13,8 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
+/* How long a commit waits for a moment at which the job rests, and how often it looks. */
+static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
 /* most pending roots (matrix roots that no step has used yet) that are imported for each root task of a parameter */
 enum { MOST_ROOTS = 4 };
 /* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
@@ -57,8 +60,10 @@ typedef struct pd_import {
     uint64_t touched_ns;
     size_t tensors;
 
-    /* the commit request, while the tensors are being written; NULL: nothing is being written yet */
+    /* the commit request, while it waits for the job to rest, or while the tensors are being written; NULL: it has not
+     * come */
     pd_request *commit;
+    uint64_t until_ns, look_ns; /* until when it waits, and when it looks next; 0: the tensors are being written */
     pd_staged *next;
     double *wide; /* buffer for the elements of one tensor as float64; has room for `largest` elements */
 } pd_import;
@@ -90,10 +95,8 @@ static void forget(pd_job *job)
 
 static int begin(pd_job *job, const pd_request *request, pd_error *err)
 {
-    if (job->steps.n_params == 0 || !pd_job_sealed(job))
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: its workers have not all declared their parameters "
-                       "yet: import then",
+    if (job->steps.n_params == 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: no worker has declared its parameters yet: import then",
                        job->steps.name);
     forget(job);
     if ((job->import = calloc(1, sizeof *job->import)) == NULL)
@@ -299,12 +302,35 @@ static int check_rest(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
+/* Returns the step count that the parameter's optimizer will have after the import. */
+static int64_t count_to_be(const pd_job *job, uint32_t param)
+{
+    int64_t count = -1;
+
+    for (size_t i = 0; i < job->import->n_counts; i++)
+        if (job->import->counts[i].param == param && job->import->counts[i].count > count)
+            count = job->import->counts[i].count;
+    return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
+}
+
+/* Returns whether the state of a parameter has seen no gradient, where it was saved and here: the import says that it
+ * has counted no step, and brings none of its slots. */
+static bool is_fresh(const pd_job *job, uint32_t param, const int64_t *covered)
+{
+    const pd_plan *plan = pd_optim_plan(job->steps.params[param].optim);
+
+    for (size_t k = 0; k < plan->n_slots; k++)
+        if (covered[k] > 0) return false;
+    return count_to_be(job, param) == 0 && least_count(job, &job->steps.params[param]) == 0;
+}
+
 /* Checks that each slot is staged completely. covered[i] is the number of elements of slot i that are staged. The slots
  * of parameter p begin at index first_slot[p]. */
 static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_plan *plan = pd_optim_plan(job->steps.params[i].optim);
+        if (is_fresh(job, i, &covered[first_slot[i]])) continue;
         for (size_t k = 0; k < plan->n_slots; k++) {
             int64_t elements = 0, came = covered[first_slot[i] + k];
             char name[128];
@@ -360,17 +386,6 @@ static int check_counts(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the step count that the parameter's optimizer will have after the import. */
-static int64_t count_to_be(const pd_job *job, uint32_t param)
-{
-    int64_t count = -1;
-
-    for (size_t i = 0; i < job->import->n_counts; i++)
-        if (job->import->counts[i].param == param && job->import->counts[i].count > count)
-            count = job->import->counts[i].count;
-    return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
-}
-
 static int check_roots(const pd_job *job, pd_error *err)
 {
     int rc = PD_OK;
@@ -382,22 +397,32 @@ static int check_roots(const pd_job *job, pd_error *err)
     return rc;
 }
 
-static int check_commit(const pd_job *job, bool partial, pd_error *err)
+/* Checks what does not change while the commit waits for the job to rest. */
+static int check_brought(const pd_job *job, bool partial, pd_error *err)
 {
     int rc = check_landed(job, err);
 
-    if (rc == PD_OK) rc = check_rest(job, err);
-    if (rc == PD_OK) rc = check_counts(job, err);
-    if (rc == PD_OK) rc = check_roots(job, err);
-    if (rc == PD_OK && !partial) rc = check_complete(job, err);
-    return rc;
+    return rc == PD_OK && !partial ? check_complete(job, err) : rc;
+}
+
+/* Checks what depends on the steps that the job has taken. */
+static int check_steps(const pd_job *job, pd_error *err)
+{
+    int rc = check_counts(job, err);
+
+    return rc == PD_OK ? check_roots(job, err) : rc;
 }
 
 /* ---- writing the staged tensors ---- */
 
-bool pd_import_writes(const pd_job *job)
+static bool is_committing(const pd_job *job)
 {
     return job->import != NULL && job->import->commit != NULL;
+}
+
+bool pd_import_writes(const pd_job *job)
+{
+    return is_committing(job) && job->import->until_ns == 0;
 }
 
 static void set_count(pd_param *param, int64_t count)
@@ -433,6 +458,7 @@ static void finish(pd_job *job)
     pd_request_free(import->commit);
     import->commit = NULL;
     forget(job);
+    pd_keeping_now(job);
 }
 
 /* Writes one staged tensor into the optimizer that it belongs to. PD_NO_MEMORY: the optimizer's state is unchanged. */
@@ -466,11 +492,13 @@ void pd_import_write_some(pd_job *job, uint64_t now_ns)
     if (import->next == NULL) finish(job);
 }
 
-static int commit(pd_job *job, pd_request *request, pd_error *err)
+/* Begins to write the tensors, if the job rests: no step is under way, and nobody copies its state. */
+static int begin_to_write(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
-    int rc = check_commit(job, request->u.import.partial, err);
+    int rc = check_rest(job, err);
 
+    if (rc == PD_OK) rc = check_steps(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
@@ -478,18 +506,47 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
      * that no step has used yet), and the tensors may be such roots. */
     set_counts(job);
     job->keeping.log.moved = job->keeping.control.moved = "optimizer state is imported";
-    import->commit = request;
+    job->keeping.changes++;
     import->next = import->first;
+    import->until_ns = 0;
     return PD_OK;
+}
+
+static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    pd_import *import = job->import;
+    int rc = check_brought(job, request->u.import.partial, err);
+
+    if (rc != PD_OK) return rc;
+    import->commit = request;
+    import->until_ns = now_ns + REST_NS;
+    import->look_ns = now_ns + LOOK_NS;
+    if ((rc = begin_to_write(job, err)) == PD_OK || check_rest(job, NULL) != PD_OK) return PD_OK;
+    import->commit = NULL;
+    return rc;
+}
+
+/* Goes on with a commit that waits for the job to rest. */
+static void look(pd_job *job, uint64_t now_ns)
+{
+    pd_import *import = job->import;
+    pd_request *request = import->commit;
+    pd_error err;
+
+    import->touched_ns = now_ns;
+    import->look_ns = now_ns + LOOK_NS;
+    if (begin_to_write(job, &err) == PD_OK || (check_rest(job, NULL) != PD_OK && now_ns < import->until_ns)) return;
+    import->commit = NULL;
+    pd_request_refuse(job->steps.outbox, request, &err);
 }
 
 /* ---- requests, timeout, the job's end ---- */
 
 /* Handles one request of an import. If it returns PD_OK for a commit, the request is kept, and answered when all
  * tensors are written. */
-static int take(pd_job *job, pd_request *request, pd_error *err)
+static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    if (pd_import_writes(job))
+    if (is_committing(job))
         return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
@@ -497,7 +554,7 @@ static int take(pd_job *job, pd_request *request, pd_error *err)
                        "job %.100s: this connection has begun no import, or another took "
                        "its place",
                        job->steps.name);
-    if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, err);
+    if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, now_ns, err);
     return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
 }
 
@@ -505,7 +562,7 @@ void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     bool commits = request->u.import.act == PD_IMPORT_COMMIT;
     pd_error err;
-    int rc = take(job, request, &err);
+    int rc = take(job, request, now_ns, &err);
 
     if (job->import != NULL) job->import->touched_ns = now_ns;
     if (rc != PD_OK) {
@@ -518,12 +575,17 @@ void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns)
 
 uint64_t pd_import_expires_ns(const pd_job *job)
 {
-    return job->import == NULL || pd_import_writes(job) ? UINT64_MAX : job->import->touched_ns + SILENCE_NS;
+    if (job->import == NULL || pd_import_writes(job)) return UINT64_MAX;
+    return is_committing(job) ? job->import->look_ns : job->import->touched_ns + SILENCE_NS;
 }
 
 void pd_import_tick(pd_job *job, uint64_t now_ns)
 {
     if (now_ns < pd_import_expires_ns(job)) return;
+    if (is_committing(job)) {
+        look(job, now_ns);
+        return;
+    }
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "an import of optimizer state was begun and not ended: dropped");
     forget(job);
@@ -531,6 +593,6 @@ void pd_import_tick(pd_job *job, uint64_t now_ns)
 
 void pd_import_release(pd_job *job, const pd_error *err)
 {
-    if (pd_import_writes(job)) pd_request_refuse(job->steps.outbox, job->import->commit, err);
+    if (is_committing(job)) pd_request_refuse(job->steps.outbox, job->import->commit, err);
     forget(job);
 }

@@ -2,8 +2,10 @@
  * the job, or nothing. Step thread.
  *
  * After the begin request, the tensors are staged (kept in separate memory) piece by piece, while the job goes on
- * training. The commit request checks that all tensors have come and that no step or root task of the job is under
- * way. Then the tensors are written into the optimizers in bounded batches, and no step begins until all are written.
+ * training. The commit request checks that all tensors have come, and waits up to ten seconds for a moment at which no
+ * step or root task of the job is under way and nobody copies its state. Then the tensors are written into the
+ * optimizers in bounded batches, and no step begins until all are written. Rounds may be open meanwhile: in a new job
+ * other ranks may have pushed for the first step already. A job with checkpoints begins one at once.
  *
  * The staged tensors are discarded when an operator begins another import, after a minute without a request, and when
  * the job ends. */

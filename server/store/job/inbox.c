@@ -4,12 +4,13 @@
 
 #include "initial_weights.h"
 #include "push.h"
+#include "replacement.h"
 
 #define NS_PER_BYTE 0.25 /* estimated nanoseconds of one core to scan or copy one byte of a frame */
 
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    if (pd_job_averages_init(job))
+    if (pd_job_averages_init(job) && request->u.data.replaces == 0)
         pd_init_file(job, request, now_ns);
     else
         pd_request_queue_add(&job->inbox, request);
@@ -22,10 +23,13 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
     while (job->inbox.first != NULL && cost_ns < job->steps.config->batch_ns) {
         pd_request *request = pd_request_queue_take(&job->inbox);
         cost_ns += request->u.data.buffer != NULL ? NS_PER_BYTE * (double)request->u.data.buffer->size : 0;
-        if (request->kind == PD_REQ_INIT) job->init_ns = now_ns;
-        if (request->kind == PD_REQ_INIT)
-            pd_init_take(job, request);
-        else
+        if (request->kind == PD_REQ_PUSH) {
             pd_push_take_scanned(job, request, now_ns);
+        } else if (request->u.data.replaces != 0) {
+            pd_replace_take(job, request);
+        } else {
+            job->init_ns = now_ns;
+            pd_init_take(job, request);
+        }
     }
 }

@@ -81,6 +81,14 @@ typedef struct pd_job_totals {
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused, root_waits, roots_failing, root_age;
 } pd_job_totals;
 
+/* Weights that rank 0 sends to replace published ones, while not all of them have come: replacement.h. */
+typedef struct pd_replacing {
+    uint64_t number; /* of the change; 0: none come */
+    uint64_t step;   /* the step whose weights they replace */
+    uint64_t nonce;  /* of the process that sends them */
+    uint32_t whole;  /* number of parameters whose weights have all come */
+} pd_replacing;
+
 /* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
  * parameters and steps have such parts of their own. */
 typedef struct pd_job_saved {
@@ -135,6 +143,7 @@ typedef struct pd_job {
     pd_request_queue inbox;
     /* the job was read from an image (saved state), and the loop thread does not have its weights yet */
     bool unpublished;
+    pd_replacing replacing;
     struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
     struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
     pd_keeping keeping;       /* the job's checkpoints */
@@ -142,9 +151,9 @@ typedef struct pd_job {
     char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
     /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
     char *run;
-    bool restored;            /* the job was read from an image or a checkpoint */
-    bool joined;              /* a worker has joined since the job was created or restored */
-    bool touched;             /* its figures may have changed since they were copied last: publishing.h */
+    bool restored; /* the job was read from an image or a checkpoint */
+    bool joined;   /* a worker has joined since the job was created or restored */
+    bool touched;  /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */

@@ -60,8 +60,7 @@ int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_reque
 
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
 {
-    if (roles == NULL || job->owner_identity == NULL ||
-        strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0)
+    if (roles == NULL || job->owner_identity == NULL || strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0)
         return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "job %.100s belongs to another identity: %.200s may not end it to begin anew. Choose another name "

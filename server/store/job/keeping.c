@@ -105,7 +105,12 @@ void pd_keeping_plan(pd_job *job)
 
 void pd_keeping_soon(pd_job *job)
 {
-    if (job->keeping.durable) job->keeping.soon = largest_step(job) + 1;
+    if (job->keeping.durable && job->keeping.soon > largest_step(job)) job->keeping.soon = largest_step(job) + 1;
+}
+
+void pd_keeping_now(pd_job *job)
+{
+    if (job->keeping.durable) job->keeping.soon = largest_step(job);
 }
 
 /* ---- a last checkpoint that has failed ---- */

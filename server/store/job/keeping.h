@@ -14,6 +14,8 @@ int pd_keeping_begin(pd_job *job, pd_error *err);
 void pd_keeping_plan(pd_job *job);
 /* Lets a checkpoint begin at the next step, because no log can tell what has changed. */
 void pd_keeping_soon(pd_job *job);
+/* Lets a checkpoint begin at once, of the step at which the job is: its state has changed otherwise than by a step. */
+void pd_keeping_now(pd_job *job);
 /* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
  * has a window. */
 uint32_t pd_keeping_window(const pd_job *job);

@@ -57,10 +57,10 @@ typedef struct pd_control_keeping {
 } pd_control_keeping;
 
 typedef struct pd_keeping {
-    bool durable; /* the job has checkpoints */
-    bool on_disk; /* the disk may have a checkpoint of the job, or something that remains of one */
-    bool kept;    /* a checkpoint of the job is durable: that of `kept_step` */
-    bool begun;   /* a checkpoint of the job was begun, whether or not it became durable */
+    bool durable;   /* the job has checkpoints */
+    bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
+    bool kept;      /* a checkpoint of the job is durable: that of `kept_step` */
+    bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
     bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
     /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
     uint64_t every;
@@ -80,6 +80,9 @@ typedef struct pd_keeping {
     /* Bytes of a checkpoint and of an entry of the log, computed when the job was planned; 0: the disk's speed is not
      * known, or the job has no log. */
     uint64_t size, entry_size;
+    /* Number of times that the state has changed otherwise than by a step (an import, weights that were replaced); and
+     * that number at the cut of the present checkpoint, and of the newest one that is durable */
+    uint64_t changes, cut_changes, kept_changes;
     bool outrun;                  /* it was logged that the job outruns the disk */
     uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
     uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */

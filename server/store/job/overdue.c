@@ -285,12 +285,12 @@ static const pd_param *find_deserted(const pd_job *job, uint64_t most, uint64_t 
 
 static void describe_deserter(const pd_job *job, const pd_rank *rank, const char *what, const char *of, pd_error *err)
 {
-    pd_fail(err, PD_FAILED_PRECONDITION,
-            "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely causes: "
-            "the ranks have different numbers of batches, or one has stopped early. Let all take the same number of "
-            "steps, or leave together. What came stands",
-            (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what,
-            of);
+    pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely causes: "
+        "the ranks have different numbers of batches, or one has stopped early. Let all take the same number of "
+        "steps, or leave together. What came stands",
+        (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what, of);
 }
 
 /* Reports to all who wait for rounds up to `step`, or for initial weights, that a rank has left. It is logged once for

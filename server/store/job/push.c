@@ -10,6 +10,7 @@
 #include "plant.h"
 #include "push_hypers.h"
 #include "push_weight.h"
+#include "replacement.h"
 #include "round_scalars.h"
 
 #include <math.h>
@@ -60,6 +61,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (is_closed(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
+    if ((rc = pd_replace_check_push(job, param, frame, err)) != PD_OK) return rc;
     return pd_weight_check(job, param, piece, frame, err);
 }
 
@@ -124,7 +126,9 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
         job->saved.duplicates++;
     else if (frame->u.data.n_hypers > 0)
         pd_push_hypers_keep(param, frame->rank);
-    if (!is_closed(param, frame)) pd_weight_keep(job, param, piece, frame);
+    if (is_closed(param, frame)) return;
+    pd_weight_keep(job, param, piece, frame);
+    pd_replace_note_push(job, param, frame);
 }
 
 /* Files a push that was checked. Takes ownership of the push, and keeps it as long as a contribution lies in its
@@ -134,6 +138,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     pd_rank *rank = &job->ranks[frame->rank];
 
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
+    if (frame->rank == 0) pd_replace_drop(job);
     if (frame->u.data.step > rank->saved.step) rank->saved.step = frame->u.data.step;
     if (frame->u.data.n_scalars > 0) pd_scalars_file(&job->steps, frame, job->ranks[frame->rank].saved.nonce);
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);

@@ -6,36 +6,29 @@
 #include "succession.h"
 
 #include "listing.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a row demands: a Hello must have one of the bits that the row names for each question. 0: any. */
+/* The answers to the questions. A row of the table names those that it demands; 0: any. */
+enum { BY_RUN = 1, RESUMES, ANEW }; /* intent: what the Hello wants of a job that is there */
+/* run: that of the Hello beside that of the job. UNKNOWN: one of them is not known */
+enum { SAME = 1, OTHER, UNKNOWN };
 enum {
-    /* the intent of the Hello */
-    BY_RUN = 1 << 0,
-    RESUMES = 1 << 1,
-    ANEW = 1 << 2,
-    /* the run of the Hello, beside that of the job */
-    SAME = 1 << 0,
-    OTHER = 1 << 1,
-    UNKNOWN = 1 << 2, /* that of the Hello or that of the job is not known */
-    /* the job */
-    OVER = 1 << 0,    /* all ranks have left for good */
-    ENDING = 1 << 1,  /* some rank has left, and a worker is connected */
-    LIVE = 1 << 2,    /* no rank has left, and a worker is connected */
-    LONELY = 1 << 3,  /* not over, and no worker is connected */
-    /* the rank that the Hello asks for */
-    HELD = 1 << 0,    /* a process that is connected has it */
-    LEFT = 1 << 1,    /* its last process has left for good */
-    VACANT = 1 << 2,  /* its last process is lost, or it never had one */
-    /* the process that sends the Hello */
-    RANK_0 = 1 << 0,  /* it has rank 0, and may create the job */
-    JOINS = 1 << 1,   /* it only joins */
-    OTHERS = 1 << 2,
+    OVER = 1, /* job: all its ranks have left for good */
+    ENDING,   /* some rank has left, and a worker is connected */
+    LIVE,     /* no rank has left, and a worker is connected */
+    LONELY,   /* not over, and no worker is connected */
 };
+enum {
+    HELD = 1, /* rank: a process that is connected has it */
+    LEFT,     /* its last process has left for good */
+    VACANT,   /* its last process is lost, or it never had one */
+};
+enum { RANK_0 = 1, JOINS, OTHERS }; /* who sends the Hello: rank 0, a process that only joins, or another one */
 
 typedef enum verdict {
     CONTINUE,
@@ -52,34 +45,35 @@ typedef struct row {
 } row;
 
 static const row table[] = {
-    /* intent  run              job            rank         who              verdict */
-    { RESUMES, 0,               0,             0,           0,               CONTINUE },
-    { 0,       0,               OVER,          0,           JOINS,           WAIT_FOR_BEGIN },
-    { 0,       0,               OVER,          0,           0,               BEGIN_ANEW },
-    { 0,       SAME,            0,             0,           0,               CONTINUE },
-    { ANEW,    0,               LONELY,        0,           RANK_0,          BEGIN_ANEW },
-    { ANEW,    0,               LONELY,        0,           0,               WAIT_FOR_BEGIN },
-    { 0,       OTHER,           ENDING,        0,           0,               WAIT_FOR_END },
-    { 0,       OTHER,           LIVE,          0,           0,               REFUSE_HELD },
-    { 0,       OTHER,           LONELY,        0,           JOINS,           WAIT_FOR_BEGIN },
-    { 0,       OTHER,           LONELY,        0,           0,               REFUSE_OTHER },
-    { 0,       UNKNOWN,         0,             LEFT,        0,               WAIT_FOR_END },
-    { 0,       UNKNOWN,         ENDING,        HELD,        0,               WAIT_FOR_END },
-    { 0,       UNKNOWN,         0,             HELD,        0,               REFUSE_HELD },
-    { 0,       UNKNOWN,         0,             VACANT,      0,               CONTINUE },
+    { .intent = RESUMES, .verdict = CONTINUE },
+    { .job = OVER, .who = JOINS, .verdict = WAIT_FOR_BEGIN },
+    { .job = OVER, .verdict = BEGIN_ANEW },
+    { .run = SAME, .verdict = CONTINUE },
+    { .intent = ANEW, .job = LONELY, .who = RANK_0, .verdict = BEGIN_ANEW },
+    { .intent = ANEW, .job = LONELY, .verdict = WAIT_FOR_BEGIN },
+    { .run = OTHER, .job = ENDING, .verdict = WAIT_FOR_END },
+    { .run = OTHER, .job = LIVE, .verdict = REFUSE_HELD },
+    { .run = OTHER, .job = LONELY, .who = JOINS, .verdict = WAIT_FOR_BEGIN },
+    { .run = OTHER, .job = LONELY, .verdict = REFUSE_OTHER },
+    { .run = UNKNOWN, .rank = LEFT, .verdict = WAIT_FOR_END },
+    { .run = UNKNOWN, .job = ENDING, .rank = HELD, .verdict = WAIT_FOR_END },
+    { .run = UNKNOWN, .rank = HELD, .verdict = REFUSE_HELD },
+    { .run = UNKNOWN, .rank = VACANT, .verdict = CONTINUE },
 };
 
 /* ---- the answers to the questions ---- */
 
 static unsigned intent_of(const pd_request *hello)
 {
-    return hello->u.hello.intent == PD_INTENT_RESUME ? RESUMES : hello->u.hello.intent == PD_INTENT_ANEW ? ANEW : BY_RUN;
+    return hello->u.hello.intent == PD_INTENT_RESUME ? RESUMES
+           : hello->u.hello.intent == PD_INTENT_ANEW ? ANEW
+                                                     : BY_RUN;
 }
 
 static unsigned run_of(const pd_job *job, const pd_request *hello)
 {
     if (job->run == NULL || hello->u.hello.run == NULL) return UNKNOWN;
-    return strcmp(job->run, hello->u.hello.run) == 0 ? SAME : OTHER;
+    return strcmp(job->run, hello->u.hello.run) == 0 || PD_PLANTED(any_run) ? SAME : OTHER;
 }
 
 static unsigned job_of(const pd_job *job)
@@ -107,7 +101,7 @@ static unsigned process_of(const pd_request *hello)
 
 static bool fits(unsigned demanded, unsigned is)
 {
-    return demanded == 0 || (demanded & is) != 0;
+    return demanded == 0 || demanded == is;
 }
 
 /* Returns whether the job knows the process that sends the Hello: as the one that has the rank and has not left, or by
@@ -202,8 +196,10 @@ int pd_succession_wait_for_creator(const pd_request *hello, pd_error *err)
 static int begin_anew(const pd_request *hello, pd_error *err)
 {
     if (!hello->u.hello.rejoins) return PD_OK;
-    return pd_fail(err, PD_NOT_FOUND, "the job %.200s that this worker was in is over, and who rejoins a job does not "
-                   "create it", hello->u.hello.job_name);
+    return pd_fail(err, PD_NOT_FOUND,
+                   "the job %.200s that this worker was in is over, and who rejoins a job does not "
+                   "create it",
+                   hello->u.hello.job_name);
 }
 
 int pd_succession_decide(pd_job *job, const pd_request *hello, uint64_t now_ns, bool *anew, pd_error *err)

@@ -90,6 +90,8 @@ static void reset_round(pd_steps *steps, pd_param *param)
 {
     pd_round_reset(&param->round);
     param->stage = PD_COLLECTING;
+    param->told.known = false;
+    param->replaced = 0;
     steps->n_open--;
 }
 

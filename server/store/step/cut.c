@@ -108,6 +108,16 @@ void pd_cut_closed(pd_steps *steps, const pd_param *param)
         take_weights(steps->cut, param);
 }
 
+void pd_cut_replaced(pd_steps *steps, const pd_param *param)
+{
+    pd_cut *cut = steps->cut;
+
+    if (cut == NULL || cut->fixed || param->saved.step != cut->step) return;
+    pd_snapshot_unref(cut->parts[param->index].weights);
+    cut->parts[param->index].weights = param->current;
+    param->current->store_refs++;
+}
+
 /* Returns whether the cut stops the parameter before its next step. */
 static bool stops(const pd_cut *cut, const pd_param *param)
 {

@@ -21,6 +21,7 @@ typedef struct pd_cut {
     bool rests;
     bool
         early; /* the parameters rest at the steps that they have, which may be lower than `step` (pd_cut_take_early) */
+    bool fixed;          /* its weights are being read: those that replace them come too late (pd_cut_replaced) */
     uint32_t behind;     /* number of parameters that have not closed step `step` yet */
     pd_param *resting;   /* parameters that rest until the cut ends, before their next step; linked by next_ready */
     pd_cut_part parts[]; /* one for each parameter */
@@ -45,6 +46,10 @@ void pd_cut_end(pd_steps *steps);
 uint64_t pd_cut_bytes(const pd_steps *steps);
 /* Returns a parameter that has not closed the step of the cut yet; NULL: all parameters have. */
 const pd_param *pd_cut_awaited(const pd_steps *steps);
+
+/* Tells the cut that the published weights of a parameter were replaced, at the step that it has closed. The cut takes
+ * them in place of those that it has, unless these are being read already. */
+void pd_cut_replaced(pd_steps *steps, const pd_param *param);
 
 /* ---- for commit.c and step_group.c ---- */
 

@@ -24,6 +24,13 @@ typedef struct pd_pushed {
     pd_hypers hypers;
 } pd_pushed;
 
+/* What the first push of the open round has said of weights that were changed by hand: job/replacement.h. */
+typedef struct pd_change_told {
+    bool known;
+    uint32_t rank, process; /* who has said it: the rank, and the number of its process */
+    uint64_t number;        /* number of the change; 0: the weights are those that were published */
+} pd_change_told;
+
 /* How far a parameter is in its present round and step. */
 typedef enum pd_stage {
     PD_COLLECTING, /* contributions to the round are missing, or those that came are not summed yet */
@@ -85,10 +92,11 @@ typedef struct pd_param {
     /* weights and optimizer */
     pd_optim *optim;
     pd_snapshot *current; /* snapshot with the published weights; NULL until the initial weights are published */
-    /* snapshot into which the present step writes its weights, or initial weights of which some are still missing */
+    /* snapshot into which the present step writes its weights; or initial weights of which some are still missing, or
+     * weights that will replace the published ones (job/replacement.h) */
     pd_snapshot *next;
-    /* number of chunks whose initial weights have not come yet: those from rank 0; if the parameter is ranged, from
-     * every rank */
+    /* number of chunks whose initial weights, or staged ones, have not come yet: those from rank 0; if the parameter is
+     * ranged, from every rank */
     uint64_t unlanded;
     /* The update of the present step as float32, until it is converted to the type that workers pull. NULL: they pull
      * float32, or no updates. */
@@ -117,6 +125,10 @@ typedef struct pd_param {
     /* scalars (such as the loss) that were sent with pushes of the round: round_scalars.h. NULL: none have ever been
      * sent */
     struct pd_scalars *scalars;
+    /* number of the change by hand with which rank 0 has replaced weights of the job since the last round closed: each
+     * push of the open round must bring it; 0: it has not */
+    uint64_t replaced;
+    pd_change_told told;
     uint64_t seen;    /* number of the last frame that had data of this parameter */
     bool seen_absent; /* the frame with number `seen` has reported that the rank has no gradient of the parameter */
 

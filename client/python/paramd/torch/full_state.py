@@ -125,6 +125,8 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
     is_light = not any(set(one) - {"step"} for one in given) and (any(marks) or "paramd" in state)
     saved = Saved(0, is_light=is_light)
     for name, optimizer, one in zip(flat, optimizers, given):
+        if 0 in shapes[name]:
+            continue                    # it has no elements, so the job does not have it
         if WEIGHTS in one:
             saved.weights[name] = one.pop(WEIGHTS).detach().cpu().float()
         if not is_light:

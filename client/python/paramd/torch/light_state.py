@@ -42,10 +42,10 @@ def other_step(saved: int, present: int, job: str) -> FailedPrecondition:
     """Returns the error for a light state of another step than the job's."""
     return FailedPrecondition(
         FailedPrecondition.code, f"the state is of step {saved}, and job {job} is at step {present}. It is a light "
-        "state: the server alone has the full one. If it keeps a checkpoint of that step (`paramctl checkpoints DIR` "
-        f"lists them), stop it, choose that one with `paramctl restore DIR --job={job} --step={saved}`, start it again "
-        "and load the state again. Or go on with the job as it is: do not load the state. A state that carries everything "
-        "is saved with state=\"full\"; to go on from these weights with a new optimizer state, use "
+        "state: the server has the full one. If it keeps a checkpoint of that step (`paramctl checkpoints DIR`), stop "
+        f"it, choose that one with `paramctl restore DIR --job={job} --step={saved}`, start it again and load the "
+        "state again. Or go on with the job as it is: do not load the state. A state that has everything is saved with "
+        "state=\"full\"; to go on from these weights with a new optimizer state, use "
         f"options={{\"start_step\": {saved}}} and another job name")
 
 

@@ -3,8 +3,9 @@
     import paramd.torch.optim as optim              # in place of: import torch.optim as optim
     from paramd.torch.optim import AdamW            # in place of: from torch.optim import AdamW
 
-There is a class for each optimizer of the server: those of torch have torch's arguments and defaults, and Shampoo, Kron
-and the others those of `paramctl optimizers`. Adafactor is T5X's: torch's has other arguments. Each class also takes
+There is a class for each optimizer of the server: those of torch have torch's arguments and defaults, and the others
+those of `paramctl optimizers`. Shampoo, ScalableShampoo and Kron have defaults that suit AdamW's learning rate, unless
+preset="upstream". Adafactor is T5X's: torch's has other arguments. Each class also takes
 the keywords of paramd.torch.Optimizer (url, job, delay ...). Parameters without names get numbers. Each optimizer of a
 program has a job of its own.
 """

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import torch
 
@@ -12,26 +12,20 @@ from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
 from ..means import Mean, Means
 from . import connection, parallel
+from .by_hand import check_watch
 from .connection import Settings
 from .forward import JoinAtForward
 from .frozen import Frozen
-from .hypers import Row, row
+from .hypers import row
 from .names import Group, Named, check_memory, named
 from .overlap import Overlap
 from .placement import Place, place
 from .recovery import Recovery
-from .rules import rules
+from .rules import Declared, leaders, rules
 from .run import Run, Terms
 from .states import States
 
-_NO_HYPERS = ("params", "param_names", "optimizer", "initial_lr")
-
-
-class Declared(NamedTuple):
-    """The hyperparameters that a group was made with: those that were given, and all of them."""
-
-    given: dict[str, Any]
-    all: dict[str, Any]
+_NO_HYPERS = ("params", "param_names", "optimizer")
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -55,11 +49,18 @@ class Optimizer(torch.optim.Optimizer):
     state: what state_dict() has. "full": everything. "light": the step, since the server keeps the rest; then that
         server alone can go on, at that step. "auto": full on rank 0, light on the others.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
+    watch: how weights are found that the program has changed since the last step, and that are sent before the next
+        one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
+        "none": all changes do, and are undone.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
     or step_count. Then the weights of rank 0 become those of every rank; where the job has weights already, every rank
     takes these.
+
+    Of the hypers, those with members may be dicts: grafting_config={"type": "adam", "beta2": 0.99}. shampoo,
+    scalable_shampoo and kron have other defaults than `paramctl optimizers` lists, which suit AdamW's learning rate.
+    preset="upstream" brings those of the list back.
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
@@ -70,7 +71,7 @@ class Optimizer(torch.optim.Optimizer):
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
                  window: int | None = None, note: Any = None, resume: bool | None = None, state: str = "auto",
-                 **hypers: Any) -> None:
+                 watch: str = "auto", **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -87,6 +88,7 @@ class Optimizer(torch.optim.Optimizer):
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
+        self._watch = check_watch(watch)
         self._overlaps, self._contribute = overlap, contribute
         self._scaler = scaler
         self._optimizer = optimizer
@@ -107,7 +109,7 @@ class Optimizer(torch.optim.Optimizer):
         self._is_copy = copied
         self._settings = Settings()
         self._recovery = Recovery(None)
-        self._delay = 0
+        self._delay, self._watch = 0, "auto"
         self._run: Run | None = None
         self._overlap: Overlap | None = None
         self._states = States(self, state)
@@ -115,6 +117,7 @@ class Optimizer(torch.optim.Optimizer):
         self._weight: float | None = None
         self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
+        self._leaders: list[Declared] = []          # of each group the one whose values its rule declares
         self._means = Means()
         self._is_made = False
 
@@ -131,14 +134,15 @@ class Optimizer(torch.optim.Optimizer):
         held = self._states.hold()
         group = self._named_group(param_group) if self._is_made else param_group
         known = row(str(group.get("optimizer", self._optimizer)))
-        own = known.canonical({name: value for name, value in group.items() if name not in _NO_HYPERS})
-        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **own}
-        kept = {name: group[name] for name in _NO_HYPERS if name in group}
-        super().add_param_group({**kept, "optimizer": known.optimizer, **known.defaults, **hypers})
-        self._drop_foreign_defaults(known)
-        self._declared.append(Declared(hypers, {**known.defaults, **hypers}))
-        group = self.param_groups[-1]
-        self._states.note_versions(zip(group["param_names"], group["params"]))
+        given, own = known.split({name: value for name, value in group.items() if name not in _NO_HYPERS})
+        hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **given}
+        kept = {**{name: group[name] for name in _NO_HYPERS if name in group}, **own, "optimizer": known.optimizer}
+        super().add_param_group({**kept, **known.defaults, **hypers})
+        added = self.param_groups[-1]
+        for name in set(added) - {*kept, *known.defaults}:
+            del added[name]             # a hyperparameter of another optimizer, which torch has filled in
+        self._declared.append(Declared(known.optimizer, hypers, {**known.defaults, **hypers}))
+        self._states.note_versions(zip(added["param_names"], added["params"]))
         self._states.resume(held)
 
     def _named_group(self, group: Group) -> Group:
@@ -147,21 +151,14 @@ class Optimizer(torch.optim.Optimizer):
         self._states.note_versions(known.frozen)
         return known.groups[0]
 
-    def _drop_foreign_defaults(self, known: Row) -> None:
-        """Removes the hyperparameters of another optimizer, which torch has filled in."""
-        group = self.param_groups[-1]
-        for name in set(group) - {*_NO_HYPERS, *known.defaults}:
-            del group[name]
-
     def _rules(self) -> list[str]:
-        texts = [row(group["optimizer"]).rule("", declared.given).strip()
-                 for group, declared in zip(self.param_groups, self._declared)]
-        groups = [(group["param_names"], text) for group, text in zip(self.param_groups, texts)]
+        self._leaders = leaders(self._declared, [len(group["params"]) for group in self.param_groups])
+        groups = [(group["param_names"], one.rule) for group, one in zip(self.param_groups, self._leaders)]
         return [f"{glob} {text}" for glob, text in rules(groups)]
 
     def _terms(self) -> Terms:
-        changes = tuple(row(group["optimizer"]).changes(declared.all, group)
-                        for group, declared in zip(self.param_groups, self._declared))
+        changes = tuple(row(one.optimizer).changes(one.all, group)
+                        for group, one in zip(self.param_groups, self._leaders))
         return Terms(changes, self._weight)
 
     # ---- the job ----
@@ -205,7 +202,7 @@ class Optimizer(torch.optim.Optimizer):
         try:
             memory = connection.begin(client, places, self._delay, computed, self._states.to_model)
             brought = self._states.bring(client)
-            run = Run(client, places, memory, self._means, self._counts(client))
+            run = Run(client, places, memory, self._means, self._counts(client), self._watch)
             if not brought:
                 self._recovery.restore(run, self.param_groups)
         except BaseException:
@@ -216,6 +213,8 @@ class Optimizer(torch.optim.Optimizer):
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None
             self._overlap = Overlap(run, places, self._terms, unscale)
+        for group, declared in zip(self.param_groups, self._declared if self._settings.client is None else ()):
+            row(group["optimizer"]).tell(declared.given)
         return run
 
     def _detach(self) -> None:
@@ -255,6 +254,8 @@ class Optimizer(torch.optim.Optimizer):
         """Waits for the step that is under way (delay=1) and brings its weights into the model: before an evaluation,
         and before the model is saved."""
         if self._run is not None and self._run.is_under_way and self._delay:
+            self._run.refuse_changes(self._run.by_hand.changed(under_way=True), "while a step is under way, whose "
+                                     "weights take their place: with delay=1 call synchronize() before you change them")
             self._run.finish()
 
     def restart(self) -> None:
@@ -406,8 +407,10 @@ class Optimizer(torch.optim.Optimizer):
             self._recovery.check_begun()
         self._states.thaw()
         run = self._joined(computed=True)
-        if self._delay:
+        if self._delay and run.is_under_way:
             self.synchronize()
+            run.skip_search()
+        run.adopt(self.param_groups)
         terms = self._terms()
         if self._overlap is not None:
             self._overlap.check(terms)

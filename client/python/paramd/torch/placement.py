@@ -32,7 +32,12 @@ class Place:
     @property
     def is_empty(self) -> bool:
         """Whether this rank has no elements of the parameter."""
-        return self.range is not None and self.range[0] == self.range[1]
+        return self.is_hollow or (self.range is not None and self.range[0] == self.range[1])
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether the whole parameter has no elements, so that the job does not have it."""
+        return 0 in self.param.shape
 
     def local(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns this rank's elements of the parameter or its gradient, without a copy."""

@@ -274,12 +274,21 @@ class States:
                 own.update(light_state.hypers_of(own, other))
             self._optimizer._terms()    # raises if one of them is fixed while the job runs
             if saved is not None and run.client.rank == 0:
+                self._check_roots(run)
                 put(run.client, saved, partial=False)
         except BaseException:
             for group, values in zip(self._groups, before):
                 group.update(values)
             raise
         self.forget()
+
+    def _check_roots(self, run: Run) -> None:
+        """FailedPrecondition: a root that a later step takes is computed, and would come into another state."""
+        for name, slots in self.fetch(run).slots.items():
+            if any(slot.startswith("pending_root") for slot in slots):
+                raise FailedPrecondition(FailedPrecondition.code, f"parameter {name}: a matrix root of it is under "
+                                         "way, which the next steps take: load the state with load_state_dict, or at "
+                                         "another step", name)
 
     # ---- parameters that come later ----
 
@@ -365,8 +374,9 @@ class States:
             return False
         present = min(map(client.step_of, client.names), default=saved.step)
         if present != saved.step:
-            raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and job {client.job} "
-                                     f"is at step {present}: open the client with the option start_step={saved.step}")
+            raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and job "
+                                     f"{client.job} is at step {present}: open the client with the option "
+                                     f"start_step={saved.step}")
         if client.rank == 0 and (self._began or not saved.same_state(Export(client).read())):
             missing = [name for name in client.names if set(saved.slots.get(name, {})) <= {"step"}]
             for name in missing:

@@ -1,0 +1,276 @@
+/* replacement.c - takes weights that were changed by hand from rank 0, and compares what the pushes of the ranks say of
+ * them. */
+#include "replacement.h"
+
+#include "convert.h"
+#include "cut.h"
+#include "data_frame.h"
+#include "frames.h"
+
+#include <stdlib.h>
+
+/* ---- checks of a frame ---- */
+
+/* Returns whether rank 0 has contributed to the parameter's open round, or has said that it has no gradient. */
+static bool has_begun(const pd_param *param)
+{
+    return pd_round_count_chunks(&param->round, 0) > 0 && !pd_round_is_silent(&param->round, 0);
+}
+
+static int check_param(const pd_job *job, const pd_param *param, const pd_request *frame, pd_error *err)
+{
+    unsigned long long step = frame->u.data.step, present = param->saved.step;
+
+    if (param->current == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet that others could replace", param->name);
+    if (param->ranged)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: its elements are spread over the ranks, and such weights cannot be replaced while the "
+                       "job runs: begin a new job with the changed weights",
+                       param->name);
+    if (step != present)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: weights came that replace those of step %llu, but it has closed step %llu",
+                       param->name, step, present);
+    if (job->drain_step <= step)
+        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no weights any more",
+                       param->name);
+    return PD_OK;
+}
+
+static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
+                       pd_error *err)
+{
+    pd_param *param = pd_piece_param(job, piece, err);
+    int rc;
+
+    if (param == NULL) return PD_INVALID_ARGUMENT;
+    if ((rc = check_param(job, param, frame, err)) != PD_OK) return rc;
+    if (piece->absent)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: weights that replace others cannot be absent", param->name);
+    if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
+    return pd_piece_check_once(param, piece, number, err);
+}
+
+/* Checks that rank 0 is between two steps, and that no other rank has pushed with other weights. */
+static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        const pd_change_told *told = &param->told;
+        unsigned long long step = param->saved.step + 1;
+
+        if (param->saved.step != frame->u.data.step) continue;
+        if (has_begun(param))
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "%.160s: rank 0 has begun step %llu: weights can be replaced between two steps", param->name,
+                           step);
+        if (!told->known || told->number == frame->u.data.replaces ||
+            told->process != job->ranks[told->rank].saved.process)
+            continue;
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "rank 0 replaces weights before step %llu, and rank %u has pushed %.160s for it with other "
+                       "weights: weights were changed by hand on some ranks only, or differently: change them on all "
+                       "ranks alike",
+                       step, told->rank, param->name);
+    }
+    return PD_OK;
+}
+
+static int check(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint64_t number = ++job->frames;
+    int rc = pd_frame_may_come(job, frame, err);
+
+    if (rc == PD_OK && frame->rank != 0)
+        rc = pd_fail(err, PD_FAILED_PRECONDITION,
+                     "rank %u sends weights that were changed by hand: rank 0 sends them, and the other ranks give the "
+                     "number of the change with their pushes",
+                     frame->rank);
+    for (size_t i = 0; rc == PD_OK && i < frame->u.data.n; i++)
+        rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
+    return rc;
+}
+
+/* ---- staging ---- */
+
+/* Returns whether weights of the parameter are staged. Its step has no other use for `next` before it begins. */
+static bool is_staged(const pd_param *param)
+{
+    return param->current != NULL && param->next != NULL && param->stage < PD_READY;
+}
+
+void pd_replace_drop(pd_job *job)
+{
+    for (uint32_t i = 0; job->replacing.number != 0 && i < job->steps.n_params; i++) {
+        pd_param *param = &job->steps.params[i];
+        if (!is_staged(param)) continue;
+        pd_snapshot_unref(param->next);
+        param->next = NULL;
+        param->unlanded = 0;
+    }
+    job->replacing = (pd_replacing){ 0 };
+}
+
+/* Counts a parameter whose staged weights have all come. */
+static void count_whole(pd_job *job, const pd_param *param)
+{
+    job->replacing.whole += param->unlanded == 0;
+}
+
+static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
+{
+    if (param->next != NULL) return PD_OK;
+    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
+    param->next->job = job->steps.number;
+    param->next->param = param->index;
+    param->next->version = param->saved.step;
+    param->unlanded = param->round.n_chunks;
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) param->round.chunks[c].slots[0].landed = false;
+    count_whole(job, param);
+    return PD_OK;
+}
+
+/* Puts the elements of `masters` that are `given` when they are rounded to its element type, of 16 bits, in the place
+ * of the elements of `to`. A worker whose weights have 16 bits has changed the others alone. */
+static void keep_masters(float *to, const float *masters, const uint16_t *given, pd_dtype dtype, int64_t n)
+{
+    enum { SOME = 1024 };
+    uint16_t rounded[SOME];
+
+    for (int64_t i = 0; i < n; i += SOME) {
+        int64_t some = n - i < SOME ? n - i : SOME;
+        pd_convert(rounded, dtype, masters + i, PD_F32, some);
+        for (int64_t j = 0; j < some; j++)
+            if (rounded[j] == given[i + j]) to[i + j] = masters[i + j];
+    }
+}
+
+static void stage(pd_job *job, const pd_piece *piece)
+{
+    pd_param *param = &job->steps.params[piece->param];
+    pd_slot *slot;
+    float *to;
+
+    if (piece->count == 0) return;
+    slot = &pd_piece_chunk(param, piece)->slots[0];
+    to = (float *)param->next->at[PD_F32] + piece->first;
+    pd_convert(to, PD_F32, piece->at, piece->dtype, piece->count);
+    if (piece->dtype != PD_F32)
+        keep_masters(to, (const float *)param->current->at[PD_F32] + piece->first, piece->at, piece->dtype,
+                     piece->count);
+    if (slot->landed) return;
+    slot->landed = true;
+    param->unlanded--;
+    count_whole(job, param);
+}
+
+static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    pd_replacing *replacing = &job->replacing, coming = { .number = frame->u.data.replaces,
+                                                          .step = frame->u.data.step,
+                                                          .nonce = job->ranks[0].saved.nonce,
+                                                          .whole = replacing->whole };
+
+    if (replacing->number != coming.number || replacing->step != coming.step || replacing->nonce != coming.nonce) {
+        pd_replace_drop(job);
+        coming.whole = 0;
+    }
+    *replacing = coming;
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        int rc = begin_to_stage(job, &job->steps.params[frame->u.data.pieces[i].param], err);
+        if (rc != PD_OK) return rc;
+    }
+    for (size_t i = 0; i < frame->u.data.n; i++) stage(job, &frame->u.data.pieces[i]);
+    return PD_OK;
+}
+
+/* ---- publishing ---- */
+
+static void publish(pd_job *job, pd_effect *effect)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        pd_param *param = &job->steps.params[i];
+        if (param->saved.step == job->replacing.step) param->replaced = job->replacing.number;
+        if (!is_staged(param)) continue;
+        pd_params_convert(&param, 1, job->steps.config->threads);
+        pd_param_publish(param, param->next, (pd_outcome)0, &effect->u.closed.at[effect->u.closed.n++]);
+        param->next = NULL;
+        pd_cut_replaced(&job->steps, param);
+    }
+    job->replacing = (pd_replacing){ 0 };
+    job->keeping.log.moved = "weights are replaced";
+    job->keeping.changes++;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+/* Publishes all that is staged. PD_NO_MEMORY: nothing has changed. */
+static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    pd_effect *effect;
+    int rc = check_rounds(job, frame, err);
+
+    if (rc != PD_OK) return rc;
+    effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    if (effect == NULL || (effect->u.closed.at = calloc(job->replacing.whole + 1, sizeof(pd_closed))) == NULL) {
+        pd_effect_free(effect);
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    }
+    publish(job, effect);
+    return PD_OK;
+}
+
+void pd_replace_take(pd_job *job, pd_request *frame)
+{
+    pd_error err;
+    int rc = check(job, frame, &err);
+
+    if (rc == PD_OK) rc = stage_all(job, frame, &err);
+    if (rc == PD_OK && job->replacing.whole == frame->u.data.whole) rc = publish_all(job, frame, &err);
+    if (rc != PD_OK) {
+        if (frame->rank == 0) pd_replace_drop(job);
+        pd_frame_refuse(job, frame, &err);
+        return;
+    }
+    pd_answer_ok(job->steps.outbox, frame);
+    pd_frame_finish(&job->steps, frame);
+}
+
+/* ---- what pushes say ---- */
+
+static int differs(const pd_param *param, uint32_t rank, uint32_t other, pd_error *err)
+{
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "rank %u pushes %.160s for step %llu with other weights than rank %u: weights were changed by hand "
+                   "on some ranks only, or differently: change them on all ranks alike",
+                   rank, param->name, (unsigned long long)param->saved.step + 1, other);
+}
+
+int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_request *push, pd_error *err)
+{
+    const pd_change_told *told = &param->told;
+    uint64_t number = push->u.data.replaces;
+
+    if (param->replaced != 0 && number != param->replaced) return differs(param, push->rank, 0, err);
+    if (push->rank == 0 && number != param->replaced)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "rank 0 pushes %.160s for step %llu with weights that were changed by hand, and has not sent "
+                       "them: send them first (pd_client_replace)",
+                       param->name, (unsigned long long)param->saved.step + 1);
+    /* What an earlier process of a rank has said does not bind the processes that came after it. */
+    if (told->known && number != told->number && told->process == job->ranks[told->rank].saved.process)
+        return differs(param, push->rank, told->rank, err);
+    return PD_OK;
+}
+
+void pd_replace_note_push(const pd_job *job, pd_param *param, const pd_request *push)
+{
+    pd_change_told *told = &param->told;
+
+    if (told->known && told->process == job->ranks[told->rank].saved.process) return;
+    *told = (pd_change_told){ .known = true,
+                              .rank = push->rank,
+                              .process = job->ranks[push->rank].saved.process,
+                              .number = push->u.data.replaces };
+}

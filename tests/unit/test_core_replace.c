@@ -1,0 +1,338 @@
+/* Tests the client's core with weights that the program has changed by hand: how they are sent, which number pushes
+ * bring, and what becomes of them when the connection breaks or the server goes back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "peer.h"
+#include "replace.h"
+
+enum { PARAMS = 2, SMALL = 3, LARGE = 150, STEP = 7, NUMBER = 77 };
+static const int64_t sizes[PARAMS] = { SMALL, LARGE };
+
+static peer *trained(const pd_core_config *config)
+{
+    return peer_trained(config, sizes, PARAMS, STEP);
+}
+
+static pd_core_config with_window(uint32_t window)
+{
+    pd_core_config config = peer_first;
+
+    config.window = window;
+    return config;
+}
+
+/* ---- what the core sends ---- */
+
+static int try_replace(peer *p, const uint32_t *params, size_t n, uint64_t number, pd_ticket_id *ticket, pd_error *err)
+{
+    static float weights[PARAMS][LARGE];
+    pd_item items[PARAMS];
+
+    for (size_t i = 0; i < n; i++) items[i] = (pd_item){ .param = params[i], .weights = weights[params[i] % PARAMS] };
+    return pd_core_replace(p->core, items, n, number, ticket, err);
+}
+
+static pd_ticket_id replace(peer *p, const uint32_t *params, size_t n)
+{
+    pd_ticket_id ticket;
+
+    assert_int_equal(try_replace(p, params, n, NUMBER, &ticket, NULL), PD_OK);
+    return ticket;
+}
+
+static pd_ticket_id replace_both(peer *p)
+{
+    return replace(p, (uint32_t[]){ 0, 1 }, PARAMS);
+}
+
+/* Expects a frame of new weights, and answers it unless `answers` is false. Returns its number of pieces. */
+static size_t expect_weights(peer *p, bool answers)
+{
+    peer_frame l = peer_expect(p, PD_INIT);
+    const Paramd__InitRequest *init = l.message;
+    size_t n = init->n_pieces;
+
+    assert_int_equal(init->replaces, NUMBER);
+    assert_int_equal(init->step, STEP);
+    assert_int_equal(init->whole, PARAMS);
+    if (answers) peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+    return n;
+}
+
+static void replace_and_answer(peer *p)
+{
+    pd_ticket_id ticket = replace_both(p);
+
+    for (int i = 0; i < 4; i++) expect_weights(p, true);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+/* Pushes and pulls the first parameter. Returns the number that the push brings; answers it as the step after `step`.
+ */
+static uint64_t push_number(peer *p, uint64_t given, uint64_t step)
+{
+    static float gradient[SMALL], weights[SMALL];
+    pd_item item = { .param = 0, .gradient = gradient, .weights = weights };
+    pd_push_options options = { .replaces = given };
+    pd_ticket_id ticket;
+    peer_frame l;
+    uint64_t number;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, &item, 1, &options, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PUSH_PULL);
+    number = ((const Paramd__PushRequest *)l.message)->replaces;
+    peer_reply_data(p, &l.prefix, 1, 1, step + 1, weights, SMALL);
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return number;
+}
+
+static void all_frames_tell_the_step_the_number_and_how_many_parameters_come(void **state)
+{
+    peer *p = trained(&peer_first);
+    pd_ticket_id ticket = replace_both(p);
+    (void)state;
+
+    for (int i = 0; i < 4; i++) {
+        assert_false(pd_core_done(p->core, ticket));
+        assert_int_equal(expect_weights(p, true), 1);
+    }
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_expect_silence(p);
+    peer_free(p);
+}
+
+static void a_push_brings_the_number_that_the_program_gives(void **state)
+{
+    peer *p = trained(&peer_four);
+    (void)state;
+
+    assert_int_equal(push_number(p, NUMBER, STEP), NUMBER);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    peer_free(p);
+}
+
+static void rank_0_brings_the_number_of_what_it_has_sent(void **state)
+{
+    peer *p = trained(&peer_first);
+    (void)state;
+
+    replace_and_answer(p);
+    assert_int_equal(push_number(p, 0, STEP), NUMBER);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    peer_free(p);
+}
+
+/* ---- what is refused ---- */
+
+static void assert_refused(peer *p, const uint32_t *params, size_t n, uint64_t number, int code, const char *text)
+{
+    pd_ticket_id ticket;
+    pd_error err;
+
+    assert_int_equal(try_replace(p, params, n, number, &ticket, &err), code);
+    if (strstr(err.text, text) == NULL) fail_msg("expected \"%s\" in: %s", text, err.text);
+    peer_expect_silence(p);
+}
+
+static void only_rank_0_replaces_weights(void **state)
+{
+    peer *p = trained(&peer_four);
+    (void)state;
+
+    assert_refused(p, (uint32_t[]){ 0 }, 1, NUMBER, PD_FAILED_PRECONDITION, "this is rank 2");
+    peer_free(p);
+}
+
+static void items_that_cannot_be_replaced_are_refused(void **state)
+{
+    peer *p = trained(&peer_first);
+    (void)state;
+
+    assert_refused(p, (uint32_t[]){ 0 }, 1, 0, PD_INVALID_ARGUMENT, "a number other than 0");
+    assert_refused(p, (uint32_t[]){ 0 }, 0, NUMBER, PD_INVALID_ARGUMENT, "no items");
+    assert_refused(p, (uint32_t[]){ PARAMS }, 1, NUMBER, PD_INVALID_ARGUMENT, "parameter 2 of 2");
+    assert_refused(p, (uint32_t[]){ 1, 1 }, 2, NUMBER, PD_INVALID_ARGUMENT, "parameter p1 is in another item");
+    peer_free(p);
+}
+
+static void weights_are_not_replaced_during_a_push(void **state)
+{
+    peer *p = trained(&peer_first);
+    pd_ticket_id ticket = peer_push_pull(p, 1, SMALL);
+    peer_frame l = peer_expect(p, PD_PUSH_PULL);
+    (void)state;
+
+    assert_refused(p, (uint32_t[]){ 1 }, 1, NUMBER, PD_INVALID_ARGUMENT, "p0 has a push under way");
+    peer_reply_data(p, &l.prefix, 1, 1, STEP + 1, p->weights[0], SMALL);
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_refused(p, (uint32_t[]){ 0, 1 }, 2, NUMBER, PD_INVALID_ARGUMENT, "weights are replaced that are of one step");
+    peer_free(p);
+}
+
+/* ---- a connection that breaks, and a server that goes back ---- */
+
+/* Answers Declare: the parameters are at `step`, with weights of the change `number`. */
+static void answer_declare(peer *p, uint64_t step, uint64_t number)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
+    peer_frame l = peer_expect(p, PD_DECLARE);
+
+    one.step = step;
+    one.initialised = true;
+    one.replaces = number;
+    message.parameters = all;
+    message.n_parameters = PARAMS;
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    peer_frame_drop(&l);
+}
+
+static void come_back(peer *p, uint64_t step, uint64_t number)
+{
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    answer_declare(p, step, number);
+}
+
+static void all_weights_are_sent_again_on_a_new_connection(void **state)
+{
+    peer *p = trained(&peer_first);
+    pd_ticket_id ticket = replace_both(p);
+    (void)state;
+
+    expect_weights(p, true);
+    expect_weights(p, false);
+    come_back(p, STEP, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_false(pd_core_done(p->core, ticket));
+        expect_weights(p, true);
+    }
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_free(p);
+}
+
+static void a_new_process_brings_the_number_of_the_weights_that_it_receives(void **state)
+{
+    pd_core_config config = peer_four;
+    peer *p = peer_new(&config);
+    pd_ticket_id ticket;
+    (void)state;
+
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, PARAMS);
+    answer_declare(p, STEP, NUMBER);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(push_number(p, 0, STEP), NUMBER);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    peer_free(p);
+}
+
+static void a_server_that_has_lost_the_change_ends_the_handle_of_rank_0(void **state)
+{
+    peer *p = trained(&peer_first);
+    (void)state;
+
+    replace_and_answer(p);
+    come_back(p, STEP, 0);
+    assert_true(pd_core_gone_back(p->core));
+    assert_non_null(strstr(pd_core_ended(p->core)->text, "it has lost weights that were replaced after step 7"));
+    peer_free(p);
+}
+
+static void a_server_that_still_has_the_change_goes_on(void **state)
+{
+    peer *p = trained(&peer_first);
+    (void)state;
+
+    replace_and_answer(p);
+    come_back(p, STEP, NUMBER);
+    assert_false(pd_core_gone_back(p->core));
+    assert_int_equal(push_number(p, 0, STEP), NUMBER);
+    peer_free(p);
+}
+
+static void a_window_does_not_reach_back_over_a_change(void **state)
+{
+    pd_core_config config = with_window(20);
+    peer *p = trained(&config);
+    (void)state;
+
+    assert_int_equal(push_number(p, 0, STEP), 0);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    come_back(p, STEP + 1, 0);
+    assert_false(pd_core_gone_back(p->core));
+    peer_free(p);
+
+    p = trained(&config);
+    replace_and_answer(p);
+    assert_int_equal(push_number(p, 0, STEP), NUMBER);
+    come_back(p, STEP, 0);
+    assert_true(pd_core_gone_back(p->core));
+    peer_free(p);
+}
+
+static void a_window_sends_the_steps_after_a_change_again(void **state)
+{
+    pd_core_config config = with_window(20);
+    peer *p = trained(&config);
+    peer_frame l;
+    (void)state;
+
+    replace_and_answer(p);
+    assert_int_equal(push_number(p, 0, STEP), NUMBER);
+    come_back(p, STEP, NUMBER);
+    assert_false(pd_core_gone_back(p->core));
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(((const Paramd__PushRequest *)l.message)->replaces, NUMBER);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void other_ranks_send_their_pushes_again(void **state)
+{
+    pd_core_config config = peer_four;
+    peer *p;
+    peer_frame l;
+    (void)state;
+
+    config.window = 20;
+    p = trained(&config);
+    assert_int_equal(push_number(p, NUMBER, STEP), NUMBER);
+    come_back(p, STEP, 0);
+    assert_false(pd_core_gone_back(p->core));
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(((const Paramd__PushRequest *)l.message)->replaces, NUMBER);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_frames_tell_the_step_the_number_and_how_many_parameters_come),
+        cmocka_unit_test(a_push_brings_the_number_that_the_program_gives),
+        cmocka_unit_test(rank_0_brings_the_number_of_what_it_has_sent),
+        cmocka_unit_test(only_rank_0_replaces_weights),
+        cmocka_unit_test(items_that_cannot_be_replaced_are_refused),
+        cmocka_unit_test(weights_are_not_replaced_during_a_push),
+        cmocka_unit_test(all_weights_are_sent_again_on_a_new_connection),
+        cmocka_unit_test(a_new_process_brings_the_number_of_the_weights_that_it_receives),
+        cmocka_unit_test(a_server_that_has_lost_the_change_ends_the_handle_of_rank_0),
+        cmocka_unit_test(a_server_that_still_has_the_change_goes_on),
+        cmocka_unit_test(a_window_does_not_reach_back_over_a_change),
+        cmocka_unit_test(a_window_sends_the_steps_after_a_change_again),
+        cmocka_unit_test(other_ranks_send_their_pushes_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

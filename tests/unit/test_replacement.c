@@ -1,0 +1,587 @@
+/* Tests weights that a program has changed by hand: rank 0 sends them between two steps, they come into force together,
+ * and the pushes of all ranks must tell of the same change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exporting.h"
+#include "kept_job.h"
+#include "oom.h"
+#include "store_inside.h"
+
+enum { NUMBER = 77, OTHER = 78, OPERATOR = 99, MOST = 256, PARAMS = 2 };
+
+static const char *const names[] = { "p0", "p1" };
+
+/* ---- a job of two ranks, with checkpoints ---- */
+
+#define OPTIONS "durability=checkpoint checkpoint_every=100"
+static uint64_t conns[2]; /* connections of the ranks' processes */
+
+static void start(rig *r, const char *options)
+{
+    pd_store_config config = kept_config();
+
+    kept_job_start(r, &config, options);
+    for (uint32_t rank = 0; rank < 2; rank++) conns[rank] = KEPT_CONN + rank;
+}
+
+/* Lets another process take a rank over. */
+static void succeed(rig *r, uint32_t rank, uint64_t conn)
+{
+    const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
+
+    assert_int_equal(rig_hello(r, "job", rank, 2, conn, conn, OPTIONS, "* adam"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, rank, conn, names, shapes, NULL, PARAMS, PD_F32), PD_OK);
+    conns[rank] = conn;
+}
+
+static void make_checkpoint(rig *r)
+{
+    assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->disk->step, 1);
+}
+
+static int set_up(void **state)
+{
+    rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    start(r, OPTIONS);
+    kept_job_step(r, 1);
+    *state = r;
+    return 0;
+}
+
+/* Weights that were changed by hand: other ones for each parameter and each change. */
+static const float *made(uint32_t param, uint64_t number)
+{
+    static float values[MOST];
+
+    rig_noise(1000 * number + param, values, MOST);
+    return values;
+}
+
+/* Sends chunks of a parameter's new weights, from `first` up to `end`, as one frame. Returns the code of the answer. */
+static int send_chunks(rig *r, uint32_t rank, uint64_t step, uint32_t param, uint64_t number, uint32_t whole,
+                       int64_t first, int64_t end)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, conns[rank], step);
+    uint64_t before = r->answered;
+
+    rig_replaces(frame, number, whole);
+    for (int64_t at = first; at < end; at += r->chunk)
+        rig_piece(frame, param, PD_F32, at, end - at < r->chunk ? end - at : r->chunk, made(param, number) + at);
+    rig_send(r, frame);
+    rig_work(r);
+    assert_int_equal(r->answered, before + 1);
+    return r->error.code;
+}
+
+static int send_param(rig *r, uint64_t step, uint32_t param, uint64_t number, uint32_t whole)
+{
+    return send_chunks(r, 0, step, param, number, whole, 0, kept_job_sizes[param]);
+}
+
+static void replace(rig *r, uint64_t step, uint64_t number)
+{
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(send_param(r, step, p, number, PARAMS), PD_OK);
+}
+
+/* Pushes the gradient that kept_job_push pushes, with the number of a change. Returns the code of an error, which may
+ * come before the round closes. */
+static int push(rig *r, uint32_t rank, uint32_t param, uint64_t step, uint64_t number)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, conns[rank], step);
+    int64_t n = kept_job_sizes[param];
+    float values[MOST];
+
+    rig_noise(step * 100 + rank * 10 + param, values, MOST);
+    rig_replaces(frame, number, 0);
+    for (int64_t at = 0; at < n; at += r->chunk)
+        rig_piece(frame, param, PD_F32, at, n - at < r->chunk ? n - at : r->chunk, values + at);
+    r->error.code = PD_OK;
+    rig_send(r, frame);
+    rig_work(r);
+    return r->error.code;
+}
+
+static void step_all(rig *r, uint64_t step, uint64_t number)
+{
+    for (uint32_t p = 0; p < PARAMS; p++)
+        for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(push(r, rank, p, step, number), PD_OK);
+    assert_int_equal(kept_job_step_of(r, 1), step);
+}
+
+static bool is_in_force(rig *r, uint32_t param, uint64_t number)
+{
+    return memcmp(rig_weights(r, r->job, param), made(param, number),
+                  (size_t)kept_job_sizes[param] * sizeof(float)) == 0;
+}
+
+static void assert_says(const rig *r, const char *text)
+{
+    if (strstr(r->error.text, text) == NULL) fail_msg("expected \"%s\" in: %s", text, r->error.text);
+}
+
+/* ---- they come into force together ---- */
+
+static void weights_come_into_force_when_all_of_them_have_come(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 2, 0, 128), PD_OK);
+    assert_int_equal(send_param(r, 1, 1, NUMBER, 2), PD_OK);
+    assert_false(is_in_force(r, 1, NUMBER));
+    assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 2, 128, 200), PD_OK);
+    for (uint32_t p = 0; p < PARAMS; p++) {
+        assert_true(is_in_force(r, p, NUMBER));
+        assert_int_equal(rig_board(r, r->job, p)->step, 1);
+        assert_int_equal(rig_board(r, r->job, p)->snapshot->version, 1);
+    }
+}
+
+static void a_chunk_that_comes_twice_counts_once(void **state)
+{
+    rig *r = *state;
+
+    for (int i = 0; i < 4; i++) assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 1, 0, 64), PD_OK);
+    assert_false(is_in_force(r, 0, NUMBER));
+    assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 1, 64, 200), PD_OK);
+    assert_true(is_in_force(r, 0, NUMBER));
+}
+
+static void other_parameters_keep_their_weights(void **state)
+{
+    rig *r = *state;
+    float before[MOST];
+
+    memcpy(before, rig_weights(r, r->job, 1), (size_t)kept_job_sizes[1] * sizeof(float));
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_OK);
+    assert_true(is_in_force(r, 0, NUMBER));
+    assert_memory_equal(rig_weights(r, r->job, 1), before, (size_t)kept_job_sizes[1] * sizeof(float));
+    step_all(r, 2, NUMBER);
+}
+
+static void a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one(void **state)
+{
+    rig *r = *state;
+
+    replace(r, 1, NUMBER);
+    replace(r, 1, OTHER);
+    assert_true(is_in_force(r, 1, OTHER));
+    step_all(r, 2, OTHER);
+}
+
+static void the_next_step_goes_on_from_them(void **state)
+{
+    static const float one = 1;
+    const int64_t size = 1;
+    pd_store_config config = rig_config();
+    rig r;
+    rig_frame *frame;
+
+    (void)state;
+    rig_new(&r, &config);
+    rig_start(&r, "job", 1, KEPT_CONN, &size, 1, NULL, "* sgd lr=1");
+    frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, KEPT_CONN, 0);
+    rig_replaces(frame, NUMBER, 1);
+    rig_piece(frame, 0, PD_F32, 0, 1, &(float){ 5 });
+    rig_send(&r, frame);
+    rig_work(&r);
+    frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, KEPT_CONN, 1);
+    rig_replaces(frame, NUMBER, 0);
+    rig_piece(frame, 0, PD_F32, 0, 1, &one);
+    assert_int_equal(rig_send(&r, frame), PD_OK);
+    rig_work(&r);
+    assert_true(*rig_weights(&r, r.job, 0) == 4);
+    rig_free(&r);
+}
+
+static void an_update_does_not_build_on_weights_that_were_replaced(void **state)
+{
+    rig *r = *state;
+
+    replace(r, 1, NUMBER);
+    assert_int_equal(rig_board(r, r->job, 0)->snapshot->builds_on, 0);
+}
+
+/* ---- what is refused ---- */
+
+static void only_rank_0_sends_them(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(send_chunks(r, 1, 1, 1, NUMBER, 1, 0, 100), PD_FAILED_PRECONDITION);
+    assert_says(r, "rank 0 sends them");
+    assert_false(is_in_force(r, 1, NUMBER));
+}
+
+static void they_replace_those_of_the_step_that_is_closed(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(send_param(r, 0, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
+    assert_says(r, "replace those of step 0, but it has closed step 1");
+    assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
+    replace(r, 1, NUMBER);
+}
+
+static void they_come_before_rank_0_begins_the_next_step(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(push(r, 0, 1, 2, 0), PD_OK);
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
+    assert_says(r, "p1: rank 0 has begun step 2");
+    assert_false(is_in_force(r, 0, NUMBER));
+    assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 1, p, 2, 0), PD_OK);
+    assert_int_equal(kept_job_step_of(r, 0), 2);
+}
+
+static void a_part_of_them_is_dropped_when_rank_0_pushes(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 2), PD_OK);
+    step_all(r, 2, 0);
+    assert_int_equal(send_param(r, 2, 1, NUMBER, 2), PD_OK);
+    assert_false(is_in_force(r, 1, NUMBER));
+    assert_int_equal(send_param(r, 2, 0, NUMBER, 2), PD_OK);
+    assert_true(is_in_force(r, 0, NUMBER) && is_in_force(r, 1, NUMBER));
+}
+
+static void a_part_that_an_earlier_process_has_sent_does_not_count(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 2), PD_OK);
+    succeed(r, 0, 55);
+    assert_int_equal(send_param(r, 1, 1, NUMBER, 2), PD_OK);
+    assert_false(is_in_force(r, 1, NUMBER));
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 2), PD_OK);
+    assert_true(is_in_force(r, 1, NUMBER));
+}
+
+static void those_of_a_ranged_parameter_are_refused(void **state)
+{
+    static const rig_range halves[2] = { { 0, 50 }, { 50, 100 } };
+    const pd_shape shape = { 1, { 100 } };
+    const float *initial = made(0, OTHER);
+    pd_store_config config = rig_config();
+    rig_frame *frame;
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig_hello(&r, "job", rank, 2, KEPT_CONN + rank, KEPT_CONN + rank, NULL, "* sgd"), PD_OK);
+        assert_int_equal(rig_declare_range(&r, rank, KEPT_CONN + rank, "w", &shape, halves[rank]), PD_OK);
+    }
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        frame = rig_frame_new(&r, PD_REQ_INIT, r.job, rank, KEPT_CONN + rank, 0);
+        rig_piece(frame, 0, PD_F32, halves[rank].start, rank == 0 ? 50 : 14, initial + halves[rank].start);
+        if (rank == 1) rig_piece(frame, 0, PD_F32, 64, 36, initial + 64);
+        rig_send(&r, frame);
+        rig_work(&r);
+    }
+    frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, KEPT_CONN, 0);
+    rig_replaces(frame, NUMBER, 1);
+    rig_piece(frame, 0, PD_F32, 0, 50, initial);
+    rig_send(&r, frame);
+    rig_work(&r);
+    assert_int_equal(r.error.code, PD_FAILED_PRECONDITION);
+    assert_says(&r, "spread over the ranks");
+    rig_free(&r);
+}
+
+static void without_memory_nothing_changes(void **state)
+{
+    rig *r = *state;
+    size_t bytes = (size_t)kept_job_sizes[1] * sizeof(float);
+    float before[MOST];
+    bool survived = false;
+
+    memcpy(before, rig_weights(r, r->job, 1), bytes);
+    for (int64_t at = 0; at < 50 && !survived; at++) {
+        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, KEPT_CONN, 1);
+        pd_request *request;
+
+        rig_replaces(frame, NUMBER, 1);
+        rig_piece(frame, 1, PD_F32, 0, 64, made(1, NUMBER));
+        rig_piece(frame, 1, PD_F32, 64, 36, made(1, NUMBER) + 64);
+        request = rig_request(frame);
+        oom_arm(at);
+        rig_apply(r, request);
+        (void)pd_store_work(r->store, r->now);
+        survived = !oom_disarm();
+        rig_work(r);
+        assert_int_equal(r->error.code, survived ? PD_OK : PD_NO_MEMORY);
+        if (!survived) assert_memory_equal(rig_weights(r, r->job, 1), before, bytes);
+    }
+    assert_true(survived && is_in_force(r, 1, NUMBER));
+}
+
+/* ---- all ranks must have made the same change ---- */
+
+static void a_rank_that_has_not_changed_its_weights_is_refused(void **state)
+{
+    rig *r = *state;
+
+    replace(r, 1, NUMBER);
+    assert_int_equal(push(r, 1, 0, 2, 0), PD_FAILED_PRECONDITION);
+    assert_says(r, "rank 1 pushes p0 for step 2 with other weights than rank 0");
+    assert_says(r, "change them on all ranks alike");
+    step_all(r, 2, NUMBER);
+}
+
+static void a_rank_that_alone_has_changed_its_weights_is_refused(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
+    assert_int_equal(push(r, 1, 0, 2, NUMBER), PD_FAILED_PRECONDITION);
+    assert_says(r, "rank 1 pushes p0 for step 2 with other weights than rank 0");
+}
+
+static void the_rank_whose_push_is_second_has_the_error(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(push(r, 1, 0, 2, NUMBER), PD_OK);
+    assert_int_equal(push(r, 0, 0, 2, 0), PD_FAILED_PRECONDITION);
+    assert_says(r, "rank 0 pushes p0 for step 2 with other weights than rank 1");
+}
+
+static void weights_are_not_replaced_if_another_rank_has_pushed_with_others(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(push(r, 1, 1, 2, OTHER), PD_OK);
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
+    assert_says(r, "rank 1 has pushed p1 for it with other weights");
+    assert_false(is_in_force(r, 0, NUMBER));
+}
+
+static void a_push_with_the_same_change_may_come_before_it(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 1, p, 2, NUMBER), PD_OK);
+    replace(r, 1, NUMBER);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 0, p, 2, NUMBER), PD_OK);
+    assert_int_equal(kept_job_step_of(r, 0), 2);
+}
+
+static void rank_0_cannot_push_with_weights_that_it_has_not_sent(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(push(r, 0, 0, 2, NUMBER), PD_FAILED_PRECONDITION);
+    assert_says(r, "has not sent them");
+    assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
+}
+
+static void the_step_after_the_next_needs_no_number(void **state)
+{
+    rig *r = *state;
+
+    replace(r, 1, NUMBER);
+    step_all(r, 2, NUMBER);
+    step_all(r, 3, 0);
+}
+
+static void what_a_process_that_has_gone_has_said_does_not_bind_its_successor(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(push(r, 1, 0, 2, NUMBER), PD_OK);
+    succeed(r, 1, 55);
+    step_all(r, 2, 0);
+}
+
+static void a_new_process_learns_the_number(void **state)
+{
+    rig *r = *state;
+
+    replace(r, 1, NUMBER);
+    succeed(r, 1, 55);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(r->replaced[p], NUMBER);
+    step_all(r, 2, NUMBER);
+    succeed(r, 1, 56);
+    assert_int_equal(r->replaced[0], 0);
+}
+
+/* ---- exports, checkpoints and logs ---- */
+
+static void an_export_that_is_read_keeps_the_weights_that_it_has(void **state)
+{
+    rig *r = *state;
+    float before[MOST];
+
+    memcpy(before, rig_weights(r, r->job, 0), (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_begin(r, "job", OPERATOR, false, 30), PD_OK);
+    replace(r, 1, NUMBER);
+    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, kept_job_sizes[0]), PD_OK);
+    assert_memory_equal(r->exported.at, before, (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
+    assert_int_equal(export_begin(r, "job", OPERATOR, false, 30), PD_OK);
+    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, kept_job_sizes[0]), PD_OK);
+    assert_memory_equal(r->exported.at, made(0, NUMBER), (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
+}
+
+static void an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameters(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(push(r, rank, 0, 2, 0), PD_OK);
+    assert_int_equal(export_begin(r, "job", OPERATOR, false, 30), PD_OK);
+    assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(push(r, rank, 1, 2, 0), PD_OK);
+    assert_int_equal(r->exported.step, 2);
+    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, kept_job_sizes[0]), PD_OK);
+    assert_memory_equal(r->exported.at, made(0, NUMBER), (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
+}
+
+static void a_checkpoint_has_the_new_weights_and_the_number(void **state)
+{
+    rig *r = *state, next;
+    pd_store_config config = kept_config();
+
+    replace(r, 1, NUMBER);
+    make_checkpoint(r);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, r), PD_OK);
+    kept_job_join(&next, NULL);
+    assert_int_equal(next.steps[0], 1);
+    assert_int_equal(next.replaced[1], NUMBER);
+    assert_true(is_in_force(&next, 0, NUMBER) && is_in_force(&next, 1, NUMBER));
+    step_all(&next, 2, NUMBER);
+    step_all(r, 2, NUMBER);
+    for (uint32_t p = 0; p < PARAMS; p++)
+        assert_memory_equal(rig_weights(&next, next.job, p), rig_weights(r, r->job, p),
+                            (size_t)kept_job_sizes[p] * sizeof(float));
+    rig_free(&next);
+}
+
+static void a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_number(void **state)
+{
+    rig *r = *state, next;
+    pd_store_config config = kept_config();
+
+    make_checkpoint(r);
+    replace(r, 1, NUMBER);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, r), PD_OK);
+    kept_job_join(&next, NULL);
+    assert_int_equal(next.replaced[0], 0);
+    assert_false(is_in_force(&next, 0, NUMBER));
+    rig_free(&next);
+}
+
+static void the_last_checkpoint_of_a_server_that_stops_has_them(void **state)
+{
+    rig *r = *state;
+    uint64_t kept;
+
+    make_checkpoint(r);
+    replace(r, 1, NUMBER);
+    kept = r->kept;
+    rig_drain(r, OPERATOR, 30);
+    rig_work(r);
+    assert_int_equal(r->kept, kept + 1);
+    assert_int_equal(r->disk->step, 1);
+}
+
+static void a_log_begins_anew_behind_a_checkpoint_that_has_them(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r, next;
+
+    (void)state;
+    start(&r, "durability=log checkpoint_every=100");
+    kept_job_step(&r, 1);
+    assert_int_equal(r.n_entries, 1);
+    replace(&r, 1, NUMBER);
+    assert_int_equal(r.disk->step, 1);
+    step_all(&r, 2, NUMBER);
+    step_all(&r, 3, 0);
+    assert_int_equal(r.n_entries, 2);
+    assert_int_equal(r.durable, 3);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(rig_replay(&next, &r), PD_OK);
+    kept_job_join(&next, NULL);
+    assert_int_equal(next.steps[0], 3);
+    assert_int_equal(next.replaced[0], 0);
+    for (uint32_t p = 0; p < PARAMS; p++)
+        assert_memory_equal(rig_weights(&next, next.job, p), rig_weights(&r, r.job, p),
+                            (size_t)kept_job_sizes[p] * sizeof(float));
+    rig_free(&next);
+    rig_free(&r);
+}
+
+static void no_entry_is_written_before_that_checkpoint_is(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "durability=log checkpoint_every=1");
+    kept_job_step(&r, 1);
+    assert_int_equal(r.disk->step, 1);
+    r.lazy_disk = true;
+    replace(&r, 1, NUMBER);
+    assert_non_null(r.keeping);
+    step_all(&r, 2, NUMBER);
+    assert_int_equal(r.durable, 1);
+    r.lazy_disk = false;
+    rig_kept(&r);
+    rig_work(&r);
+    assert_int_equal(r.durable, 2);
+    rig_free(&r);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(weights_come_into_force_when_all_of_them_have_come),
+        TEST(a_chunk_that_comes_twice_counts_once),
+        TEST(other_parameters_keep_their_weights),
+        TEST(a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one),
+        cmocka_unit_test(the_next_step_goes_on_from_them),
+        TEST(an_update_does_not_build_on_weights_that_were_replaced),
+        TEST(only_rank_0_sends_them),
+        TEST(they_replace_those_of_the_step_that_is_closed),
+        TEST(they_come_before_rank_0_begins_the_next_step),
+        TEST(a_part_of_them_is_dropped_when_rank_0_pushes),
+        TEST(a_part_that_an_earlier_process_has_sent_does_not_count),
+        cmocka_unit_test(those_of_a_ranged_parameter_are_refused),
+        TEST(without_memory_nothing_changes),
+        TEST(a_rank_that_has_not_changed_its_weights_is_refused),
+        TEST(a_rank_that_alone_has_changed_its_weights_is_refused),
+        TEST(the_rank_whose_push_is_second_has_the_error),
+        TEST(weights_are_not_replaced_if_another_rank_has_pushed_with_others),
+        TEST(a_push_with_the_same_change_may_come_before_it),
+        TEST(rank_0_cannot_push_with_weights_that_it_has_not_sent),
+        TEST(the_step_after_the_next_needs_no_number),
+        TEST(what_a_process_that_has_gone_has_said_does_not_bind_its_successor),
+        TEST(a_new_process_learns_the_number),
+        TEST(an_export_that_is_read_keeps_the_weights_that_it_has),
+        TEST(an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameters),
+        TEST(a_checkpoint_has_the_new_weights_and_the_number),
+        TEST(a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_number),
+        TEST(the_last_checkpoint_of_a_server_that_stops_has_them),
+        cmocka_unit_test(a_log_begins_anew_behind_a_checkpoint_that_has_them),
+        cmocka_unit_test(no_entry_is_written_before_that_checkpoint_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
