@@ -649,17 +649,18 @@ class Client:
         self.handle.check()
         return state_file.export_state(self._variables, self.job, os.fspath(path))
 
-    def import_state(self, path: str | os.PathLike[str]) -> None:
+    def import_state(self, path: str | os.PathLike[str], partial: bool = False) -> None:
         """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, between two
         steps of the job. For a new job that is after `init`, which was given the weights of the file, and with the
         option start_step, which is the file's step. Other ranks need not wait for it, if rank 0 calls it before its
         next push: no step is taken before that. A parameter that has seen no gradient needs only its counter
         "NAME.step", 0. In a job with checkpoints `sync` then waits until the state is on the disk.
 
+        partial: names that the job does not know are skipped, and it keeps the state that the file does not have.
         InvalidArgument: this is no such file, or its names are not those of the job's state; nothing has changed.
         """
         self.handle.check()
-        state_file.import_state(self._variables, self.job, os.fspath(path))
+        state_file.import_state(self._variables, self.job, os.fspath(path), partial)
 
 
 def _change(number: int) -> int:

@@ -47,14 +47,19 @@ class Place:
 
     def local(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns this rank's elements of the parameter or its gradient, without a copy."""
-        plain: Any = tensor.detach()
-        local: torch.Tensor = plain.to_local() if is_dtensor(plain) else plain
-        return local
+        return local(tensor)
 
     def declaration(self) -> Param:
         """Returns what the client declares. Gradients have the type of the weights."""
         dtype = str(self.param.dtype).rsplit(".", maxsplit=1)[-1]
         return Param(self.name, tuple(self.param.shape), dtype, range=self.range)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns this rank's elements of a tensor, without a copy."""
+    plain: Any = tensor.detach()
+    found: torch.Tensor = plain.to_local() if is_dtensor(plain) else plain
+    return found
 
 
 def is_dtensor(tensor: Any) -> bool:
