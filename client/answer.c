@@ -2,6 +2,7 @@
  * these calls. */
 #include "answer.h"
 
+#include "command_address.h"
 #include "convert.h"
 #include "core_end.h"
 #include "landing.h"
@@ -9,6 +10,7 @@
 #include "parts.h"
 #include "push_scalars.h"
 #include "refusal.h"
+#include "core_remarks.h"
 #include "reply.h"
 #include "resend.h"
 #include "sharing.h"
@@ -238,6 +240,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if ((prefix->flags & PD_FLAG_ERROR) != 0) {
         pd_arena_reset(core->arena);
         pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
+        pd_command_address(error.text, sizeof error.text, core->addresses != NULL ? &core->addresses[core->url] : NULL);
         refusal = &error;
     }
     if ((prefix->flags & PD_FLAG_SHARED) != 0) core->sharing.read++;
@@ -248,6 +251,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (frame != NULL && frame->answered) return PD_OK;
     if (frame != NULL && frame->lane == PD_LANE_HELD)
         return pd_reply_broken(core, prefix, "the request was not sent on this connection");
+    if (prefix->method == PD_HEARTBEAT && refusal == NULL) pd_core_note_remarks(core, prefix, header);
     /* No frame has the number in this answer: it reports an error of the connection, or answers a heartbeat. */
     if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
     if (frame->lane == PD_LANE_LASTING) {

@@ -17,14 +17,17 @@
 
 int pd_client_join(pd_client *client, pd_error *err)
 {
+    const pd_address *server;
     bool joins;
     int rc = PD_OK;
 
     pd_io_enter(&client->io);
     if ((joins = client->join != 0)) rc = pd_handle_finish_call(client, &client->join, err);
     if (joins && rc == PD_OK) client->welcome = *pd_core_welcome(client->core);
+    server = &client->urls[pd_core_url(client->core)];
     pd_io_leave(&client->io);
-    if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome);
+    if (joins && rc == PD_OK)
+        pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome, server);
     return rc;
 }
 
@@ -52,6 +55,7 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
 
     if (rc == PD_OK) rc = pd_addresses_parse(&client->urls, &settings.core.urls, settings.urls, PD_TO_CONNECT, err);
     if (rc == PD_OK) rc = pd_secure_open(&client->secure, &settings.tls, client->urls, settings.core.urls, err);
+    settings.core.addresses = client->urls;
     if (rc == PD_OK) rc = pd_core_new(&client->core, &settings.core, err);
     client->deadline = settings.deadline;
     client->slice = settings.slice;

@@ -3,6 +3,7 @@
 #include "core.h"
 
 #include "core_end.h"
+#include "core_remarks.h"
 #include "descriptor.h"
 #include "declared_params.h"
 #include "op.h"
@@ -74,6 +75,9 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     if ((core = calloc(1, sizeof *core)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     core->job = strdup(config->job);
     core->label = strdup(config->label);
+    core->run = strdup(config->run != NULL ? config->run : "");
+    core->resume = config->resume;
+    core->joins = config->joins;
     core->options = copy_texts(config->options);
     core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->scratch = malloc(sizeof *core->scratch);
@@ -83,6 +87,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->nonce = core->random = config->nonce;
     core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
     core->urls = config->urls;
+    core->addresses = config->addresses;
     core->impatient = config->impatient;
     core->window.steps = config->window;
     core->give_up_ns = UINT64_MAX;
@@ -91,7 +96,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
         .refused = config->checksum || config->no_shared_memory, .to_send = -1, .taken = -1, .weights = PD_NO_SEGMENT
     };
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL ||
+    if (core->job == NULL || core->label == NULL || core->run == NULL || core->options == NULL || core->rules == NULL ||
         core->scratch == NULL || core->arena == NULL || op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -111,6 +116,7 @@ void pd_core_free(pd_core *core)
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
     pd_sharing_free(core);
+    pd_core_remarks_free(&core->remarks);
     free_texts(core->options);
     free_texts(core->rules);
     pd_arena_free(core->arena);
@@ -118,6 +124,7 @@ void pd_core_free(pd_core *core)
     free(core->updates);
     free(core->job);
     free(core->label);
+    free(core->run);
     free(core);
 }
 
@@ -235,11 +242,15 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.nonce = core->nonce;
     hello.rejoins = core->rejoins = pd_core_begins_anew(core) ? core->rank != 0 : pd_core_has_begun(core);
     hello.creator = core->rejoins && !pd_core_begins_anew(core) ? core->creator : 0;
+    hello.run = core->run;
+    hello.resume = (uint32_t)core->resume;
+    hello.joins = core->joins && !core->restarted;
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
     hello.barriers = PD_PLANTED(barriers_forgotten) ? 0 : core->passed;
     hello.steps = steps_seen(core);
+    hello.remarks = core->rank == 0;
     hello.rules = core->rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
     return hello;
@@ -478,6 +489,14 @@ bool pd_core_lost(const pd_core *core)
 bool pd_core_gone_back(const pd_core *core)
 {
     return core->gone_back;
+}
+bool pd_core_refused(const pd_core *core)
+{
+    return core->refused;
+}
+bool pd_core_held(const pd_core *core)
+{
+    return core->refused && core->held_ns != 0;
 }
 bool pd_core_running(const pd_core *core)
 {

@@ -13,6 +13,10 @@
 
 typedef struct pd_core pd_core;
 
+/* Most seconds for which a process tries to get a rank that another process has, which may be dead: a little more than
+ * the server's usual heartbeat_timeout. */
+enum { PD_HELD_SECONDS = 35 };
+
 /* The settings of a core. pd_core_new copies all texts, so the caller may free them. */
 typedef struct pd_core_config {
     const char *job, *label;
@@ -21,8 +25,13 @@ typedef struct pd_core_config {
     uint64_t nonce;
     bool checksum, impatient, no_shared_memory; /* see pd_client_options */
     uint32_t window;                            /* see pd_client_options */
+    const char *run;                            /* see pd_client_options; NULL: unknown */
+    int resume;                                 /* see pd_client_options */
+    bool joins;                                 /* see pd_client_options */
     uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
+    /* the addresses, which the caller keeps as long as the core; NULL: texts of the server name none */
+    const struct pd_address *addresses;
 } pd_core_config;
 
 /* Makes a core (the client's protocol state machine). PD_INVALID_ARGUMENT: an option is not of the form name=value.
@@ -107,6 +116,10 @@ bool pd_core_must_init(const pd_core *core);
 pd_client_stats pd_core_stats(const pd_core *core);
 /* Returns whether the client is connected and the server has accepted its Hello. */
 bool pd_core_running(const pd_core *core);
+/* Returns whether the server has refused the last Hello for now, so that the client tries again. */
+bool pd_core_refused(const pd_core *core);
+/* Returns whether it has done so because another process, which may be dead, has the rank. */
+bool pd_core_held(const pd_core *core);
 /* Returns the error that ended the client handle (the user's pd_client); NULL if it has not ended. */
 const pd_error *pd_core_ended(const pd_core *core);
 /* Returns whether the client handle has ended because the server no longer has its job. */

@@ -128,11 +128,23 @@ typedef struct pd_window {
     bool hashed;                            /* `hash` is known */
 } pd_window;
 
+/* Warnings of the server about the job: core_remarks.h. */
+typedef struct pd_core_remarks {
+    char *waiting[16]; /* those that the user does not have yet, the oldest first */
+    size_t n;
+    uint64_t told[32]; /* a ring of XXH3-64 hashes of those that have come */
+    size_t n_told;
+} pd_core_remarks;
+
 typedef struct pd_core {
     pd_sharing sharing;
+    pd_core_remarks remarks;
     pd_window window;
     size_t n_copies; /* number of entries in scratch->copy */
     char *job, *label;
+    char *run; /* the launch that this process belongs to; "": unknown */
+    int resume;
+    bool joins;
     /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
      * each list */
     char **options, **rules;
@@ -143,6 +155,7 @@ typedef struct pd_core {
     /* after a lost connection the client handle ends instead of connecting again */
     bool impatient;
     size_t urls;
+    const struct pd_address *addresses; /* borrowed; NULL: none are known */
 
     pd_stage stage;
     bool welcomed; /* the server has accepted Hello on the present connection */
@@ -151,10 +164,12 @@ typedef struct pd_core {
     size_t url;
     uint64_t random;
     char reason[PD_ERROR_TEXT];
-    pd_error ended;  /* any code but PD_OK: the client handle has ended with this error */
-    bool lost;       /* the client handle ended because the server no longer has the job */
-    bool restarting; /* true from the call of pd_core_restart until the parameters are declared to the new job */
-    bool restarted;  /* pd_core_restart was called; see pd_core_begins_anew */
+    bool refused;     /* the server has refused the last Hello for now */
+    uint64_t held_ns; /* when it first refused one since another process has the rank; 0: it has not */
+    pd_error ended;   /* any code but PD_OK: the client handle has ended with this error */
+    bool lost;        /* the client handle ended because the server no longer has the job */
+    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
+    bool restarted;   /* pd_core_restart was called; see pd_core_begins_anew */
     /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
      * were last declared, the server has reported fewer steps of one than before. */
     bool resending, went_back;

@@ -1,11 +1,13 @@
 /* handle.c - how the calls with a client handle wait for the I/O thread. */
 #include "handle.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "call.h"
+#include "core_remarks.h"
 
 #define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
 
@@ -39,22 +41,24 @@ const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT])
 static void give_notice(pd_client *client, double seconds_left)
 {
     char reason[PD_ERROR_TEXT], text[PD_ERROR_TEXT];
+    bool refused = pd_core_refused(client->core);
 
     snprintf(reason, sizeof reason, "%s", pd_handle_reason(client, text)); /* the core's text may change */
     pd_io_leave(&client->io);
-    pd_notice_waiting(&client->notices, reason, seconds_left);
+    pd_notice_waiting(&client->notices, refused, reason, seconds_left);
     pd_io_enter(&client->io);
 }
 
-/* Counts `seconds` in which a call has waited without a connection. After NOTICE_SECONDS of them tells the user, once
- * until there is a connection again. The core must be locked. */
+/* Counts `seconds` in which a call has waited without a connection to its job. After NOTICE_SECONDS of them, or as soon
+ * as another process is found to have the rank, tells the user: once until there is a connection again. The core must be
+ * locked. */
 static void count_alone(pd_client *client, double seconds)
 {
     double left = client->deadline - (client->alone += seconds);
 
-    if (client->told || client->alone < NOTICE_SECONDS || left <= 0) return;
+    if (client->told || (client->alone < NOTICE_SECONDS && !pd_core_held(client->core)) || left <= 0) return;
     client->told = true;
-    give_notice(client, left);
+    give_notice(client, pd_core_held(client->core) && left > PD_HELD_SECONDS ? PD_HELD_SECONDS : left);
 }
 
 /* Waits until the call with this ticket is done, at most `seconds`. Notes whether there is a connection. The core must
@@ -66,7 +70,8 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
     double begin = now_seconds();
     bool done = pd_io_wait(&client->io, ticket, seconds);
 
-    if (connected || pd_core_running(client->core) || pd_core_stats(client->core).connects != connects) {
+    if (connected || pd_core_running(client->core) ||
+        (pd_core_stats(client->core).connects != connects && !pd_core_refused(client->core))) {
         client->alone = 0;
         client->told = false;
     } else if (!done) {
@@ -75,15 +80,30 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
     return done;
 }
 
+/* Gives the user the server's warnings that have come since. The core must be locked. */
+static void give_remarks(pd_client *client)
+{
+    for (char *remark; (remark = pd_core_take_remark(client->core)) != NULL; free(remark)) {
+        const pd_address *server = &client->urls[pd_core_url(client->core)];
+        pd_io_leave(&client->io);
+        pd_notice_remark(&client->notices, pd_core_job(client->core), remark, server);
+        pd_io_enter(&client->io);
+    }
+}
+
 /* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. The core must be
  * locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
 {
-    double end = now_seconds() + seconds;
+    double end = now_seconds() + seconds, left = seconds;
+    bool done;
 
-    for (double left = seconds; left > NOTICE_SECONDS; left = end - now_seconds())
-        if (await_part(client, ticket, NOTICE_SECONDS)) return true;
-    return await_part(client, ticket, end > now_seconds() ? end - now_seconds() : 0);
+    do {
+        done = await_part(client, ticket, left < NOTICE_SECONDS ? fmax(left, 0) : NOTICE_SECONDS);
+        give_remarks(client);
+        left = end - now_seconds();
+    } while (!done && left > 0);
+    return done;
 }
 
 /* Takes the result of a call that is done, and frees its ticket. */

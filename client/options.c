@@ -1,6 +1,7 @@
 /* options.c - the settings of a client handle, from pd_client_options, the environment and defaults. */
 #include "options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 #define DEFAULT_URL "tcp://127.0.0.1:7070"
 #define DEFAULT_DEADLINE 120.0
-enum { MAX_WORLD = 1 << 20 };
+enum { MAX_WORLD = 1 << 20, RUN_MAX = 128 };
 
 /* Returns the value of an environment variable; NULL if it is not set or empty. */
 static const char *from_environment(const char *name)
@@ -31,12 +32,75 @@ static const char *choose_urls(const char *given)
     return given != NULL ? given : DEFAULT_URL;
 }
 
-static const char *choose_job(const char *given)
+/* Returns torchrun's identity of the launch; NULL: torchrun has not started this process, or gives no identity. */
+static const char *torchrun_id(void)
 {
-    if (given != NULL) return given;
-    if ((given = from_environment("PARAMD_JOB")) != NULL) return given;
-    given = from_environment("TORCHELASTIC_RUN_ID");
-    return given != NULL && strcmp(given, "none") != 0 ? given : "default";
+    const char *id = from_environment("TORCHELASTIC_RUN_ID");
+
+    return id != NULL && strcmp(id, "none") != 0 ? id : NULL;
+}
+
+static int choose_run(pd_settings *settings, const char *given, pd_error *err)
+{
+    const char *run = given != NULL ? given : from_environment("PARAMD_RUN"), *slurm;
+
+    if (given != NULL && given[0] == '\0') return PD_OK; /* unknown, whatever the environment says */
+    if (run == NULL) run = torchrun_id();
+    if (run == NULL && (slurm = from_environment("SLURM_JOB_ID")) != NULL) {
+        snprintf(settings->run, sizeof settings->run, "slurm-%s", slurm);
+        run = settings->run;
+    }
+    settings->core.run = run;
+    if (run != NULL && strlen(run) > RUN_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "run \"%.60s...\": expected at most %d bytes, got %zu", run, RUN_MAX,
+                       strlen(run));
+    return PD_OK;
+}
+
+static int choose_resume(int given, int *out, pd_error *err)
+{
+    const char *text = from_environment("PARAMD_RESUME");
+
+    *out = given;
+    if (given < PD_RESUME_AUTO || given > PD_RESUME_NO)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "resume %d: expected a value of enum pd_resume", given);
+    if (given != PD_RESUME_AUTO || text == NULL) return PD_OK;
+    if (strcmp(text, "1") != 0 && strcmp(text, "0") != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "environment variable PARAMD_RESUME=\"%s\": expected 1 (continue the job) or 0 (begin anew)",
+                       text);
+    *out = text[0] == '1' ? PD_RESUME_YES : PD_RESUME_NO;
+    return PD_OK;
+}
+
+/* Makes a name for the job of a single worker, which no other process gets: of the program, the host, the process and
+ * a random number. */
+static int make_name(pd_settings *settings, pd_error *err)
+{
+    char host[64] = "";
+    uint16_t drawn;
+
+    if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "?");
+    if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
+        return pd_fail(err, PD_INTERNAL, "no random numbers from the system");
+    snprintf(settings->job, sizeof settings->job, "%.100s-%s-%ld-%04x", program_invocation_short_name, host,
+             (long)getpid(), (unsigned)drawn);
+    settings->core.job = settings->job;
+    return PD_OK;
+}
+
+/* Chooses the name of the job. The run, rank and world_size must be chosen. */
+static int choose_job(pd_settings *settings, const char *given, pd_error *err)
+{
+    if (given == NULL) given = from_environment("PARAMD_JOB");
+    if (given == NULL) given = torchrun_id();
+    if (given == NULL && settings->core.world_size > 1) given = settings->core.run;
+    settings->core.job = given;
+    if (given != NULL) return PD_OK;
+    if (settings->core.world_size == 1) return make_name(settings, err);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "a job of %u workers needs a name that they share: set PARAMD_JOB, or pd_client_options.job",
+                   settings->core.world_size);
 }
 
 static int read_count(const char *name, uint32_t preset, uint32_t *out, pd_error *err)
@@ -59,7 +123,7 @@ static int choose_rank(pd_core_config *core, const pd_client_options *options, p
 {
     int rc = PD_OK;
 
-    if (core->job[0] == '\0') {
+    if (options->job != NULL && options->job[0] == '\0') {
         core->world_size = 1;
         return PD_OK;
     }
@@ -112,14 +176,17 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
                                     .tokens = choose_file(options->token_file, "PARAMD_TOKEN_FILE") };
     settings->deadline = options->deadline > 0 ? options->deadline : DEFAULT_DEADLINE;
     settings->slice = options->slice > 0 && options->slice < settings->deadline ? options->slice : settings->deadline;
-    settings->core.job = choose_job(options->job);
     settings->core.options = options->options;
     settings->core.rules = options->rules;
     settings->core.checksum = options->checksum;
     settings->core.impatient = options->impatient;
     settings->core.window = options->window;
     settings->core.no_shared_memory = options->no_shared_memory;
+    settings->core.joins = options->joins;
     choose_label(settings, options->label);
     rc = choose_rank(&settings->core, options, err);
+    if (rc == PD_OK) rc = choose_run(settings, options->run, err);
+    if (rc == PD_OK) rc = choose_resume(options->resume, &settings->core.resume, err);
+    if (rc == PD_OK) rc = choose_job(settings, options->job, err);
     return rc == PD_OK ? choose_nonce(options->nonce, &settings->core.nonce, err) : rc;
 }

@@ -13,6 +13,8 @@ typedef struct pd_settings {
      * environment */
     pd_core_config core;
     char label[160];
+    char job[256]; /* the name of the job, if the library has made it up */
+    char run[160]; /* the run, if the library has composed it */
 } pd_settings;
 
 /* Fills in the settings. PD_INVALID_ARGUMENT: an option or environment variable has no valid value; the error names

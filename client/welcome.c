@@ -2,6 +2,7 @@
  * connection usable, or end the client handle. */
 #include "welcome.h"
 
+#include "core.h"
 #include "core_end.h"
 #include "declared_params.h"
 #include "op.h"
@@ -20,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HELD_NS (PD_HELD_SECONDS * UINT64_C(1000000000))
+
 /* ---- Hello ---- */
 
 /* Returns whether to connect again after the server refused Hello with this error. Before the first welcome: only
@@ -30,6 +33,15 @@ static bool worth_waiting(const pd_core *core, int code)
     if (code == PD_UNAVAILABLE) return true;
     return core->greeted &&
            (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
+}
+
+/* Returns whether to connect again although another process has the rank. Over a network its machine may be dead, which
+ * the server finds out after its heartbeat_timeout. A process on the server's machine is known to live. */
+static bool may_be_dead(pd_core *core, int code)
+{
+    if (code != PD_ALREADY_EXISTS || core->impatient || core->sharing.possible) return false;
+    if (core->held_ns == 0) core->held_ns = core->received_ns;
+    return core->received_ns - core->held_ns < HELD_NS;
 }
 
 /* Handles the server's error "no such job", which comes after a reconnect. While this process restarts a lost job, it
@@ -51,10 +63,11 @@ int pd_welcome_refused(pd_core *core, const pd_error *error)
 {
     if (error->code == PD_NOT_FOUND && core->rejoins)
         no_job(core);
-    else if (worth_waiting(core, error->code))
+    else if (worth_waiting(core, error->code) || may_be_dead(core, error->code))
         pd_core_drop(core, error->text);
     else
         pd_core_end(core, error);
+    core->refused = true;
     return PD_OK;
 }
 
@@ -132,6 +145,8 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
     if ((rc = check_welcome(core, prefix, reply)) != PD_OK) return rc;
     note_welcome(core, reply);
     core->welcomed = true;
+    core->refused = false;
+    core->held_ns = 0;
     core->reason[0] = '\0';
     if (reply->heartbeat_ms > 0) core->heartbeat_ns = reply->heartbeat_ms * UINT64_C(1000000);
     if (reply->timeout_ms > 0) core->timeout_ns = reply->timeout_ms * UINT64_C(1000000);

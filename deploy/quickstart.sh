@@ -46,8 +46,9 @@ case $optimizer in
 sgd) preset='lr=0.1 momentum=0.9' ;;
 scalable_shampoo) preset='learning_rate=0.05 beta2=0.99 block_size=128 preconditioning_compute_steps=20
                           root_method=eigh' ;;
+shampoo) preset='lr=0.002 betas=0.9,0.999 grafting_config=Adam use_merge_dims=no precondition_frequency=10' ;;
 kron) preset='learning_rate=0.001 merge_small_dims=no partition_grads_into_blocks=no
-              preconditioner_update_probability=0.2 preconditioner_lr=0.3' ;;
+              preconditioner_update_probability=0.2 preconditioner_lr=0.3 preconditioner_init_scale=100' ;;
 adafactor) preset='learning_rate=0.04 beta1=0.9 decay_rate=0.95' ;;
 *) preset='' ;;
 esac

@@ -1,4 +1,5 @@
 """Takes training steps with an installed wheel of paramd, where no server is set up. Run by wheel_try.sh."""
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -43,7 +44,7 @@ def check_worker():
 
 
 def check_daemon(url):
-    """Checks that the daemon runs on the wheel's own libraries, and has chosen its BLAS kernels. Returns its log."""
+    """Checks that the daemon runs on the wheel's own libraries, and has chosen its BLAS kernels."""
     log = url[len("unix://"):].replace(".sock", ".log")
     with open(log) as file:
         first = file.readline()
@@ -53,7 +54,6 @@ def check_daemon(url):
     for name in ("libopenblas", "libgomp", "libuv"):
         assert any("paramd.libs" in path and name in path for path in libraries(daemons[0])), f"{name} is another"
     print(first.strip())
-    return daemons[0]
 
 
 def command(pid):
@@ -65,6 +65,14 @@ def command(pid):
         return ""
 
 
+def await_end():
+    """Waits until no daemon of this folder runs. Each ends with its last worker."""
+    until = time.monotonic() + 20
+    while any(os.getcwd() in command(pid) for pid in os.listdir("/proc") if pid.isdigit()):
+        assert time.monotonic() < until, "the daemon has not ended with its last worker"
+        time.sleep(0.05)
+
+
 def check_programs():
     """Runs the programs of the wheel, as a user would."""
     subprocess.run(["paramctl", "optimizers", "kron"], check=True, stdout=subprocess.DEVNULL)
@@ -74,22 +82,24 @@ def check_programs():
     with open("model.shapes", "w") as file:
         file.write("w 512 512\n")
     subprocess.run(["paramctl", "plan", "model.shapes", "--rule", "* kron"], check=True, stdout=subprocess.DEVNULL)
+    for name in ("doctor", "replay", "bench"):                      # a program of its own for each
+        subprocess.run(["paramctl", name, "--help"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["paramctl", "bench", "net", "--workers", "1", "--tensors", "1", "--floats", "1000", "--rounds", "5"],
+                   check=True, stdout=subprocess.DEVNULL)
 
 
 def main():
     """Trains, and checks the worker, the daemon and the programs."""
     assert shutil.which("gcc") is None and shutil.which("cc") is None, "there is a compiler on the PATH"
     assert os.path.dirname(paramd.__file__).startswith(sys.prefix), paramd.__file__
+    assert paramd.__version__ == importlib.metadata.version("paramd"), paramd.__version__
     assert "kron" in paramd.rows.names(), "the table of optimizers is not in the wheel"
     url, stats = train()
     check_worker()
-    daemon = check_daemon(url)
+    check_daemon(url)
     check_programs()
     print(f"{STEPS} steps at {url}, {stats.shared_in} bytes of weights in shared memory")
-    until = time.monotonic() + 20
-    while command(daemon):
-        assert time.monotonic() < until, "the daemon has not ended with its last worker"
-        time.sleep(0.05)
+    await_end()
     print("the daemon has ended with its last worker")
 
 

@@ -95,17 +95,36 @@ static const struct {
     { "BASE=*", NULL },           /* environment variable of deploy/docker-compose.yml: the image to build on */
     { "SLIM=*", NULL },           /* environment variable of deploy/docker-compose.yml: the image to run on */
     { "REEXECUTED=*", NULL },     /* environment variable of main.c: the daemon has already started itself again */
-    { "SERVICE_*=*", NULL },      /* environment variable that Kubernetes sets beside a service named paramd */
-    { "PORT=tcp://*", NULL },     /* environment variable that Kubernetes sets beside a service named paramd */
-    { "PORT_[0-9]*=*", NULL },    /* environment variable that Kubernetes sets beside a service named paramd */
 };
 enum { N_FOREIGN = sizeof foreign / sizeof foreign[0] };
+
+/* Returns whether Kubernetes makes the assignment NAME=VALUE, without PARAMD_, for a service that is named paramd or
+ * paramd-*. It sets such variables in each container of the service's namespace; the service's name comes first. */
+static bool is_service_link(const char *assignment)
+{
+    static const char *const patterns[] = {
+        "SERVICE_HOST=[0-9a-f]*",
+        "SERVICE_PORT=[0-9]*",
+        "SERVICE_PORT_?*=[0-9]*", /* a port that has a name */
+        "PORT=[a-z]*://*",
+        "PORT_[0-9]*_[A-Z]*P=[a-z]*://*", /* TCP, UDP, SCTP */
+        "PORT_[0-9]*_[A-Z]*P_PROTO=[a-z]*p",
+        "PORT_[0-9]*_[A-Z]*P_PORT=[0-9]*",
+        "PORT_[0-9]*_[A-Z]*P_ADDR=[0-9a-f]*",
+    };
+    const char *equals = strchr(assignment, '=');
+
+    for (const char *at = assignment; at != NULL && at < equals; at = strchr(at, '_'), at = at ? at + 1 : NULL)
+        for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+            if (fnmatch(patterns[i], at, 0) == 0) return true;
+    return false;
+}
 
 static bool is_foreign(const char *assignment)
 {
     for (size_t i = 0; i < N_FOREIGN; i++)
         if (fnmatch(foreign[i].pattern, assignment, 0) == 0) return true;
-    return false;
+    return is_service_link(assignment);
 }
 
 static int unknown_variable(const pd_config *config, const char *name, pd_error *err)

@@ -221,6 +221,25 @@ static void print_name(const char *name, FILE *out)
     fprintf(out, "--%s", with_dashes(text));
 }
 
+char *pd_flags_text(const pd_config *config)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL) return NULL;
+    for (size_t i = 0; i < config->n_keys; i++) {
+        const pd_key *key = &config->keys[i];
+        if (strcmp(config->text[i], key->preset) == 0 && i > 0) continue; /* key 0 is server.listen */
+        fprintf(out, "--%s-", key->section);
+        for (const char *c = key->name; *c != '\0'; c++) putc(*c == '_' ? '-' : *c, out);
+        fprintf(out, "=%s\n", config->text[i]);
+    }
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}
+
 static void help_own(size_t i, FILE *out)
 {
     fprintf(out, pd_own_flags[i].letter != 0 ? "  -%c, " : "      ", pd_own_flags[i].letter);

@@ -87,6 +87,7 @@ typedef struct process {
     uint64_t stop_by_ms; /* time by which a stopping daemon has ended, whatever the disk does; 0: it does not stop */
     pd_reload reload;
     char *http_token;                           /* NULL: HTTP requests need none */
+    char *settings;                             /* the configuration as flags; NULL: out of memory */
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
     /* the step thread as it is being started on another thread: the result, and why the start has failed */
@@ -268,6 +269,8 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
     bool token = pd_reload_take_token(&p->reload, &p->http_token), changed = pd_reload_take(&p->reload);
 
     pd_log_set_level(levels[config->log_level]);
+    free(p->settings);
+    p->settings = pd_flags_text(config);
     *limits = (pd_daemon_limits){ .handshake_ms = (uint32_t)config->handshake_timeout,
                                   .read_ms = (uint32_t)config->read_timeout,
                                   .write_ms = (uint32_t)config->write_timeout,
@@ -278,7 +281,8 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
                                   .tls = tls,
                                   .roles = p->reload.roles,
                                   .store_roles = p->reload.store_roles,
-                                  .http_token = p->http_token };
+                                  .http_token = p->http_token,
+                                  .settings = p->settings };
     p->reload.roles = p->reload.store_roles = NULL;
     pd_notify("READY=1");
     return changed || token || tls != NULL;
@@ -290,6 +294,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
 {
     const pd_config *config = p->config;
 
+    p->settings = pd_flags_text(config);
     *out = (pd_daemon_config){
         .listen = config->listen,
         .sockets = p->sockets,
@@ -315,6 +320,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .max_header = (uint32_t)config->max_header,
         .hello_bytes = (uint32_t)config->hello_bytes,
         .blas_core = pd_blas_core(),
+        .settings = p->settings,
         .http_listen = config->http_listen,
         .http_token = p->http_token,
         .busy_ns = busy_ns,
@@ -434,6 +440,7 @@ static pd_exit serve(process *p)
     pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);
+    free(p->settings);
     if (!ended) pd_log(LOG_ERR, "the daemon ends although its disk does not answer");
     if (rc == PD_OK && ended) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();

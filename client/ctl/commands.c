@@ -3,6 +3,8 @@
 #include "commands.h"
 
 #include "checkpoint_command.h"
+#include "daemons_command.h"
+#include "dashboard_command.h"
 #include "export_state.h"
 #include "import_state.h"
 #include "lists.h"
@@ -21,6 +23,13 @@ static const pd_command_option watch_options[] = { PD_WATCH_OPTION, { NULL } };
 
 static const pd_command_option ping_options[] = {
     { "quiet", 'q', PD_OPTION_FLAG, NULL, .help = "Print nothing: the exit status is the answer" }, { NULL }
+};
+
+static const pd_command_option dashboard_options[] = {
+    { "port", 0, PD_OPTION_NUMBER, "PORT", .help = "Port of 127.0.0.1 (default: a free one)", .preset = "0", .least = 0,
+      .most = 65535 },
+    { "open", 0, PD_OPTION_FLAG, NULL, .help = "Open the page in the desktop's browser (xdg-open)" },
+    { NULL }
 };
 
 static const pd_command_option top_options[] = { { "sort", 0, PD_OPTION_CHOICE, "name|speed|memory|traffic",
@@ -142,6 +151,16 @@ static const pd_command_option restore_options[] = {
     "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
     "reload it, put the new line into the worker's file, then remove the old line."
 
+#define DAEMONS_DETAILS                                                                                                \
+    "Local daemons are those that Python programs start by themselves, one for each run. JOBS has the name and the "   \
+    "step of each job. `paramctl -s NAME ...' talks to the daemon of that name; its last nine characters may be left " \
+    "out. LOG and the socket of the dashboard lie beside its socket."
+
+#define DASHBOARD_DETAILS                                                                                              \
+    "Serves the page of a local daemon (-s NAME, or the only one) at an address of this machine, and prints it. It "   \
+    "goes on until Ctrl-C or the end of the daemon. Every user of this machine can look at the page meanwhile, and "   \
+    "nobody can change anything. A daemon with http.listen serves the page by itself."
+
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* is all) takes the values that its optimizer has, or nothing "       \
     "changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "     \
@@ -149,6 +168,10 @@ static const pd_command_option restore_options[] = {
 
 const pd_command pd_commands[] = {
     { "ping", "", "Ask whether the daemon answers", NULL, ping_options, 0, 0, .run = pd_run_ping },
+    { "daemons", "", "List this user's local daemons, their jobs and steps", DAEMONS_DETAILS, watch_options, 0, 0,
+      .run = pd_run_daemons },
+    { "dashboard", "", "Show the dashboard of a local daemon in a browser", DASHBOARD_DETAILS, dashboard_options, 0, 0,
+      .run = pd_run_dashboard },
     { "status", "", "Show the daemon's memory and traffic, and its jobs", NULL, watch_options, 0, 0,
       .run = pd_run_status },
     { "top", "", "Show speed, loss, waits, roots, memory and traffic of each job while they change",
@@ -158,7 +181,10 @@ const pd_command pd_commands[] = {
       "The keys are: q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory and "
       "traffic. Elsewhere it prints one table, or with --watch one after the other.",
       top_options, 0, 0, .draws = true, .run = pd_run_top },
-    { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory", NULL,
+    { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory",
+      "MEMORY is what the daemon counts against limits.max_total_bytes: `paramctl plan' forecasts it. A job whose "
+      "DURABLE "
+      "is not - also holds memory for a checkpoint.",
       watch_options, 0, 1, .run = pd_run_jobs },
     { "params", "JOB [PARAM-GLOB]", "List a job's parameters and whom they wait for", NULL, params_options, 1, 2,
       .run = pd_run_params },

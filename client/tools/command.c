@@ -6,8 +6,8 @@
 const pd_command_option pd_common_options[] = {
     { "server", 's', PD_OPTION_TEXT, "ADDRESS",
       .help =
-          "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port or unix:///path (default: "
-          "$PARAMD_URL, else tcp://127.0.0.1:7070)" },
+          "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the name "
+          "of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
     { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after so long without an answer", .preset = "5" },
     { "output", 'o', PD_OPTION_CHOICE, "text|wide|json",
       .help = "Print text for people, text with all columns uncut, or JSON for programs", .preset = "text" },

@@ -10,6 +10,7 @@
 
 #include "format.h"
 #include "help.h"
+#include "local_daemons.h"
 #include "nearest.h"
 #include "units.h"
 #include "sock.h"
@@ -184,12 +185,27 @@ static const pd_given *last_given(const pd_line *line, const char *name)
     return NULL;
 }
 
+/* Returns the address that --server means: the text itself, or that of a local daemon of this name. Ends the program
+ * if several have it. */
+static const char *address_of(pd_line *line, const char *text)
+{
+    pd_local_daemon daemon;
+    pd_error err;
+    int rc;
+
+    if (text == NULL || text[0] == '\0' || text[strcspn(text, ":/,")] != '\0') return text;
+    if ((rc = pd_local_daemon_find(&daemon, text, &err)) == PD_INVALID_ARGUMENT) pd_line_refuse(line, "%s", err.text);
+    if (rc != PD_OK) return text;
+    snprintf(line->local, sizeof line->local, "unix://%s.sock", daemon.base);
+    return line->local;
+}
+
 /* Copies the values of the options that all commands have into fields of the pd_line. */
 static void take_common(pd_line *line)
 {
     const char *output = pd_line_text(line, "output");
 
-    line->server = pd_line_text(line, "server");
+    line->server = address_of(line, pd_line_text(line, "server"));
     line->timeout = pd_line_seconds(line, "timeout");
     line->json = pd_line_has(line, "json") || strcmp(output, "json") == 0;
     line->wide = strcmp(output, "wide") == 0;

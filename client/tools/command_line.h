@@ -23,10 +23,12 @@ typedef struct pd_given {
 
 struct pd_line {
     const pd_command *command; /* command of paramctl; NULL until its name has been read */
-    const char *server;        /* value of --server; NULL: not given, so the client library takes its default */
-    double timeout;            /* --timeout, in seconds */
-    bool json, wide;           /* --output */
-    char **args;               /* arguments, without options */
+    /* address that --server names; NULL: not given, so the client library takes its default */
+    const char *server;
+    char local[128]; /* that address, if --server names a local daemon */
+    double timeout;  /* --timeout, in seconds */
+    bool json, wide; /* --output */
+    char **args;     /* arguments, without options */
     int n_args;
     char **argv; /* words of the command line that are not read yet, beginning with the command's name */
     int argc;

@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "command_line.h"
@@ -30,6 +31,15 @@ static bool is_default(const char *url)
     return url == NULL && (variable == NULL || variable[0] == '\0');
 }
 
+/* Returns what to add to the error that a daemon cannot be reached. */
+static const char *hint(const char *url)
+{
+    if (is_default(url)) return " (--server or PARAMD_URL names another daemon; `paramctl daemons` lists local ones)";
+    if (url != NULL && url[strcspn(url, ":/,")] == '\0')
+        return " (no local daemon has this name either: `paramctl daemons` lists them)";
+    return "";
+}
+
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
 {
     char label[128];
@@ -43,8 +53,7 @@ int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error
     if (out->arena == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if ((rc = pd_client_open(&out->client, &options, &why)) == PD_OK) return PD_OK;
     pd_operator_close(out);
-    return pd_fail(err, rc, "%s%s", why.text,
-                   rc == PD_UNAVAILABLE && is_default(url) ? " (--server or PARAMD_URL names another daemon)" : "");
+    return pd_fail(err, rc, "%s%s", why.text, rc == PD_UNAVAILABLE ? hint(url) : "");
 }
 
 void pd_operator_close(pd_operator *op)

@@ -9,7 +9,8 @@ static const pd_command_option plan_options[] = {
     { "workers", 0, PD_OPTION_NUMBER, "W", .help = "Workers of the job", .preset = "1", .least = 0,
       .most = UINT32_MAX },
     { "option", 0, PD_OPTION_TEXT, "KEY=VALUE",
-      .help = "An option of the job, as its workers give it, such as aggregate=median; may be repeated" },
+      .help = "An option of the job, as its workers give it, such as aggregate=median or durability=checkpoint; may be "
+              "repeated" },
     { "threads", 0, PD_OPTION_NUMBER, "T", .help = "Threads of the daemon that take optimizer steps, its step_threads",
       .preset = "1", .least = 1, .most = 1024 },
     { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon that compute roots, its pool_threads",
@@ -47,7 +48,8 @@ static const pd_command_option bench_options[] = {
 
 static const pd_command_option doctor_options[] = {
     { "config", 'c', PD_OPTION_TEXT, "FILE",
-      .help = "The daemon's configuration file (default: /etc/paramd/paramd.conf if it is there, else none)" },
+      .help = "The daemon's configuration file (default: the configuration of the daemon that is asked, else "
+              "/etc/paramd/paramd.conf if it is there, else none)" },
     { "state-dir", 0, PD_OPTION_TEXT, "DIR",
       .help = "Directory for checkpoints whose disk is measured (default: the configuration's)" },
     { "root", 0, PD_OPTION_TEXT, "DIR", .help = "Read DIR/proc and DIR/sys instead of /proc and /sys" },
@@ -56,7 +58,8 @@ static const pd_command_option doctor_options[] = {
 
 #define DOCTOR_DETAILS                                                                                                 \
     "Needs no daemon: it runs the program paramd beside paramctl, reads /proc and /sys, and measures the disk and "    \
-    "the loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too. STATUS is ok, "      \
+    "the loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too, and examines what "  \
+    "that daemon's configuration names, unless --config names another. STATUS is ok, "                                 \
     "warn or fail; the exit status is 1 if a check fails. Limits are those of this shell: run it as the daemon's "     \
     "user."
 
@@ -70,7 +73,9 @@ const pd_command pd_programs[] = {
                           "text: a line for each parameter, `wte 50257 768' or `wte (50257, 768)', and "
                           "`axes=vocab,embed' at its end names the dimensions; # begins a comment;\n"
                           "JSON: {\"wte\": [50257, 768], ...};\n"
-                          "a safetensors file, of which only the header is read.",
+                          "a safetensors file, of which only the header is read.\n"
+                          "`memory' is the number that `paramctl jobs' shows as MEMORY for such a job on a daemon with "
+                          "these threads. A daemon with a directory for checkpoints counts what the last line adds.",
                           plan_options, 1, 1 },
     [PD_PROGRAM_REPLAY] = { "replay", "TRACE|FOLDER...", "Replay recorded runs of reference optimizers and compare",
                             NULL, replay_options, 1, 1 << 20 },

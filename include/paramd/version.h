@@ -1,4 +1,5 @@
-/* paramd/version.h - the version of the public headers. CMakeLists.txt reads the version from this file. */
+/* paramd/version.h - the version of paramd. It stands here alone: CMakeLists.txt, pyproject.toml and the Python package
+ * read this file. */
 #ifndef PARAMD_VERSION_H
 #define PARAMD_VERSION_H
 

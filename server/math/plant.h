@@ -21,6 +21,7 @@
     X(request_zero, "a request with id 0 is taken, and its answer goes to nobody")                                     \
     X(close_counts_refused,                                                                                            \
       "a step is closed although the loop thread has refused a push of it: its gradients count as absent")             \
+    X(any_run, "a process of another run counts as one of the job's run")                                              \
     X(zombie_takes_rank, "a process that another one has superseded comes back and takes the rank again")              \
     X(lost_wake_up,                                                                                                    \
       "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile")    \

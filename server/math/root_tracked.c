@@ -352,12 +352,13 @@ static bool look_at_rows(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want 
     return true;
 }
 
-/* Returns whether the root that the basis gives is exact enough. */
+/* Returns whether the root that the basis gives is exact enough. Errors whose squares are infinite, or not numbers, are
+ * not; those whose squares vanish are far below the tolerance. */
 static bool is_exact(const pd_tracking *t, pd_mat Q, pd_mat A)
 {
-    double rest = t->rows < t->n ? pd_tracking_left_out(t, Q, A) : 0;
+    double rest = t->rows < t->n ? pd_tracking_left_out(t, Q, A) : 0, error = pd_tracking_error(t);
 
-    return hypot(pd_tracking_error(t), rest) <= pd_tracking_tolerance(t);
+    return sqrt(error * error + rest * rest) <= pd_tracking_tolerance(t);
 }
 
 /* Computes the factor U of the root from t->rows rows of F. Returns whether the root is exact enough. */

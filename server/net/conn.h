@@ -74,6 +74,7 @@ typedef struct pd_conn {
     uint32_t job, rank; /* job and rank of the worker; job 0: the connection has no job (an operator's connection, or
                          * the job has ended) */
     bool operates;      /* the peer is an operator, not a worker */
+    bool remarks;       /* the worker reads warnings about its job */
     /* declaring: the worker's set of parameters was sent to the store, which has not answered yet. declared: the store
      * has accepted the set */
     bool declaring, declared;

@@ -112,6 +112,18 @@ static void beat(pd_conn *conn, uint64_t now)
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
+void pd_conn_remark(pd_conn *conn, const pd_remark *remark)
+{
+    static const pd_prefix nobody = { .method = PD_HEARTBEAT };
+    char *texts[1] = { remark->text };
+    Paramd__Ok ok = PARAMD__OK__INIT;
+
+    if (!conn->remarks || conn->state != PD_OPEN || conn->job == 0 || remark->rank == conn->rank) return;
+    ok.remarks = texts;
+    ok.n_remarks = 1;
+    pd_conn_reply(conn, &nobody, &ok.base);
+}
+
 /* Ends a connection whose bytes are no valid frames. The error is in conn->why if a callback of this folder found it,
  * otherwise in the framer (the parser of frames). */
 static void stream_broke(pd_conn *conn)

@@ -407,6 +407,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_board_free(daemon->board);
     pd_traffic_free(&daemon->traffic);
     pd_figures_free(&daemon->figures);
+    pd_remarks_free(&daemon->remarks);
     pd_mailbox_free(daemon->effects);
     pd_pool_free(daemon->pool);
     pd_arena_free(daemon->arena);

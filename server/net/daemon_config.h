@@ -44,6 +44,7 @@ typedef struct pd_daemon_limits {
     pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes both
                                     * over. NULL: the roles stay */
     const char *http_token;        /* token that HTTP requests must bring from now on, as in pd_daemon_config */
+    const char *settings;          /* as in pd_daemon_config */
 } pd_daemon_limits;
 
 /* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
@@ -69,7 +70,10 @@ typedef struct pd_daemon_config {
     uint32_t max_pieces, max_params, max_header, hello_bytes;
     pd_roles *roles, *store_roles; /* who may do what, and a copy for the step thread. pd_daemon_new takes both over,
                                     * also when it fails. NULL: everybody may do everything */
-    const char *blas_core;   /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
+    const char *blas_core; /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
+    /* the daemon's configuration as flags of its program, in lines, for operators; borrowed until a reload brings
+     * another, or for the daemon's life. NULL: not known */
+    const char *settings;
     const char *http_listen; /* addresses of the HTTP listener (metrics, health, dashboard), in the syntax of `listen`.
                               * NULL or "": there is none */
     const char *http_token;  /* token that HTTP requests must bring; borrowed until a reload brings another, or for the

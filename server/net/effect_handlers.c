@@ -14,6 +14,7 @@
 #include "share_request.h"
 #include "shutdown.h"
 
+#include <string.h>
 #include <syslog.h>
 
 /* Finds the connection and the request that an effect answers. Returns NULL if the connection is closed or the request
@@ -256,6 +257,18 @@ static void on_checkpoint(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_checkpoint(conn, pending, effect);
 }
 
+/* Sends a warning about a job to the workers of the job that read such. */
+static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
+{
+    const pd_remark *remark = pd_remarks_add(&daemon->remarks, entry);
+
+    for (size_t i = 0; remark != NULL && i < daemon->capacity; i++) {
+        pd_conn *conn = daemon->conns[i];
+        if (conn != NULL && conn->job_name != NULL && strcmp(conn->job_name, remark->job) == 0)
+            pd_conn_remark(conn, remark);
+    }
+}
+
 /* Keeps the copy of a job's figures for whoever asks over HTTP. */
 static void on_stats(pd_daemon *daemon, pd_effect *effect)
 {
@@ -295,7 +308,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_SET: on_set(daemon, effect); break;
     case PD_EFF_EXPORT: on_export(daemon, effect); break;
     case PD_EFF_SHARE: on_share(daemon, effect); break;
-    case PD_EFF_LOG: daemon->config.log(&effect->u.log); break;
+    case PD_EFF_LOG:
+        daemon->config.log(&effect->u.log);
+        take_remark(daemon, &effect->u.log);
+        break;
     case PD_EFF_DURABLE: pd_board_note_durable(daemon->board, effect->job, effect->u.durable_step); break;
     case PD_EFF_STATS: on_stats(daemon, effect); break;
     case PD_EFF_RECALL: on_recall(daemon, effect); break;

@@ -20,9 +20,12 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
     if (hello->world_size == 0 || hello->rank >= hello->world_size)
         return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1",
                        hello->rank, hello->world_size);
-    if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d of each",
-                       hello->n_options, hello->n_rules, PD_MAX_OPTIONS);
+    if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_RULES)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d and %d",
+                       hello->n_options, hello->n_rules, PD_MAX_OPTIONS, PD_MAX_RULES);
+    if (hello->resume > PD_INTENT_ANEW)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello with resume = %u: expected 0 (the server decides), 1 or 2",
+                       hello->resume);
     return pd_name_check("job", hello->job, err);
 }
 
@@ -49,10 +52,14 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.steps = hello->steps;
     request->u.hello.rejoins = hello->rejoins;
     request->u.hello.creator = hello->creator;
+    request->u.hello.intent = (pd_intent)hello->resume;
+    request->u.hello.joins = hello->joins;
+    request->u.hello.run = hello->run[0] != '\0' ? strdup(hello->run) : NULL;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
     request->u.hello.identity = strdup(conn->identity.text);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL && request->u.hello.identity != NULL &&
+        (hello->run[0] == '\0' || request->u.hello.run != NULL) &&
         pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) ==
             PD_OK &&
         copy_rules(request, hello->rules, hello->n_rules) == PD_OK)
@@ -73,6 +80,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     }
     conn->access = (pd_conn_access){ 0 };
     conn->rank = hello->rank;
+    conn->remarks = hello->remarks;
     conn->state = PD_WELCOMING;
     conn->joined = true;
     pd_idle_reset(&conn->daemon->idle, pd_loop_now_ms(conn->daemon));
@@ -119,12 +127,17 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
 void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 {
     pd_prefix asked = pd_pending_asked(pending);
+    const pd_remark *remark;
+    uint64_t at = 0;
 
     pd_pendings_remove(&conn->pendings, pending);
     pd_pending_free(pending);
     conn->job = effect->job;
     pd_traffic_add(&conn->daemon->traffic, conn->job);
     conn->state = PD_OPEN;
+    if (effect->u.hello.created) pd_remarks_begin(&conn->daemon->remarks, conn->job_name);
     welcome(conn, &asked, effect);
+    while ((remark = pd_remarks_next(&conn->daemon->remarks, conn->job_name, &at)) != NULL)
+        pd_conn_remark(conn, remark);
     pd_conn_resume(conn);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024, MOST_IDENTITIES = 64 };
+enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024, MOST_IDENTITIES = 64, MOST_SETTINGS = 16 * 1024 };
 
 /* ---- entries: a table describes the fields of each list, and every field is copied by its description ---- */
 
@@ -204,6 +204,16 @@ static size_t fill_identities(const pd_daemon *daemon, Paramd__StatusReply *repl
     return bytes;
 }
 
+/* Adds the daemon's configuration, if there is room. Returns the bytes that it takes. */
+static size_t fill_settings(const pd_daemon *daemon, Paramd__StatusReply *reply)
+{
+    size_t bytes = daemon->config.settings != NULL ? strlen(daemon->config.settings) : 0;
+
+    if (bytes == 0 || bytes > MOST_SETTINGS) return 0;
+    reply->settings = (char *)daemon->config.settings;
+    return bytes + 8;
+}
+
 /* Answers Status: the state of the server, and the first page of the list of jobs. A List request gets the other
  * pages. */
 static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
@@ -212,7 +222,10 @@ static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info,
     identity_list identities;
     double busy[4];
 
-    if (pd_access_has_server(conn, PD_ROLE_ADMIN)) p->bytes = fill_identities(conn->daemon, &reply, &identities);
+    if (pd_access_has_server(conn, PD_ROLE_ADMIN)) {
+        p->bytes = fill_identities(conn->daemon, &reply, &identities);
+        p->bytes += fill_settings(conn->daemon, &reply);
+    }
     if (fill_page(p, info, &reply.base) != PD_OK) return PD_NO_MEMORY;
     fill_status(conn->daemon, info, &reply);
     if (pd_access_has_server(conn, PD_ROLE_READ)) fill_whole(conn->daemon, &reply, busy);

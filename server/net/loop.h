@@ -14,6 +14,7 @@
 #include "mailbox.h"
 #include "output.h"
 #include "platform.h"
+#include "remarks.h"
 #include "traffic.h"
 #include "usage.h"
 
@@ -85,6 +86,7 @@ struct pd_daemon {
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
     uint64_t refused_by[PD_LOOP_CODES]; /* number of refused frames for each error code, without its sign */
     pd_figures figures;                 /* last copies of the figures of jobs, for whoever asks over HTTP */
+    pd_remarks remarks;                 /* warnings about jobs, for their workers */
     pd_http http;                       /* HTTP connections */
     pd_traffic *traffic;                /* counters of the bytes that each job has received and sent */
     uint64_t calls[PD_METHODS];

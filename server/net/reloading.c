@@ -39,6 +39,7 @@ static void take(pd_daemon *daemon, const pd_daemon_limits *limits)
     daemon->config.drain_ms = limits->drain_ms;
     daemon->config.keep_ms = limits->keep_ms;
     daemon->config.http_token = limits->http_token;
+    daemon->config.settings = limits->settings;
     post(daemon, limits);
     if (limits->roles == NULL || pd_access_take(daemon, limits->roles, limits->store_roles) == PD_OK) return;
     pd_loop_log(daemon, LOG_ERR, (pd_log_facts){ .code = PD_NO_MEMORY },

@@ -8,25 +8,24 @@
 #include "control_log.h"
 #include "declare.h"
 #include "export.h"
-#include "hello.h"
-#include "lingering.h"
 #include "logging.h"
 #include "import.h"
 #include "inbox.h"
 #include "info.h"
-#include "job_end.h"
 #include "job_owner.h"
 #include "job_turn.h"
 #include "keeping.h"
 #include "override_command.h"
+#include "overdue.h"
 #include "notes.h"
 #include "plant.h"
 #include "push.h"
 #include "ranks.h"
 #include "share.h"
+#include "store_end.h"
+#include "store_hello.h"
 #include "store_state.h"
 #include "work.h"
-#include "world_change.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -70,7 +69,8 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->config = *config;
     if (config->rows == NULL) store->config.rows = pd_rows;
     store->presets = presets;
-    store->budget = (pd_budget){ config->max_total_bytes, 0, "all jobs", "limits.max_total_bytes" };
+    store->budget =
+        (pd_budget){ .limit = config->max_total_bytes, .whose = "all jobs", .key = "limits.max_total_bytes" };
     store->ingest.limit = config->ingest_bytes;
     store->publishing = (pd_publishing){ .every_ns = config->stats_ns, .wanted = true };
     store->jobs.hash_key[0] = config->hash_key[0];
@@ -78,32 +78,6 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     memcpy(store->owners.hash_key, config->hash_key, sizeof store->owners.hash_key);
     *out = store;
     return PD_OK;
-}
-
-static void unqueue(pd_store *store, pd_job *job)
-{
-    if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
-    job->queued = false;
-}
-
-/* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
-static void drop_job(pd_store *store, pd_job *job, bool stops, const pd_error *err)
-{
-    unqueue(store, job);
-    pd_jobs_drop(&store->jobs, job);
-    pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
-           err->text);
-    pd_checkpoint_release(job, err);
-    pd_job_release(job, err);
-    if (!stops) pd_keeping_end(job);
-    pd_jobs_free_gone(&store->jobs, job);
-}
-
-static void drop_all(pd_store *store, const pd_error *err)
-{
-    pd_job *job, *next;
-
-    HASH_ITER(hh, store->jobs.names, job, next) drop_job(store, job, true, err);
 }
 
 static void free_effects(pd_store *store)
@@ -125,7 +99,7 @@ void pd_store_free(pd_store *store)
 
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
-    drop_all(store, &err);
+    pd_store_end_all(store, &err);
     /* No job is left here, because the caller has returned all root tasks (computations of matrix roots). */
     assert(store->jobs.numbers == NULL);
     pd_drain_free(&store->drain);
@@ -205,96 +179,11 @@ static void settle(pd_store *store, uint64_t now_ns)
 
 /* ---- requests that are not from a worker to its job ---- */
 
-static int create_job(pd_store *store, const pd_request *request, pd_job **out, pd_error *err)
-{
-    const pd_job_env env = pd_store_env(store);
-    pd_job *job;
-    int rc;
-
-    if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
-    if (store->jobs.n >= store->config.max_jobs)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "job %.100s would be one more than the %u jobs allowed "
-                       "(limits.max_jobs)",
-                       request->u.hello.job_name, store->config.max_jobs);
-    if ((rc = pd_job_owner_check(&store->owners, store->roles, request, err)) != PD_OK) return rc;
-    if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_keeping_begin(job, err)) != PD_OK ||
-        (rc = pd_job_owner_set(job, &store->owners, store->roles, request, err)) != PD_OK ||
-        (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
-        pd_owner_remove(job->owner);
-        pd_job_free(job);
-        return rc;
-    }
-    pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name }, "created for %u workers",
-           job->steps.members.ranks);
-    *out = job;
-    return PD_OK;
-}
-
-/* Returns whether a worker wants to rejoin a job that does not exist any more. `job` is the one that has the name
- * now; NULL: none has. */
-static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
-{
-    return hello->u.hello.rejoins &&
-           (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
-}
-
-/* Replaces a restored job by one with the number of workers that this Hello brings. */
-static int change_world(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
-{
-    const pd_job_env env = pd_store_env(store);
-    int rc;
-
-    if ((rc = pd_job_owner_admits(*job, store->roles, request, err)) != PD_OK) return rc;
-    unqueue(store, *job);
-    rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
-    pd_job_owner_resume(*job, &store->owners, store->roles);
-    queue(store, *job, now_ns);
-    return rc;
-}
-
-/* Checks that the worker's Hello describes the job, or lets a restored job take over its number of workers. If it does
- * not, and the job has no workers at present, the error says so. */
-static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
-{
-    int rc = pd_world_may_change(*job, request) ? change_world(store, job, request, now_ns, err)
-                                                : pd_job_agrees(*job, request, err);
-
-    if (rc == PD_FAILED_PRECONDITION) pd_linger_explain(*job, now_ns, err);
-    return rc;
-}
-
-static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns)
-{
-    pd_rank *rank = &job->ranks[request->rank];
-    uint64_t barriers = request->u.hello.barriers;
-    bool same = pd_rank_join(job, request, created, now_ns);
-
-    pd_barrier_joined(job, rank, barriers, same);
-}
-
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_error err;
-    pd_job *job = pd_jobs_find(&store->jobs, request->u.hello.job_name);
-    bool created = job == NULL;
-    int rc = pd_hello_check(request, &err);
+    pd_job *job = pd_store_hello(store, request, now_ns);
 
-    if (rc == PD_OK && rejoins_nothing(request, job))
-        rc = pd_fail(&err, PD_NOT_FOUND,
-                     "the job %.200s that this worker was in is not on this server any more, and "
-                     "who rejoins a job does not create it",
-                     request->u.hello.job_name);
-    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : agree(store, &job, request, now_ns, &err);
-    if (rc == PD_OK) rc = pd_rank_admits(job, request, store->roles != NULL, &err);
-    if (rc == PD_OK) rc = pd_job_owner_set(job, &store->owners, store->roles, request, &err);
-    if (rc != PD_OK) {
-        pd_request_refuse(&store->outbox, request, &err);
-        return;
-    }
-    join(job, request, created, now_ns);
-    queue(store, job, now_ns);
+    if (job != NULL) queue(store, job, now_ns);
 }
 
 static void drop(pd_store *store, pd_request *request)
@@ -307,9 +196,9 @@ static void drop(pd_store *store, pd_request *request)
     /* The daemon stops, and drops all jobs. */
     if (name == NULL || name[0] == '\0') {
         pd_fail(&err, PD_UNAVAILABLE, "the server stops");
-        drop_all(store, &err);
+        pd_store_end_all(store, &err);
     } else if (job != NULL) {
-        drop_job(store, job, false, &err);
+        pd_store_end(store, job, &err);
     } else {
         pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
         pd_request_refuse(&store->outbox, request, &err);
@@ -411,7 +300,9 @@ static void import(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = find_named(store, request, request->u.import.job_name);
 
     if (job == NULL) return;
+    pd_store_relief(store, true);
     pd_job_import(job, request, now_ns);
+    pd_store_relief(store, false);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -421,7 +312,9 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = find_named(store, request, request->u.export.job_name);
 
     if (job == NULL) return;
+    pd_store_relief(store, true);
     pd_job_export(job, request, now_ns);
+    pd_store_relief(store, false);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -469,6 +362,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_request_refuse(&store->outbox, request, &err);
         return;
     }
+    pd_store_relief(store, true);
     switch (request->kind) {
     case PD_REQ_DECLARE: pd_job_declare(job, request, now_ns); break;
     case PD_REQ_INIT: pd_job_init(job, request, now_ns); break;
@@ -482,6 +376,9 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
+    pd_store_relief(store, false);
+    if (pd_job_is_over(job)) pd_checkpoint_look(job, now_ns);
+    pd_overdue_look(job);
     queue(store, job, now_ns);
 }
 
@@ -540,10 +437,12 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_job *job = store->due;
 
     if (job == NULL) return false;
-    unqueue(store, job);
+    pd_store_unqueue(store, job);
     job->turn = ++store->turns;
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
+    pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
+    pd_store_relief(store, false);
     pd_logging_look(job);
     pd_control_look(job);
     pd_checkpoint_look(job, now_ns);
@@ -568,7 +467,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
             pd_checkpoint_tick(job, now_ns);
             queue_unchanged(store, job, now_ns);
         } else
-            drop_job(store, job, false, &err);
+            pd_store_end(store, job, &err);
     }
     settle(store, now_ns);
 }

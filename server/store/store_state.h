@@ -7,6 +7,8 @@
 #include "publishing.h"
 #include "sums.h"
 
+typedef struct pd_store pd_store;
+
 struct pd_store {
     pd_store_config config;
     pd_job_values presets;

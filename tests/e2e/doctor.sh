@@ -46,7 +46,7 @@ expect 1 --server "unix://$scratch/socket"
 grep -q "^daemon  *fail" "$scratch/said" || fail "no failure of the daemon:"
 grep -q "^[0-9]* ok, [0-9]* warn, 1 fail$" "$scratch/said" || fail "no sum:"
 
-"$bin/paramd" --listen "unix://$scratch/socket" > "$scratch/log" 2>&1 &
+"$bin/paramd" --listen "unix://$scratch/socket" --state-dir "$scratch/kept" > "$scratch/log" 2>&1 &
 daemon=$!
 deadline=$((SECONDS + 20))
 until grep -q "listening on" "$scratch/log"; do
@@ -56,5 +56,11 @@ until grep -q "listening on" "$scratch/log"; do
 done
 expect 0 --server "unix://$scratch/socket" --json
 finds daemon ok,warn "up "               # a busy machine lets its loop wait
+# The configuration is that of the daemon, with its directory, unless a file is named.
+finds configuration ok "of the daemon at unix://$scratch/socket: --server-listen=unix://$scratch/socket"
+finds configuration ok "--server-state-dir=$scratch/kept"
+finds disk ok,warn "$scratch/kept"
+expect 0 --server "unix://$scratch/socket" --config /dev/null --json
+finds configuration ok "/dev/null"
 kill "$daemon" && wait "$daemon"
 daemon=

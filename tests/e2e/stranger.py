@@ -11,7 +11,7 @@ import unittest
 
 HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE = range(9)
 STATUS, LIST, OPTIMIZERS, DROP, DRAIN, SET = 9, 10, 11, 12, 13, 15
-INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED = 3, 5, 7, 8
+INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED = 3, 5, 6, 7, 8
 FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, UNAVAILABLE = 9, 10, 12, 14
 PREFIX = struct.Struct("<4sBBHIIQQQ")
 CHUNK = 1024                            # elements: limits.chunk_bytes of this test's daemon is 4 KiB
@@ -100,11 +100,11 @@ class Client:
         assert answered == request
         return header, payload
 
-    def hello(self, job, rank=0, world=1, nonce=1, options=()):
+    def hello(self, job, rank=0, world=1, nonce=1, options=(), run="launch", resume=0, joins=False):
         header = number(1, 1) + nested(2, job) + number(3, rank) + number(4, world)
         header += varint(5 << 3 | 1) + struct.pack("<Q", nonce)
         header += b"".join(nested(8, nested(1, name) + nested(2, value)) for name, value in options)
-        header += nested(9, "* sgd lr=0.5")
+        header += nested(9, "* sgd lr=0.5") + nested(16, run) + number(17, resume) + number(18, joins)
         return self.call(HELLO, header)[0]
 
     def declare(self, *shapes, last=True):
@@ -186,9 +186,9 @@ class Stranger(unittest.TestCase):
         workers[0].call(INIT, *init((0, 0, range(6)), (1, 0, [10, 20])))
         return workers
 
-    def assertRefused(self, code, says, method, *args):
+    def assertRefused(self, code, says, method, *args, **more):
         with self.assertRaises(Refused) as caught:
-            method(*args)
+            method(*args, **more)
         self.assertEqual(caught.exception.code, code, str(caught.exception))
         self.assertIn(says, str(caught.exception))
 
@@ -270,6 +270,40 @@ class Stranger(unittest.TestCase):
         other.send(BARRIER, number(1, 1))
         two.call(BARRIER, number(1, 1))
         other.receive()
+
+    def test_another_run_gets_no_rank_unless_it_resumes(self):
+        one, two = self.pair()
+        for run in "another", "":
+            self.assertRefused(ALREADY_EXISTS, "in training", self.client().hello, self.id(), 0, 2, 999, run=run)
+        two.call(LEAVE)
+        self.assertRefused(UNAVAILABLE, "rank 0", self.client().hello, self.id(), 1, 2, 999, run="another")
+        self.client().hello(self.id(), 0, 2, 999, run="another", resume=1)
+        self.assertRefused(ABORTED, "taken over", one.receive)
+
+    def test_a_hello_with_a_bad_run_or_wish_is_refused(self):
+        for run in "a" * 129, "a\n":
+            self.assertRefused(INVALID_ARGUMENT, "run", self.client().hello, self.id(), run=run)
+        self.assertRefused(INVALID_ARGUMENT, "resume = 3", self.client().hello, self.id(), resume=3)
+
+    def test_a_job_that_is_over_begins_anew(self):
+        for worker in self.pair():
+            worker.call(LEAVE)
+        self.assertRefused(UNAVAILABLE, "waits for rank 0", self.client().hello, self.id(), 1, 2, 999, joins=True)
+        self.assertEqual(self.client().hello(self.id(), 1, 2, 999)[4], [1])
+
+    def test_who_needs_a_rank_that_has_left_hears_so_at_once(self):
+        one, two = self.pair()
+        two.call(LEAVE)
+        frame = push(1, (0, 0, [2] * 6), (1, 0, [2, 2]))
+        self.assertRefused(FAILED_PRECONDITION, "rank 1", one.call, PUSH, *frame)
+        self.assertRefused(FAILED_PRECONDITION, "rank 1", one.call, PULL, want(1, (0, 0, 6)))
+        self.assertRefused(FAILED_PRECONDITION, "rank 1", one.call, BARRIER, number(1, 1))
+        two = self.client()
+        two.hello(self.id(), 1, 2, 999)
+        two.declare(("a", (2, 3)), ("b", (2,)))
+        one.send(PUSH, *frame)
+        two.call(PUSH, *frame)
+        one.receive()
 
     def test_bad_requests_are_refused_and_change_nothing(self):
         one, two = self.pair()

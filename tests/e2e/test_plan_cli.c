@@ -62,7 +62,7 @@ static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
                                    "weights      298 KiB\n"
                                    "state        298 KiB, 1.00 of the weights\n"
                                    "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n"
-                                   "memory       1.2 MiB in the daemon: 1 worker, aggregate = mean\n"
+                                   "memory       1.2 MiB in the daemon: 1 worker, aggregate = mean, threads 1 + 1\n"
                                    "               597 KiB  weights, published and to come\n"
                                    "               298 KiB  sums of gradients\n"
                                    "               298 KiB  optimizer state\n";
@@ -83,7 +83,7 @@ static void who_plans_a_median_of_a_large_model_learns_what_it_holds(void **stat
     assert_int_equal(
         plan("w 65536 106496\nb 4096\n", "--workers 16 --option aggregate=median --rule '* adamw lr=1e-3'"), 0);
     assert_says("\n  adamw: state 52.0 GiB\n  median: holds 416 GiB\n");
-    assert_says("memory       546 GiB in the daemon: 16 workers, aggregate = median\n");
+    assert_says("memory       546 GiB in the daemon: 16 workers, aggregate = median, threads 1 + 1\n");
     assert_says("               416 GiB  contributions of all workers at once\n");
 }
 

@@ -133,19 +133,28 @@ static void compare_params(const json_t *plan, const char *rule, const char *opt
     json_decref(counted);
 }
 
+/* Returns the bytes that the daemon counts for the only job. */
+static int64_t committed(void)
+{
+    json_t *jobs = asked("jobs --json");
+    int64_t bytes;
+
+    assert_int_equal(json_array_size(json_object_get(jobs, "jobs")), 1);
+    bytes = integer(json_array_get(json_object_get(jobs, "jobs"), 0), "committed_bytes");
+    json_decref(jobs);
+    return bytes;
+}
+
 static void compare(const char *rule, const char *options)
 {
-    json_t *plan = planned(rule, options, WORKERS), *jobs;
+    json_t *plan = planned(rule, options, WORKERS);
     pd_error err = { 0 };
     pd_client *client = declared(rule, options, WORKERS, &err);
 
     if (client == NULL) fail_msg("%s %s: %s", rule, options, err.text);
-    jobs = asked("jobs --json");
-    assert_int_equal(json_array_size(json_object_get(jobs, "jobs")), 1);
-    assert_same(integer(json_object_get(json_object_get(plan, "total"), "memory"), "all"),
-                integer(json_array_get(json_object_get(jobs, "jobs"), 0), "committed_bytes"), "all", rule, options);
+    assert_same(integer(json_object_get(json_object_get(plan, "total"), "memory"), "all"), committed(), "all", rule,
+                options);
     compare_params(plan, rule, options);
-    json_decref(jobs);
     json_decref(plan);
     pd_client_close(client);
     assert_int_equal(paramctl("drop counted"), 0);
@@ -208,6 +217,41 @@ static void a_forecast_counts_clipping_as_the_daemon_does(void **state)
     compare("* adafactor learning_rate=0.1 global_norm_clip_threshold=1 "
             "factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
             "initial_weights=mean");
+}
+
+static void a_forecast_tells_apart_what_checkpoints_add(void **state)
+{
+    char folder[] = "/tmp/paramd_counts_XXXXXX", state_dir[64], remove[64];
+    const char *const flags[] = { "--threads-step-threads=3", "--threads-pool-threads=2", state_dir, NULL };
+    static const struct {
+        const char *options, *more;
+    } cases[] = { { "aggregate=mean", "checkpoint_if_durable" },
+                  { "durability=log", NULL },
+                  { "durability=none", NULL } };
+    const char *rule = "* shampoo precondition_frequency=5 root_delay=3";
+    test_daemon *plain = server;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(state_dir, sizeof state_dir, "--state-dir=%s/state", folder);
+    snprintf(remove, sizeof remove, "rm -r %s", folder);
+    server = daemon_start(flags);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *plan = planned(rule, cases[i].options, WORKERS),
+               *memory = json_object_get(json_object_get(plan, "total"), "memory");
+        pd_error err = { 0 };
+        pd_client *client = declared(rule, cases[i].options, WORKERS, &err);
+        if (client == NULL) fail_msg("%s", err.text);
+        assert_same(integer(memory, "all") + integer(memory, "checkpoint_if_durable"), committed(), "all", rule,
+                    cases[i].options);
+        assert_true((integer(memory, "checkpoint_if_durable") > 0) == (cases[i].more != NULL));
+        json_decref(plan);
+        pd_client_close(client);
+        assert_int_equal(paramctl("drop counted"), 0);
+    }
+    assert_int_equal(daemon_stop(server, patient(10)), 0);
+    assert_int_equal(system(remove), 0);
+    server = plain;
 }
 
 static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state)
@@ -279,6 +323,7 @@ int main(void)
         cmocka_unit_test_setup(a_forecast_is_what_the_daemon_counts_for_every_optimizer, fresh),
         cmocka_unit_test_setup(a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does, fresh),
         cmocka_unit_test_setup(a_forecast_counts_clipping_as_the_daemon_does, fresh),
+        cmocka_unit_test_setup(a_forecast_tells_apart_what_checkpoints_add, fresh),
         cmocka_unit_test_setup(what_the_daemon_refuses_a_forecast_refuses_in_its_words, fresh),
     };
     return cmocka_run_group_tests(tests, begin, end);

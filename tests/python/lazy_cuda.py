@@ -79,7 +79,8 @@ class Cuda:
     def copy(self, to: Any, source: Any, non_blocking: bool = False, on_device: bool = False) -> Any:
         """Does copy_: between host and device, only pinned memory is copied without waiting."""
         host = source if isinstance(to, OnDevice) else to
-        self.kernel(lambda: torch.Tensor.copy_(plain(to), plain(source)))
+        torch.autograd.graph.increment_version(to)      # as the call of a real copy does, which the kernel follows
+        self.kernel(lambda: torch.Tensor.copy_(plain(to).data, plain(source)))
         if not on_device and not (non_blocking and host.data_ptr() in self.pinned):
             self.current.synchronize()
         return to
@@ -92,6 +93,9 @@ def plain(tensor: Any) -> Any:
     """Returns the same elements as a tensor of the CPU."""
     with torch._C.DisableTorchFunctionSubclass():
         return tensor.detach().as_subclass(torch.Tensor)
+
+
+_COMPUTED = (torch.Tensor.sum, torch.Tensor.ne, torch.stack)
 
 
 class OnDevice(torch.Tensor):
@@ -108,9 +112,26 @@ class OnDevice(torch.Tensor):
             return cuda.copy(tensor(torch.full(args[0].shape, float("nan"))), args[0], on_device=True)
         if func is torch.Tensor.__float__:
             cuda.current.synchronize()
+        if func is torch.Tensor.cpu:
+            cuda.current.synchronize()
+            return plain(args[0]).clone()
+        if func is torch.Tensor.to:
+            return args[0]
+        if func in _COMPUTED:
+            return cls._computed(func, *args, **kwargs)
         if func is torch.empty_like:
             return cls._host_memory(args[0], **kwargs)
         return super().__torch_function__(func, types, args, kwargs)
+
+    @classmethod
+    def _computed(cls, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Queues a computation, and returns the tensor that will have its result."""
+        def run() -> Any:
+            return func(*[[plain(x) for x in one] if isinstance(one, list) else plain(one) for one in args], **kwargs)
+
+        out = torch.zeros_like(run()).as_subclass(cls)
+        cuda.kernel(lambda: torch.Tensor.copy_(plain(out), run()))
+        return out
 
     def record_stream(self, stream: Any) -> None:
         cuda.kept.append((self.data_ptr(), stream))

@@ -17,11 +17,12 @@ STEPS, KEPT, LOST = 9, 4, 7             # all steps; that of the checkpoint; the
 class Worker:
     """A rank that trains: its gradients depend on its own random numbers, and on the weights."""
 
-    def __init__(self, url, job, rank=0, world_size=1, window=0):
+    def __init__(self, url, job, rank=0, world_size=1, window=0, resume=None):
         self.weights = {"a": np.ones((5, 3), np.float32), "b": np.zeros(4, np.float32)}
         self.rng = np.random.default_rng(rank)
         self.note = notes.Note(numpy=self.rng)
-        self.client = paramd.Client(url, job, rank=rank, world_size=world_size, rules=RULE, window=window)
+        self.client = paramd.Client(url, job, rank=rank, world_size=world_size, rules=RULE, window=window,
+                                    resume=resume)
         self.client.declare(self.weights)
         self.client.init(self.weights)
 
@@ -94,7 +95,7 @@ def test_a_note_comes_back_to_the_process_that_takes_the_rank_over(daemon, job):
     tickets = [first.client.push({name: first.weights[name]}, note=note) for name, note in (("a", b"x"), ("b", b"y"))]
     for ticket in tickets:
         ticket.wait()
-    second = Worker(daemon.url, job)
+    second = Worker(daemon.url, job, resume=True)
     assert second.client.recall() == (4, b"y")      # of one step the last note counts
     with pytest.raises(paramd.Aborted):
         first.client.recall()

@@ -1,11 +1,16 @@
 """Errors are exceptions with a code, a sentence and the parameter that the sentence names."""
 from __future__ import annotations
 
+import os
 import pickle
+import re
+import subprocess
+import warnings
 
 import pytest
 
 import paramd
+from paramd import errors
 from paramd.model import find_name
 
 np = pytest.importorskip("numpy")
@@ -135,3 +140,59 @@ def test_a_dropped_job_is_an_error(daemon, job):
     with pytest.raises(paramd.Error, match="the job has ended|dropped"):
         client.push_pull(weights, weights).wait()
     client.close()
+
+
+# ---- names and warnings ----
+
+def test_no_text_of_the_library_names_a_c_function_in_python():
+    """Reads the texts out of the library itself: every run of printable bytes with a blank in it."""
+    from paramd._library import find
+
+    with open(find(), "rb") as file:
+        texts = [text.decode() for text in re.findall(rb"[\x20-\x7e]{6,}", file.read()) if b" " in text]
+    named = [text for text in texts if re.search(r"\bpd_client_[a-z]", text)]
+    assert len(named) > 3, "the library's texts name functions: else this test sees nothing"
+    left = [text for text in named if re.search(r"\bpd_[a-z]", errors.spelled(text))]
+    assert not left
+    assert errors.spelled("(pd_client_declare); pd_client_rewind goes on") == "(declare()); rewind() goes on"
+
+
+def test_an_error_names_python_s_functions(daemon, job):
+    weights = {"w": np.zeros(2, np.float32)}
+    with paramd.Client(daemon.url, job) as client, pytest.raises(paramd.FailedPrecondition, match=r"^(?!.*pd_)"):
+        client.declare(weights)
+        client.rewind(weights)
+
+
+def test_warnings_of_the_server_about_a_job_are_shown_once_where_the_program_calls(daemon, job):
+    weights = {"w": np.zeros(2, np.float32)}
+    rules = "* kron skip_zero_updates=yes"
+    with pytest.warns(paramd.ParamdWarning, match=f'job {job}: rule "[*] kron skip_zero_updates=yes": skip_') as shown:
+        client = paramd.Client(daemon.url, job, rules=rules)
+        client.declare(weights)
+    assert [warning.filename for warning in shown] == [__file__]
+    client.close()
+    with warnings.catch_warnings():                      # the same process, on another connection
+        warnings.simplefilter("error")
+        with paramd.Client(daemon.url, job, rules=rules) as again:
+            again.declare(weights)
+
+
+def test_a_notice_function_gets_the_warnings(daemon, job):
+    told = []
+    with paramd.Client(daemon.url, job, rules="* kron skip_zero_updates=yes", notice=told.append) as client:
+        client.declare({"w": np.zeros(2, np.float32)})
+    assert len(told) == 1 and told[0].startswith(f"warning of the server: job {job}: rule ")
+
+
+def test_advice_to_use_paramctl_has_the_address(daemon, job="advice" + 200 * "x"):
+    weights = {"w": np.zeros(2, np.float32)}
+    left = paramd.Client(daemon.url, job, rules="* sgd lr=0.5")
+    left.declare(weights)
+    left.init(weights)
+    left.close()                                         # without leaving: the job waits for this rank
+    with pytest.raises(paramd.FailedPrecondition) as refused:
+        paramd.Client(daemon.url, job, rules="* sgd lr=0.25")
+    command = re.search("`(paramctl [^`]*)`", str(refused.value))[1]
+    assert command == f"paramctl -s {daemon.url} drop {job}"
+    subprocess.run(command, shell=True, check=True, env={**os.environ, "PATH": os.environ["PARAMD_BIN"]})

@@ -159,8 +159,9 @@ def test_kron_rounds_a_bfloat16_momentum_as_jax_does(daemon, job):
     grads = [jnp.asarray(rows.ravel()) for rows in BATCHES[:10]]
     ours, theirs = {}, {}
     for rounding, step in (("eager", kron_step), ("jit", jax.jit(kron_step))):
-        with paramd.jax.Remote(jnp.zeros(64), "kron", daemon.url, job=job + rounding, learning_rate=0.05,
-                               preconditioner_lr=0.0, mu_dtype="bfloat16", mu_rounding=rounding) as remote:
+        with paramd.jax.Remote(jnp.zeros(64), "kron", daemon.url, job=job + rounding, preset="upstream",
+                               learning_rate=0.05, preconditioner_lr=0.0, mu_dtype="bfloat16",
+                               mu_rounding=rounding) as remote:
             params = remote.pull()
             weight, mu = jnp.zeros(64), jnp.zeros(64, jnp.bfloat16)
             for count, grad in enumerate(grads, 1):
@@ -231,15 +232,6 @@ def test_processes_of_jax_distributed_are_ranks(daemon, job):
         assert out == f"{rank} 2 [ 1. -2. -5.]\n"
 
 
-def test_the_environment_s_rank_goes_before_jax_s(monkeypatch):
-    assert paramd.jax.ranks(None, None) == (None, None)
-    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
-    assert paramd.jax.ranks(None, None) == (0, 1)
-    assert paramd.jax.ranks(2, 3) == (2, 3)
-    monkeypatch.setenv("RANK", "1")
-    assert paramd.jax.ranks(None, None) == (None, None)
-
-
 # ---- memory ----
 
 def test_old_parameters_do_not_change_though_jax_takes_the_pulled_memory(daemon, job, monkeypatch):
@@ -283,6 +275,54 @@ def test_parameters_stay_on_their_devices(daemon, job):
     assert all((leaf == 0).all() for leaf in params.values())
 
 
+# ---- parameters that the loop has changed ----
+
+def test_changed_parameters_are_refused_and_nothing_is_sent(daemon, job):
+    with paramd.jax.Remote(parameters(), "sgd", daemon.url, job=job, learning_rate=0.5) as remote:
+        params = remote.pull()
+        for round_ in range(2):
+            for change in (lambda leaf: 0.9 * leaf, lambda leaf: jnp.where(leaf == leaf.ravel()[-1], 7.0, leaf)):
+                sent = remote.client.stats.bytes_out
+                with pytest.raises(paramd.FailedPrecondition, match=r"params layers/0/.* is not what the last"):
+                    remote.step(jax.tree.map(change, params), ones_like(params))
+                assert remote.client.stats.bytes_out == sent and remote.step_count == round_
+            params = remote.step(params, ones_like(params))
+
+
+def test_equal_parameters_in_other_arrays_are_right(daemon, job):
+    with paramd.jax.Remote({"w": jnp.asarray([1.0, np.nan]), "v": jnp.ones(3)}, "sgd", daemon.url, job=job) as remote:
+        params = remote.pull()
+        for copy in (jax.jit(lambda tree: jax.tree.map(lambda leaf: leaf + 0, tree)),
+                     lambda tree: jax.tree.map(np.array, tree), lambda tree: jax.device_put(tree, jax.devices()[1])):
+            params = remote.step(copy(params), ones_like(params))
+        give_away = jax.jit(lambda tree: jax.tree.map(jnp.ones_like, tree), donate_argnums=0)
+        grads = give_away(params)
+        remote.step(params, grads)
+        assert remote.step_count == 4
+
+
+def test_the_first_parameters_must_be_the_job_s(daemon, job):
+    first = paramd.jax.Remote({"w": jnp.ones(2)}, "sgd", daemon.url, job=job, learning_rate=0.5)
+    first.step({"w": jnp.ones(2)}, {"w": jnp.ones(2)})
+    first.client.close()
+    with paramd.jax.Remote({"w": jnp.ones(2)}, "sgd", daemon.url, job=job, learning_rate=0.5) as remote:
+        with pytest.raises(paramd.FailedPrecondition, match=r"params w is not what .* Go on with pull\(\)"):
+            remote.step({"w": jnp.ones(2)}, {"w": jnp.ones(2)})
+        remote.step({"w": jnp.full(2, 0.5)}, {"w": jnp.ones(2)})
+
+
+def test_late_weights_are_given_once_more_before_they_are_old(daemon, job):
+    with paramd.jax.Remote({"w": jnp.ones(2)}, "sgd", daemon.url, job=job, learning_rate=0.25, delay=1) as remote:
+        params = remote.pull()
+        for _ in range(3):
+            params = remote.step(params, ones_like(params))
+        newest = remote.pull()
+        assert (params["w"] == 0.5).all() and (newest["w"] == 0.25).all()
+        params = remote.step(params, ones_like(params))
+        with pytest.raises(paramd.FailedPrecondition, match="params w is not what"):
+            remote.step({"w": jnp.ones(2)}, ones_like(params))
+
+
 # ---- bfloat16 ----
 
 def test_bfloat16_parameters_move_by_less_than_their_last_bit(daemon, job):
@@ -312,8 +352,8 @@ def test_gradients_travel_in_grad_dtype(daemon, job):
 
 def test_names_of_optax_become_the_optimizer_s_own():
     assert Hypers("adamw", {"learning_rate": 0.5, "b1": 0.8}).rule("*") == "* adamw lr=0.5 betas[0]=0.8"
-    assert Hypers("scalable_shampoo", {"lr": 1, "b2": 0.9}).rule("x") == "x scalable_shampoo learning_rate=1 beta2=0.9"
-    assert Hypers("kron", {"lr": 0.5, "b1": 0.8}).rule("*") == "* kron learning_rate=0.5 b1=0.8"
+    assert Hypers("lamb", {"learning_rate": 1, "b2": 0.9}).rule("x") == "x lamb lr=1 betas[1]=0.9"
+    assert Hypers("kron", {"lr": 0.5, "b1": 0.8}).rule("*").endswith(" learning_rate=0.5 b1=0.8")
     assert Hypers("rmsprop", {"decay": jnp.float32(0.5), "momentum": None}).rule("*") == "* rmsprop alpha=0.5"
     assert Hypers("sgd", {"lr": lambda step: 1 - step / 4}).changes(0) == {}
     assert Hypers("sgd", {"lr": lambda step: 1 - step / 4}).changes(1) == {"lr": "0.75"}

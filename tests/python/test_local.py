@@ -211,8 +211,8 @@ def start_and_read(program, **variables):
 
 
 def test_a_run_on_several_machines_is_refused_in_words(room, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    for name, number in {"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, number)
     with pytest.raises(paramd.FailedPrecondition, match=r"8 ranks, of which 4 are on this machine.*PARAMD_URL="):
         local_daemon.default_url()
     assert not daemons(room)
@@ -373,12 +373,22 @@ def test_without_a_runtime_folder_of_ones_own_the_temporary_one_is_used(room, mo
     assert run_folder.folder() == f"{room}/paramd-0"
 
 
-def test_a_path_too_long_for_a_socket_is_refused_in_words(room, monkeypatch):
+@pytest.mark.parametrize("runtime", [True, False])
+def test_where_a_path_is_too_long_for_a_socket_a_shorter_one_is_taken(room, monkeypatch, runtime):
+    """A cluster sets TMPDIR to a long path. The daemon gets it, too, and the workers train."""
     long = f"{room}/{'x' * 100}"
     os.mkdir(long, 0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", long)
-    with pytest.raises(paramd.InvalidArgument, match=r"at most 107 bytes.*XDG_RUNTIME_DIR"):
-        local_daemon.default_url()
+    monkeypatch.setattr(run_folder, "LAST", room)
+    monkeypatch.setenv("TMPDIR", long)
+    monkeypatch.setattr(tempfile, "tempdir", long)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", long if runtime else "")
+    with paramd.Client() as client:
+        assert client.url.startswith(f"unix://{room}/paramd-{os.geteuid()}/process-")
+
+
+def test_the_longest_name_of_a_run_fits_into_the_longest_folder(room):
+    assert max(len(run_folder.file_name(run)) for run in ("x" * 200, "ä" * 99, "a")) + len(".sock") \
+        == run_folder.MOST_FILE_NAME
 
 
 # ---- what it gets ----
@@ -402,6 +412,17 @@ def test_the_workers_settings_of_openmp_and_libraries_do_not_reach_it(room):
     names = {line.split(b"=")[0] for line in field(daemon, "environ").split(b"\0")}
     assert not names & {b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"LD_PRELOAD", b"LD_LIBRARY_PATH"}
     assert b"PARAMD_STEP_THREADS" in names
+    end(worker)
+
+
+def test_variables_of_kubernetes_services_stop_neither_worker_nor_daemon(room):
+    links = {}
+    for service in ("PARAMD", "PARAMD_METRICS", "PARAMD_0"):
+        links |= {f"{service}_SERVICE_HOST": "10.96.3.7", f"{service}_SERVICE_PORT_HTTP": "7072",
+                  f"{service}_PORT": "tcp://10.96.3.7:7072", f"{service}_PORT_7072_TCP": "tcp://10.96.3.7:7072",
+                  f"{service}_PORT_7072_TCP_ADDR": "10.96.3.7"}
+    worker = start(SLEEP, **links)
+    assert daemons(first_line(worker))
     end(worker)
 
 

@@ -203,7 +203,7 @@ def test_init_is_called_outside_of_jit_and_before_update():
     with pytest.raises(paramd.FailedPrecondition, match="while JAX traces a function"):
         jax.jit(optimizer.init)(params)
     with pytest.raises(paramd.FailedPrecondition, match="update was called before init"):
-        optimizer.update(params, paramd.optax.RemoteState(0), params)
+        optimizer.update(params, paramd.optax.RemoteState(0, None), params)
     with pytest.raises(paramd.FailedPrecondition, match="no job before"):
         optimizer.remote  # noqa: B018
 
@@ -219,6 +219,99 @@ def test_wrong_arguments_are_named(joined):
     with pytest.raises(paramd.InvalidArgument, match="parameters of another structure than before"):
         optimizer.init({"w": jnp.ones(3)})
     assert optimizer.init(params).count == 0        # the same structure again: the job is joined already
+
+
+@pytest.mark.parametrize("behind", [optax.scale(0.5), optax.add_decayed_weights(1e-3), optax.trace(0.9),
+                                    optax.keep_params_nonnegative()], ids=["scale", "decay", "trace", "nonnegative"])
+def test_a_transformation_behind_it_is_refused(daemon, job, behind):
+    remote = paramd.optax.remote("sgd", daemon.url, job=job, learning_rate=0.75)
+    optimizer = optax.chain(remote, behind)
+    params = {"kept": jnp.ones(2), "w": jnp.ones((2, 3))}
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    with pytest.raises(Exception, match="params (kept|w) is not what the updates of the last .* Nothing was sent"):
+        for _ in range(3):
+            updates, state = jax.block_until_ready(update({"kept": jnp.zeros(2), "w": 2 * params["w"]}, state, params))
+            params = optax.apply_updates(params, updates)
+    assert remote.remote.step_count in (1, 2)               # trace changes nothing in its first step
+    remote.remote.leave()
+
+
+def test_parameters_that_were_changed_by_hand_are_refused(daemon, job):
+    optimizer = paramd.optax.remote("sgd", daemon.url, job=job, learning_rate=0.5)
+    params = parameters()
+    state, step = optimizer.init(params), step_of(optimizer)
+    params, state = step(params, state, TARGETS[0])
+    changed = {**params, "w": params["w"].at[2, 3].multiply(1 + 2 ** -22)}
+    with pytest.raises(Exception, match="params w is not what"):
+        jax.block_until_ready(step(changed, state, TARGETS[1]))
+    params, state = step(params, state, TARGETS[1])         # nothing was sent, so the right ones go on
+    assert optimizer.remote.step_count == state.count == 2
+    optimizer.remote.leave()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_right_parameters_pass_in_any_program(daemon, job, dtype):
+    optimizer = paramd.optax.remote("adam", daemon.url, job=job, learning_rate=0.3)
+    draw = np.random.default_rng(1).standard_normal
+    params = {"w": jnp.asarray(draw(515), dtype), "large": jnp.asarray(draw((3, 10_000)), dtype)}
+
+    def step(params, state):
+        updates, state = optimizer.update(jax.tree.map(jnp.sin, params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    def twice(params, state):
+        return step(*step(params, state))
+
+    state = optimizer.init(params)
+    for one in (step, jax.jit(step), twice, jax.jit(twice)):
+        for _ in range(3):
+            params, state = one(params, state)
+    assert optimizer.remote.step_count == state.count == 18
+    optimizer.remote.leave()
+
+
+def test_a_sum_tells_any_changed_bit_and_exchanged_elements():
+    from paramd.handed import sums
+
+    for dtype in (np.float32, np.float16):
+        leaf = np.random.default_rng(4).standard_normal((5, 7)).astype(dtype)
+        bits = leaf.view(f"u{leaf.itemsize}")
+        others = [leaf.T.copy().reshape(5, 7)]
+        for place in np.ndindex(leaf.shape):
+            for bit in range(8 * leaf.itemsize):
+                other = bits.copy()
+                other[place] ^= bits.dtype.type(1 << bit)
+                others.append(other.view(dtype))
+        found = jax.vmap(lambda one: sums({"w": one}, 0))(jnp.asarray(np.stack([leaf, *others])))
+        assert (found[1:] != found[0]).all()
+
+
+def test_of_a_large_parameter_each_element_is_looked_at_within_some_steps():
+    from paramd.handed import WINDOW, sums
+
+    leaf = jnp.zeros(3 * WINDOW + 5)
+    places = [0, WINDOW - 1, WINDOW, 2 * WINDOW + 7, 3 * WINDOW + 4]
+    total = jax.jit(lambda leaf, count: sums({"w": leaf}, count))
+    for place in places:
+        told = [bool(total(leaf.at[place].set(1.0), jnp.int32(count)) != total(leaf, jnp.int32(count)))
+                for count in (0, 1, 2, 3, 2 ** 31 - 1)]
+        assert any(told[:4])
+
+
+def test_other_parameters_than_the_job_s_are_refused_in_the_first_update(daemon, job):
+    first = paramd.optax.remote("sgd", daemon.url, job=job, learning_rate=0.5)
+    params = {"w": jnp.ones(2)}
+    first.update(params, first.init(params), params)
+    first.remote.client.close()
+    again = paramd.optax.remote("sgd", daemon.url, job=job, learning_rate=0.5)
+    with pytest.warns(UserWarning, match="the job has other weights"):
+        state = again.init(params)
+    with pytest.raises(Exception, match="params w is not what"):
+        jax.block_until_ready(again.update(params, state, params))
+    params = again.remote.pull()
+    updates, state = again.update(params, again.init(params), params)
+    assert (optax.apply_updates(params, updates)["w"] == 0.25).all() and state.count == 2
+    again.remote.leave()
 
 
 def test_a_job_with_other_weights_is_told(daemon, job):

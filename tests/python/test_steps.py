@@ -115,14 +115,14 @@ def test_model_state_becomes_the_mean_of_what_ranks_push(daemon, job):
         assert weights["mean"].tolist() == [3, 5]
 
 
-def test_a_second_process_goes_on_where_the_first_one_left(daemon, job):
-    weights = {"w": np.zeros(4, np.float32)}
+def test_a_job_that_was_left_begins_anew_unless_it_is_resumed(daemon, job):
     notices = []
-    for run in range(2):
-        with paramd.Client(daemon.url, job, rules="* sgd lr=1", notice=notices.append) as client:
+    for resume, before in ((None, 0), (None, 0), (True, 1)):
+        weights = {"w": np.zeros(4, np.float32)}
+        with paramd.Client(daemon.url, job, rules="* sgd lr=1", notice=notices.append, resume=resume) as client:
             client.declare(weights)
             client.init(weights)
-            assert (client.welcome.created, client.step_of("w")) == (run == 0, run)
+            assert (client.welcome.created, client.step_of("w")) == (before == 0, before)
             client.push_pull({"w": np.ones(4, np.float32)}, weights).wait()
     assert weights["w"].tolist() == [-2] * 4
     assert len(notices) == 1 and f"job {job} is at step 1 and lingers" in notices[0]

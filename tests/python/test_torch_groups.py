@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
+from functools import partial
 
 import pytest
-from torch_support import Transformer, mlp, needs_torch, optimizer, ranks, row_loss, rows, torch
+from torch_support import Transformer, first_order, mlp, needs_torch, optimizer, ranks, row_loss, rows, torch
 
 import paramd
 from paramd.torch.names import strip
@@ -56,7 +58,7 @@ def test_prefixes_of_wrappers_are_stripped():
         paramd.torch.Optimizer([("module.w", model[0].weight), ("w", model[0].bias)], "sgd")
 
 
-def test_frozen_parameters_are_left_out_and_may_not_thaw(daemon, job):
+def test_frozen_parameters_are_left_out(daemon, job):
     model = mlp()
     model[0].requires_grad_(False)
     opt = optimizer(model, daemon, job)
@@ -65,10 +67,6 @@ def test_frozen_parameters_are_left_out_and_may_not_thaw(daemon, job):
     row_loss(model, rows(0)).backward()
     opt.step()
     assert torch.equal(before, model[0].weight)
-    model[0].requires_grad_(True)
-    row_loss(model, rows(0)).backward()
-    with pytest.raises(INVALID, match=r"parameter 0.weight: it was frozen when the optimizer was made"):
-        opt.step()
     opt.close()
     model.requires_grad_(False)
     with pytest.raises(INVALID, match="at least one parameter that requires a gradient"):
@@ -100,7 +98,7 @@ def test_parameters_that_cannot_travel_are_refused_in_words(make, words):
         paramd.torch.Optimizer(make(), "sgd")
 
 
-def test_a_group_is_added_before_the_job_is_joined_and_not_after(daemon, job):
+def test_groups_are_added_before_the_job_is_joined_and_after_it(daemon, job):
     model = mlp()
     pairs = list(model.named_parameters())
     opt = optimizer(pairs[:2], daemon, job, model=model)
@@ -110,9 +108,9 @@ def test_a_group_is_added_before_the_job_is_joined_and_not_after(daemon, job):
     opt.step()
     assert opt.client.names == tuple(name for name, _ in pairs)
     extra = torch.nn.Parameter(torch.zeros(3))
-    with pytest.raises(paramd.FailedPrecondition, match="the job has its parameters"):
-        opt.add_param_group({"params": [("extra", extra)]})
-    assert len(opt.param_groups) == 3
+    opt.add_param_group({"params": [("extra", extra)]})
+    assert len(opt.param_groups) == 4 and opt.step_count == 1
+    assert opt.client.names == (*(name for name, _ in pairs), "extra")
     opt.close()
 
 
@@ -146,8 +144,118 @@ def test_rules_are_few_and_separate_the_groups():
     assert rules([(["a"], "A"), (["b"], "A"), ([], "B")]) == [("*", "A")]
     odd = [f"w[{i}] x*" for i in range(200)]
     assert len(rules([(odd[:3], "A"), (odd[3:], "B")])) == 4
-    with pytest.raises(INVALID, match="need 101 rules"):
-        rules([(odd[:100], "A"), (odd[100:], "B")])
+    odd = [f"w[{i}] x*" for i in range(600)]
+    with pytest.raises(INVALID, match="need 301 rules, and a job has at most 255"):
+        rules([(odd[:300], "A"), (odd[300:], "B")])
+
+
+# Values of two groups that differ in what may change while a job runs.
+DIFFERENT = {
+    "sgd": ({"lr": 0.1, "momentum": 0.9, "nesterov": True}, {"lr": 0.01, "weight_decay": 0.1}),
+    "adamw": ({"lr": 0.01}, {"lr": 0.1, "betas": (0.0, 0.9), "eps": 1e-3, "weight_decay": 0}),
+    "rmsprop": ({"alpha": 0.5}, {"momentum": 0.9, "eps": 1e-3}),
+    "adagrad": ({"lr": 0.1, "lr_decay": 0.2}, {"lr": 0.01, "lr_decay": 0.1}),
+    "adadelta": ({"rho": 0.5}, {"rho": 0.0, "weight_decay": 0.1}),
+    "rprop": ({"etas": (0.4, 1.3)}, {"step_sizes": (1e-3, 1.0)}),
+    "nadam": ({"momentum_decay": 0.1}, {"momentum_decay": 0.2, "weight_decay": 0.1}),
+}
+
+
+@pytest.mark.parametrize("optimizer_name", first_order(DIFFERENT))
+@pytest.mark.parametrize("larger", [0, 1])
+def test_groups_that_differ_in_values_of_a_step_take_torchs_steps(daemon, optimizer_name, larger):
+    from paramd.torch.full_state import CLASSES
+
+    def groups(model):
+        found = [{"params": [], **values} for values in DIFFERENT[optimizer_name]]
+        for i, pair in enumerate(model.named_parameters()):
+            found[larger if i else 1 - larger]["params"].append(pair)
+        return found
+
+    model, other = mlp(), mlp()
+    opt = optimizer(groups(model), daemon, f"one-rule-{optimizer_name}-{larger}", optimizer_name)
+    bare = [{**group, "params": [param for _, param in group["params"]]} for group in groups(other)]
+    ref = getattr(torch.optim, CLASSES[optimizer_name])(bare)
+    for step in range(5):
+        for one, each in ((model, opt), (other, ref)):
+            each.zero_grad()
+            row_loss(one, rows(step)).backward()
+            each.step()
+    alike = len({id(leader) for leader in opt._leaders}) == 1
+    assert alike == (optimizer_name in ("adagrad", "rprop", "nadam"))       # zeros of others make another state
+    for p, q in zip(model.parameters(), other.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+    opt.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"overlap": True}, {"delay": 1}])
+def test_hundreds_of_groups_travel_in_as_many_pushes_as_they_have_values(daemon, options):
+    torch.manual_seed(0)
+    params = [(f"w{i}", torch.nn.Parameter(torch.randn(3))) for i in range(200)]
+    opt = optimizer([{"params": [pair], "lr": 10.0 ** -(i % 4)} for i, pair in enumerate(params)], daemon,
+                    f"many-groups-{options}", "sgd", **options)
+    opt.join()
+    before = [p.detach().clone() for _, p in params]
+    counted, push_pull = [], opt.client.push_pull
+    opt.client.push_pull = lambda *given, **named: counted.append(given) or push_pull(*given, **named)
+    sum(p.sum() for _, p in params).backward()
+    opt.step()
+    opt.synchronize()
+    assert len(counted) <= 4 + ("overlap" in options)           # the gradient with the means is pushed by step()
+    for i, (_, p) in enumerate(params):
+        torch.testing.assert_close(p, before[i] - 10.0 ** -(i % 4))
+    opt.client.push_pull = push_pull
+    opt.close()
+
+
+def test_groups_keep_keys_of_their_own_and_a_name_that_is_nearly_right_is_told():
+    model = mlp()
+    given = {"params": list(model.named_parameters()), "rho": 0.05, "name": "all", "lr_scale": 0.5, "initial_lr": 0.1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opt = paramd.torch.Optimizer([given], "sgd")
+    assert {key: opt.param_groups[0][key] for key in ("rho", "name", "lr_scale", "initial_lr")} == \
+        {"rho": 0.05, "name": "all", "lr_scale": 0.5, "initial_lr": 0.1}
+    assert opt.state_dict()["param_groups"][0]["name"] == "all" and "rho" not in opt._rules()[0]
+    for wrong, meant in (("weight_deacy", "weight_decay"), ("learning_rate", "lr"), ("momentun", "momentum")):
+        with pytest.warns(UserWarning, match=f"sgd has no hyperparameter {wrong}.*is {meant} meant") as caught:
+            paramd.torch.Optimizer([{"params": list(mlp().named_parameters()), wrong: 0.1}], "sgd")
+        assert caught[0].filename == __file__
+        with pytest.raises(INVALID, match=f"sgd has no hyperparameter {wrong}"):
+            paramd.torch.Optimizer(mlp(), "sgd", **{wrong: 0.1})
+
+
+@pytest.mark.parametrize("own", [{}, {"rho": 0.05}])
+def test_a_wrapper_hands_its_groups_to_the_drop_in_as_to_torchs(daemon, job, own):
+    from paramd.torch import optim
+
+    class Wrapper(torch.optim.Optimizer):
+        """Takes each step twice as far, as a wrapper of its own kind."""
+
+        def __init__(self, params, base, **values):
+            super().__init__(params, {**own, **values})
+            self.base = base(self.param_groups, **values)
+            self.param_groups = self.base.param_groups
+
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for param in group["params"]:
+                    param.grad.mul_(2 + group.get("rho", 0))
+            self.base.step()
+
+    models = [mlp(), mlp()]
+    opts = [Wrapper(models[0].parameters(), partial(optim.SGD, url=daemon.url, job=f"{job}-{own}"), lr=0.1),
+            Wrapper(models[1].parameters(), torch.optim.SGD, lr=0.1)]
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(opt, 0.5) for opt in opts]
+    for step in range(3):
+        for model, opt, schedule in zip(models, opts, schedules):
+            opt.zero_grad()
+            row_loss(model, rows(step)).backward()
+            opt.step()
+            schedule.step()
+    for p, q in zip(models[0].parameters(), models[1].parameters()):
+        torch.testing.assert_close(p, q, rtol=0, atol=1e-6)
+    opts[0].base.close()
 
 
 def test_ranks_may_name_their_groups_in_any_order(daemon, job):
@@ -230,6 +338,35 @@ def test_a_value_out_of_its_range_is_refused_by_the_server_and_the_step_can_be_t
     opt.param_groups[0]["lr"] = 0.1
     opt.step()
     assert opt.step_count == 2
+    opt.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"delay": 1}, {"overlap": True, "options": {"nonfinite_scope": "job"}}])
+def test_a_value_that_is_refused_in_one_group_leaves_no_other_waiting(daemon, options):
+    model, other = mlp(), mlp()
+    pairs = list(model.named_parameters())
+    opt = optimizer([{"params": pairs[:1], "lr": 0.1}, {"params": pairs[1:], "lr": 0.2}], daemon,
+                    f"refused-{options}", **options)
+    bare = list(other.parameters())
+    ref = torch.optim.SGD([{"params": bare[:1], "lr": 0.1}, {"params": bare[1:], "lr": 0.2}])
+    refused = 0
+    for step in range(4):
+        ref.zero_grad()
+        row_loss(other, rows(0)).backward()
+        ref.step()
+        for rate in (-1.0, 0.2) if step == 1 else (0.2,):
+            opt.zero_grad()
+            opt.param_groups[1]["lr"] = rate
+            row_loss(model, rows(0)).backward()
+            try:
+                opt.step()
+                opt.synchronize()
+            except INVALID as error:
+                refused += 1
+                assert "lr" in str(error)
+    assert refused == 1 and opt.step_count == 4
+    for p, q in zip(model.parameters(), other.parameters()):
+        torch.testing.assert_close(p, q, rtol=0, atol=1e-6)
     opt.close()
 
 
@@ -327,3 +464,20 @@ def test_plateau_takes_the_mean_of_all_ranks(daemon, job):
 
     first, second = ranks(2, work)
     assert first == second < 0.5
+
+
+def test_a_job_takes_hundreds_of_rules_from_its_own_daemon_and_refuses_more_in_words():
+    with paramd.local() as local:
+        names = [f"layer{i}.{'x' if i % 2 else 'y'}{i}" for i in range(300)]
+        pairs = [(name, torch.nn.Parameter(torch.ones(2))) for name in names]
+        for i in range(0, 150, 2):              # no pattern tells the halves apart
+            pairs[i], pairs[299 - i] = pairs[299 - i], pairs[i]
+        opt = paramd.torch.Optimizer([{"params": pairs[:150], "amsgrad": True}, {"params": pairs[150:]}], "adamw",
+                                     local.url, lr=0.5)
+        assert 63 < len(opt._rules()) < 255
+        sum(p.sum() for _, p in pairs).backward()
+        opt.step()
+        assert all(abs(float(p[0].detach()) - 0.495) < 1e-5 for _, p in pairs)
+        opt.close()
+        with pytest.raises(paramd.ResourceExhausted, match="0 options and 257 rules: at most 64 and 256"):
+            paramd.Client(local.url, "many", rules=[f"{i} sgd" for i in range(257)])

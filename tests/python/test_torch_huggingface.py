@@ -1,10 +1,13 @@
 """Hugging Face: Accelerate's prepare() loads the optimizer's own state; Trainer takes a factory that gets the model."""
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from torch_support import farthest, mlp, needs_torch, optimizer, row_loss, rows, same_bits, tokens, torch, weights
 
 import paramd
+import paramd.torch.optim
 
 accelerate = pytest.importorskip("accelerate", reason="Accelerate is not installed")
 
@@ -150,3 +153,44 @@ def test_groups_are_those_of_the_trainer(tmp_path):
     ours = {name for name, _ in groups_of(model, 0.1)[0]["params"]}
     theirs = set(trainer(tmp_path, model).get_decay_parameter_names(model))
     assert ours == {name for name, _ in model.named_parameters()} & theirs
+
+
+@needs_transformers
+@pytest.mark.parametrize(("given", "rate", "decays"), [({}, 0.02, [0.05, 0.0]), ({"lr": 0.0, "weight_decay": 0.0}, 0.0,
+                                                                                [0.0, 0.0])])
+def test_the_factory_takes_rate_and_decay_of_the_trainer_unless_they_are_given(tmp_path, given, rate, decays):
+    args = transformers.TrainingArguments(str(tmp_path), learning_rate=0.02, weight_decay=0.05, adam_beta1=0.5,
+                                          use_cpu=True, report_to=[])
+    chosen = (paramd.torch.TrainerFactory, {"optimizer": "adamw", **given})
+    opt = transformers.Trainer(gpt(), args, optimizer_cls_and_kwargs=chosen).create_optimizer()
+    assert [group["lr"] for group in opt.param_groups] == [rate, rate]
+    assert [group["weight_decay"] for group in opt.param_groups] == decays
+    assert opt.param_groups[0]["betas"] == (0.5, 0.999)
+
+
+@needs_transformers
+def test_the_factory_takes_what_the_optimizer_has_and_warns_of_a_decay_that_it_has_not(tmp_path):
+    args = transformers.TrainingArguments(str(tmp_path), learning_rate=0.02, weight_decay=0.05, use_cpu=True,
+                                          report_to=[])
+    for row, hypers, given in (("kron", {"lr": 0.02, "weight_decay": 0.05}, {}),
+                               ("kron", {"lr": 0.3}, {"learning_rate": 0.3}), ("rprop", {"lr": 0.02}, {})):
+        chosen = (paramd.torch.TrainerFactory, {"optimizer": row, **given})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            opt = transformers.Trainer(gpt(), args, optimizer_cls_and_kwargs=chosen).create_optimizer()
+        assert hypers.items() <= opt.param_groups[0].items()
+        assert any("rprop has no weight_decay" in str(one.message) for one in caught) == (row == "rprop")
+
+
+@needs_transformers
+def test_a_drop_in_class_has_the_groups_of_the_trainer(tmp_path):
+    args = transformers.TrainingArguments(str(tmp_path), weight_decay=0.05, use_cpu=True, report_to=[])
+    chosen = (paramd.torch.optim.AdamW, {"lr": 0.02})
+    opt = transformers.Trainer(gpt(), args, optimizer_cls_and_kwargs=chosen).create_optimizer()
+    assert [(group["lr"], group["weight_decay"]) for group in opt.param_groups] == [(0.02, 0.05), (0.02, 0.0)]
+
+
+def test_the_factory_without_a_trainer_takes_a_decay_of_0():
+    opt = paramd.torch.TrainerFactory()(mlp(), optimizer="adamw", lr=0.0, weight_decay=0)
+    assert [(group["lr"], group["weight_decay"]) for group in opt.param_groups] == [(0.0, 0.0), (0.0, 0.0)]
+    assert paramd.torch.TrainerFactory()(mlp(), optimizer="adamw").param_groups[0]["weight_decay"] == 0.01

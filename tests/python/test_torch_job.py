@@ -68,6 +68,48 @@ def test_the_end_of_the_program_leaves_the_job_and_an_exception_keeps_it(daemon,
     assert states(daemon, job) == ["left"] and not exits._open
 
 
+def test_each_optimizer_of_a_program_has_a_job_of_its_own_and_a_collected_one_leaves_it(daemon):
+    begin, jobs = [], []
+    for fold in range(3):
+        model = mlp(seed=fold)
+        before = weights(model)
+        opt = paramd.torch.Optimizer(model, "sgd", daemon.url, lr=0.1)
+        opt.join()
+        begin.append(same_bits(weights(model), before))
+        jobs.append(opt.client.job)
+        step(model, opt)
+        del opt, model
+    assert begin == [True] * 3 and jobs == [jobs[0], f"{jobs[0]}.2", f"{jobs[0]}.3"]
+    assert states(daemon, jobs[0]) == states(daemon, jobs[1]) == ["left"]
+
+
+def test_an_optimizer_of_the_same_name_begins_anew_and_the_earlier_one_says_so(daemon, job):
+    """A cell of a notebook that is run twice, a fold, or a smaller batch after an error."""
+    kept = []
+    for fold in range(2):
+        model, other = mlp(seed=fold), mlp(seed=fold)
+        opt, ref = optimizer(model, daemon, job, "adamw", lr=0.01), torch.optim.AdamW(other.parameters(), lr=0.01)
+        for number in range(3):
+            step(model, opt, number)
+            step(other, ref, number)
+        assert farthest(weights(model), weights(other)) < 1e-6 and opt.step_count == 3
+        kept.append((model, opt))
+    with pytest.raises(paramd.FailedPrecondition, match=rf"begun job {job[:20]}.* anew, and this one has left it"):
+        step(*kept[0])
+    opt.close()
+
+
+def test_settings_that_are_opened_again_begin_their_job_anew(daemon):
+    from paramd.torch.connection import Settings
+
+    settings = Settings(daemon.url)
+    for _ in range(3):
+        client = settings.open(["* sgd"])
+        client.declare([paramd.Param("w", (1,))])
+        assert client.welcome.created and settings.job_name == client.job
+    exits.leave(client)
+
+
 def test_a_late_rank_is_waited_for_beyond_the_jobs_step_timeout(daemon, job):
     told = threading.Event()
 
@@ -120,7 +162,8 @@ def test_a_rank_that_never_comes_is_an_error_when_patience_is_over(daemon, job, 
 
 def test_a_step_that_the_optimizer_refuses_is_counted_and_raises(daemon, job):
     model = mlp()
-    opt = optimizer(model, daemon, job, "shampoo", use_protected_eigh=False, options={"nonfinite": "apply"})
+    opt = optimizer(model, daemon, job, "shampoo", precondition_frequency=1, use_protected_eigh=False,
+                    options={"nonfinite": "apply"})
     opt.join()
     row_loss(model, rows(0)).backward()
     model[0].weight.grad[0, 0] = float("nan")

@@ -228,6 +228,38 @@ static void add_trespass(sim_intruder *i)
     add_plain(i, PD_SHUTDOWN, ++i->last_id);
 }
 
+/* Adds the Hello of a process of another run that wants a rank of a job of the plan, as which it describes itself. It
+ * only joins, so it must never be let in: the worker that has the rank would be superseded. */
+static void add_stranger(sim_intruder *i)
+{
+    const sim_job *job = &i->s->plan->jobs[i->fault->job];
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    Paramd__Option option[SIM_OPTIONS], *options[SIM_OPTIONS];
+    char text[SIM_OPTIONS][48], *rules[] = { (char *)job->rule };
+
+    for (uint32_t o = 0; o < job->n_options; o++) {
+        paramd__option__init(&option[o]);
+        snprintf(text[o], sizeof text[o], "%s", job->options[o]);
+        option[o].name = text[o];
+        option[o].value = strchr(text[o], '=') + 1;
+        option[o].value[-1] = '\0';
+        options[o] = &option[o];
+    }
+    hello.protocol = 1;
+    hello.job = (char *)job->name;
+    hello.rank = i->fault->rank;
+    hello.world_size = job->world;
+    hello.nonce = sim_mix(i->s->plan->seed, i->begun_ns, 3, 2);
+    hello.run = "stranger";
+    hello.resume = i->fault->amount == 0 ? 0 : 2;
+    hello.joins = true;
+    hello.options = options;
+    hello.n_options = job->n_options;
+    hello.rules = rules;
+    hello.n_rules = 1;
+    add_frame(i, PD_HELLO, ++i->last_id, &hello.base, 0);
+}
+
 static void add_noise(sim_intruder *i)
 {
     uint8_t bytes[300];
@@ -349,6 +381,7 @@ static void prepare(sim_intruder *i)
     case SIM_ID_ZERO: add_id_zero(i); break;
     case SIM_UNLIKE: add_unlike(i); break;
     case SIM_TRESPASS: add_trespass(i); break;
+    case SIM_STRANGER: add_stranger(i); break;
     case SIM_LEAVER:
         add_job(i, "own", 1);
         add_plain(i, PD_LEAVE, ++i->last_id);

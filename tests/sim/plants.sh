@@ -9,7 +9,7 @@ for plant in roots_largest_first leave_incoming request_zero close_counts_refuse
     buffer_lost version_back parked_forever duplicate_counted \
     image_forgets_outcome torn_export export_outlives_operator \
     loan_ends_with_connection loan_has_a_unit_more any_seals refused_share_leaks release_one_more place_of_another \
-    lent_unheld keeper_stays sharing_outlives_connection; do
+    lent_unheld keeper_stays sharing_outlives_connection any_run; do
     if "$1" --seeds 1..300 --plant $plant > /dev/null 2>&1; then
         echo "$plant was not found within 300 seeds"
         status=1
@@ -20,7 +20,7 @@ for plant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced re
     old_removed_first failed_counts cut_without_rest note_of_another_step counted_in_cut_and_again window_forgets \
     barriers_forgotten barriers_of_others@158 image_forgets_roots entry_durable_unwritten logged_aggregates_reused \
     log_forgets_roots entries_before_checkpoint change_not_counted end_unsynced control_unread@334 \
-    world_change_forgets_last world_change_forgets_notes world_change_undurable repeated_given_up@1530; do
+    world_change_forgets_last world_change_forgets_notes world_change_undurable repeated_given_up@600; do
     first=1
     [[ $plant != *@* ]] || first=${plant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --plant "${plant%@*}" > /dev/null 2>&1; then

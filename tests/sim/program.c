@@ -55,6 +55,14 @@ static bool is_worth_another_try(int code)
     return code == PD_RESOURCE_EXHAUSTED || code == PD_NO_MEMORY;
 }
 
+/* Returns whether a request ended because a rank is missing: it has passed its deadline, or the rank has left for good.
+ * In the simulator another process takes such a rank, or the job has been finished. */
+static bool lacks_rank(int rc, const pd_error *err)
+{
+    return rc == PD_DEADLINE_EXCEEDED ||
+           (rc == PD_FAILED_PRECONDITION && strstr(err->text, " for good after ") != NULL);
+}
+
 /* Returns whether the error names a rank that has no living process. */
 static bool names_absent(const sim_worker *w, const char *text)
 {
@@ -67,7 +75,7 @@ static bool names_absent(const sim_worker *w, const char *text)
     return false;
 }
 
-/* Handles a request that has passed its deadline. Decides whether this process gives up (told_missing). It does so
+/* Handles a request that lacks a rank. Decides whether this process gives up (told_missing). It does so
  * if the plan's faults are over and the error names a rank without a living process. In addition, the plan must say
  * that a rank leaves for good, or another process must have finished all steps of the job. */
 static void note_deadline(sim_worker *w, const pd_error *err)
@@ -143,12 +151,12 @@ static void on_initialised(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
+    if (lacks_rank(rc, &err)) note_deadline(w, &err);
     if (rc == PD_OK)
         sim_program_fetch(w);
     else if (w->told_missing)
         sim_worker_end(w);
-    else if (is_worth_another_try(rc) || rc == PD_DEADLINE_EXCEEDED)
+    else if (is_worth_another_try(rc) || lacks_rank(rc, &err))
         sim_program_rest(w, INIT, err.text);
     else
         sim_worker_end_refused(w, rc, err.text);
@@ -168,10 +176,10 @@ static void on_fetched(sim_worker *w)
             sim_program_go_on(w, STEP);
         return;
     }
-    if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
+    if (lacks_rank(rc, &err)) note_deadline(w, &err);
     if (w->told_missing)
         sim_worker_end(w);
-    else if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc))
+    else if (lacks_rank(rc, &err) || is_worth_another_try(rc))
         sim_program_rest(w, FETCH, err.text);
     else
         sim_worker_end_refused(w, rc, err.text);
@@ -362,7 +370,7 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
 {
     bool infinite = false;
 
-    if (rc == PD_DEADLINE_EXCEEDED) {
+    if (lacks_rank(rc, err)) {
         note_deadline(w, err);
         return true;
     }

@@ -186,9 +186,10 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 /* ---- faults ---- */
 
 static const char *const fault_names[] = {
-    "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",    "set",       "flood",
-    "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",    "no_memory", "stall_step",
-    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail", "trespass",  "scrape",
+    "break",  "hole",   "crash",     "gone",       "leave",      "drop",    "import",
+    "set",    "flood",  "deaf",      "half_hello", "noise",      "id_zero", "leaver",
+    "puller", "unlike", "no_memory", "stall_step", "stall_loop", "restart", "export",
+    "sharer", "kill",   "disk_full", "disk_fail",  "trespass",   "scrape",  "stranger",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -313,6 +314,20 @@ static void draw_sharing(sim_plan *plan)
             (sim_fault){ .kind = SIM_SHARER, .at_ns = sim_below(&own, plan->calm_ns), .amount = sim_next(&own) };
 }
 
+void sim_plan_draw_strangers(sim_plan *plan)
+{
+    uint64_t own = sim_mix(plan->seed, 29, 11, 26), n = sim_once_in(&own, 3) ? 1 + sim_below(&own, 3) : 0;
+
+    for (; n > 0 && plan->n_faults < SIM_FAULTS; n--) {
+        sim_fault fault = { .kind = SIM_STRANGER, .job = (uint32_t)sim_below(&own, plan->n_jobs) };
+        fault.rank = (uint32_t)sim_below(&own, plan->jobs[fault.job].world);
+        fault.at_ns = plan->jobs[fault.job].start_ns + sim_below(&own, sim_once_in(&own, 2) ? 100 * SIM_MS : SIM_S);
+        if (fault.at_ns >= plan->calm_ns) fault.at_ns = sim_below(&own, plan->calm_ns);
+        fault.amount = sim_below(&own, 2);
+        plan->faults[plan->n_faults++] = fault;
+    }
+}
+
 static void draw_faults(sim_plan *plan, uint64_t *r)
 {
     uint64_t most = sim_once_in(r, 4) ? SIM_FAULTS : 6;
@@ -324,6 +339,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     draw_restart(plan);
     draw_exports(plan);
     draw_sharing(plan);
+    sim_plan_draw_strangers(plan);
     sim_plan_mark_missing(plan);
 }
 

@@ -92,6 +92,8 @@ typedef enum sim_fault_kind {
     SIM_TRESPASS,
     /* only with --scrapes: a peer of the HTTP listener opens connections until the world is calm */
     SIM_SCRAPE,
+    /* a process of another run wants a rank of a job; it only joins, and says that it begins anew if `amount` is odd */
+    SIM_STRANGER,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -148,6 +150,9 @@ void sim_plan_add_option(sim_job *job, const char *text);
 uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r);
 /* Returns the largest number of workers that the job has in the plan. */
 uint32_t sim_most_world(const sim_job *job);
+/* Draws one to three processes of another run in a third of the plans. The draws have a random state of their own, so
+ * that the other faults of a seed stay the same. */
+void sim_plan_draw_strangers(sim_plan *plan);
 /* Notes which ranks leave for good, and switches barriers off where they would wait for ever. */
 void sim_plan_mark_missing(sim_plan *plan);
 

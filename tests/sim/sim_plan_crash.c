@@ -172,6 +172,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     plan->calm_ns = 300 * SIM_MS + sim_below(r, 2 * SIM_S);
     while (kills-- > 0) add_fault(plan, SIM_KILL, r);
     while (more-- > 0) add_fault(plan, others[sim_below(r, sizeof others / sizeof others[0])], r);
+    sim_plan_draw_strangers(plan);
     sim_plan_mark_missing(plan);
 }
 

@@ -257,6 +257,7 @@ static void make_core(sim_worker *w)
                               .label = "sim",
                               .rank = w->rank,
                               .world_size = w->job->world,
+                              .run = "launch",
                               .options = options,
                               .rules = rules,
                               .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,

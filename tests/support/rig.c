@@ -40,6 +40,7 @@ void rig_new(rig *r, const pd_store_config *config)
 
     memset(r, 0, sizeof *r);
     r->now = 1000000000;
+    r->run = "launch";
     r->chunk = (int64_t)config->chunk_elements;
     assert_int_equal(pd_store_new(&r->store, config, &err), PD_OK);
 }
@@ -364,6 +365,9 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
     request->u.hello.identity = r->identity != NULL ? must(strdup(r->identity)) : NULL;
+    request->u.hello.run = r->run != NULL ? must(strdup(r->run)) : NULL;
+    request->u.hello.intent = r->intent;
+    request->u.hello.joins = r->joins;
     request->u.hello.rejoins = r->rejoins;
     request->u.hello.creator = r->means;
     request->u.hello.window = r->window;

@@ -33,6 +33,9 @@ typedef struct rig {
     const bool *states;      /* which parameters the next Declares declare as model state; NULL: none */
     bool rejoins;            /* for the next Hellos */
     const char *identity;    /* for the next Hellos; NULL: not known */
+    const char *run;         /* for the next Hellos; rig_new says "launch"; NULL: not known */
+    pd_intent intent;        /* for the next Hellos */
+    bool joins;              /* for the next Hellos */
     uint64_t means;          /* for the next Hellos: creator of the job that they rejoin; 0: any of its name */
     /* The last answer that the store gave to a request, and what answers of different kinds had in them. */
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */

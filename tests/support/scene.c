@@ -269,6 +269,7 @@ void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t worl
     hello.n_options = s->option != NULL;
     hello.protocol = 1;
     hello.job = (char *)job;
+    hello.run = "launch";
     hello.rank = rank;
     hello.world_size = world;
     hello.nonce = rank + 1;

@@ -24,7 +24,7 @@ typedef struct known {
 static const known structs[STRUCTS] = {
     KNOWN(pd_error, text),
     KNOWN(pd_shape, dim),
-    KNOWN(pd_client_options, key_file),
+    KNOWN(pd_client_options, joins),
     KNOWN(pd_welcome, linger),
     KNOWN(pd_client_param, model_state),
     KNOWN(pd_item, version),

@@ -197,6 +197,7 @@ static void hello_of(scene *s, int fd, uint64_t nonce)
 
     hello.protocol = 1;
     hello.job = "j";
+    hello.run = "launch";
     hello.world_size = 1;
     hello.nonce = nonce;
     hello.rules = rules;

@@ -235,7 +235,8 @@ static void closing_does_not_wait_for_what_is_under_way(void **state)
 
 static void set_environment(const char *const *pairs)
 {
-    static const char *const names[] = { "PARAMD_URL", "PARAMD_JOB", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID" };
+    static const char *const names[] = { "PARAMD_URL", "PARAMD_JOB", "PARAMD_RUN",   "PARAMD_RESUME",
+                                         "RANK",       "WORLD_SIZE", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID" };
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unsetenv(names[i]);
     for (; pairs != NULL && pairs[0] != NULL; pairs += 2) setenv(pairs[0], pairs[1], 1);
@@ -249,7 +250,8 @@ static void defaults_stand_without_options_and_environment(void **state)
     set_environment(NULL);
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
     assert_string_equal(settings.urls, "tcp://127.0.0.1:7070");
-    assert_string_equal(settings.core.job, "default");
+    assert_null(settings.core.run);
+    assert_int_equal(settings.core.resume, PD_RESUME_AUTO);
     assert_int_equal(settings.core.rank, 0);
     assert_int_equal(settings.core.world_size, 1);
     assert_true(settings.deadline == 120);
@@ -279,14 +281,81 @@ static void the_environment_fills_what_options_leave_open(void **state)
     assert_int_equal(settings.core.world_size, 2);
 }
 
-static void torchruns_none_is_not_taken_as_a_job_name(void **state)
+static void torchruns_none_is_neither_a_job_name_nor_a_run(void **state)
 {
     pd_settings settings;
     (void)state;
 
     set_environment((const char *[]){ "TORCHELASTIC_RUN_ID", "none", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
-    assert_string_equal(settings.core.job, "default");
+    assert_string_not_equal(settings.core.job, "none");
+    assert_null(settings.core.run);
+}
+
+static void a_single_worker_without_a_job_name_gets_one_of_its_own(void **state)
+{
+    pd_settings one, two;
+    char pid[32];
+    (void)state;
+
+    set_environment(NULL);
+    snprintf(pid, sizeof pid, "-%ld-", (long)getpid());
+    do { /* two of 65,536 names are equal */
+        assert_int_equal(pd_settings_resolve(&one, &(pd_client_options){ 0 }, NULL), PD_OK);
+        assert_int_equal(pd_settings_resolve(&two, &(pd_client_options){ 0 }, NULL), PD_OK);
+    } while (strcmp(one.core.job, two.core.job) == 0);
+    assert_non_null(strstr(one.core.job, pid));
+}
+
+static void several_workers_without_a_name_that_they_share_are_refused(void **state)
+{
+    pd_settings settings;
+    pd_error err;
+    (void)state;
+
+    set_environment((const char *[]){ "RANK", "1", "WORLD_SIZE", "2", NULL });
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "PARAMD_JOB"));
+    setenv("SLURM_JOB_ID", "77", 1);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_OK);
+    assert_string_equal(settings.core.job, "slurm-77");
+}
+
+static void the_run_comes_from_the_options_then_from_the_launcher(void **state)
+{
+    pd_settings settings;
+    (void)state;
+
+    set_environment((const char *[]){ "SLURM_JOB_ID", "77", NULL });
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_string_equal(settings.core.run, "slurm-77");
+    setenv("TORCHELASTIC_RUN_ID", "torch5", 1);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_string_equal(settings.core.run, "torch5");
+    setenv("PARAMD_RUN", "mine", 1);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_string_equal(settings.core.run, "mine");
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .run = "given" }, NULL), PD_OK);
+    assert_string_equal(settings.core.run, "given");
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .run = "" }, NULL), PD_OK);
+    assert_null(settings.core.run);
+}
+
+static void whether_to_resume_comes_from_the_options_then_from_the_environment(void **state)
+{
+    pd_settings settings;
+    pd_error err;
+    (void)state;
+
+    set_environment((const char *[]){ "PARAMD_RESUME", "1", NULL });
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_int_equal(settings.core.resume, PD_RESUME_YES);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .resume = PD_RESUME_NO }, NULL), PD_OK);
+    assert_int_equal(settings.core.resume, PD_RESUME_NO);
+    setenv("PARAMD_RESUME", "yes", 1);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "PARAMD_RESUME=\"yes\""));
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .resume = 3 }, &err), PD_INVALID_ARGUMENT);
 }
 
 static void refuses_ranks_that_cannot_be_and_names_the_variable(void **state)
@@ -318,7 +387,11 @@ int main(void)
         cmocka_unit_test(closing_does_not_wait_for_what_is_under_way),
         cmocka_unit_test(defaults_stand_without_options_and_environment),
         cmocka_unit_test(the_environment_fills_what_options_leave_open),
-        cmocka_unit_test(torchruns_none_is_not_taken_as_a_job_name),
+        cmocka_unit_test(torchruns_none_is_neither_a_job_name_nor_a_run),
+        cmocka_unit_test(a_single_worker_without_a_job_name_gets_one_of_its_own),
+        cmocka_unit_test(several_workers_without_a_name_that_they_share_are_refused),
+        cmocka_unit_test(the_run_comes_from_the_options_then_from_the_launcher),
+        cmocka_unit_test(whether_to_resume_comes_from_the_options_then_from_the_environment),
         cmocka_unit_test(refuses_ranks_that_cannot_be_and_names_the_variable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

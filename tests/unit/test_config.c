@@ -380,9 +380,6 @@ static void variables_of_our_other_programs_are_left_alone(void **state)
                                   "PARAMD_TEST_CONTAINERS=1",
                                   "PARAMD_LIBRARY=/usr/lib/libparamd.so",
                                   "PARAMD_CPU=avx2",
-                                  "PARAMD_SERVICE_HOST=10.0.0.1", /* Kubernetes sets this for a service named paramd */
-                                  "PARAMD_PORT=tcp://10.0.0.1:7070",
-                                  "PARAMD_PORT_7070_TCP_ADDR=10.0.0.1",
                                   NULL };
     pd_error err;
 
@@ -396,6 +393,46 @@ static void expect_variable_error(pd_config *c, char *variable, const char *part
 
     if (pd_config_read_environment(c, environment, &err) == PD_OK) fail_msg("%s was taken", variable);
     if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+/* Kubernetes sets these in each container beside a service, here for several services and kinds of ports. */
+static void variables_of_kubernetes_services_are_left_alone(void **state)
+{
+    static const char *const services[] = {
+        "PARAMD", "PARAMD_METRICS", "PARAMD_0", "PARAMD_SERVER", "PARAMD_PORT", "PARAMD_LISTEN", "PARAMD_SERVICE_A_B_9"
+    };
+    static const char *const endings[] = { "SERVICE_HOST=10.96.3.7",
+                                           "SERVICE_HOST=fd00::7",
+                                           "SERVICE_PORT=7070",
+                                           "SERVICE_PORT_WORK=7070",
+                                           "SERVICE_PORT_HTTP_METRICS=7072",
+                                           "PORT=tcp://10.96.3.7:7070",
+                                           "PORT=udp://[fd00::7]:53",
+                                           "PORT_7070_TCP=tcp://10.96.3.7:7070",
+                                           "PORT_53_UDP=udp://10.96.3.7:53",
+                                           "PORT_7070_TCP_PROTO=tcp",
+                                           "PORT_9_SCTP_PROTO=sctp",
+                                           "PORT_7070_TCP_PORT=7070",
+                                           "PORT_7070_TCP_ADDR=10.96.3.7",
+                                           "PORT_7070_TCP_ADDR=fd00::7" };
+
+    for (size_t i = 0; i < sizeof services / sizeof services[0]; i++)
+        for (size_t k = 0; k < sizeof endings / sizeof endings[0]; k++) {
+            char variable[100], *const environment[] = { variable, NULL };
+            pd_error err;
+            snprintf(variable, sizeof variable, "%s_%s", services[i], endings[k]);
+            if (pd_config_read_environment(*state, environment, &err) != PD_OK) fail_msg("%s", err.text);
+        }
+}
+
+static void a_setting_that_only_resembles_a_service_is_refused(void **state)
+{
+    expect_variable_error(*state, "PARAMD_METRICS_PORT=7072", "environment variable PARAMD_METRICS_PORT: ");
+    expect_variable_error(*state, "PARAMD_SERVICE_HOSTS=10.0.0.1", "environment variable PARAMD_SERVICE_HOSTS: ");
+    expect_variable_error(*state, "PARAMD_SERVICE_PORT=work", "environment variable PARAMD_SERVICE_PORT: ");
+    expect_variable_error(*state, "PARAMD_LISTEN_PORT=7070", "environment variable PARAMD_LISTEN_PORT: ");
+    expect_variable_error(*state, "PARAMD_PORT_7070=tcp://10.0.0.1:7070", "environment variable PARAMD_PORT_7070: ");
+    expect_variable_error(*state, "PARAMD_SUPPORT=tcp://10.0.0.1:7070", "environment variable PARAMD_SUPPORT: ");
 }
 
 static void an_unknown_variable_is_refused_with_the_nearest_name(void **state)
@@ -488,6 +525,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_printed_file_fits_100_columns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(variables_set_keys_by_their_long_and_their_short_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(variables_of_our_other_programs_are_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(variables_of_kubernetes_services_are_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_setting_that_only_resembles_a_service_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unknown_variable_is_refused_with_the_nearest_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_key_given_by_both_of_its_names_is_refused, set_up, tear_down),
         cmocka_unit_test(a_quota_of_processors_is_rounded_up),

@@ -220,7 +220,8 @@ static void the_log_of_very_many_notes_is_short(void **state)
     assert_int_equal(rig_declare(&r, r.job, 0, 1, list, scalars, NULL, MANY, PD_F32), PD_OK);
     assert_int_equal(r.warnings - before, 9);
     assert_string_equal(
-        r.warning, "job job: the optimizers have something to say of 992 more parameters (paramctl params --verbose)");
+        r.warning,
+        "job job: the optimizers have something to say of 992 more parameters (`paramctl params job --verbose`)");
     rig_free(&r);
 }
 

@@ -185,6 +185,29 @@ static void help_fits_100_columns_and_names_every_key_and_exit_code(void **state
     free(text);
 }
 
+static void a_configuration_is_told_as_the_flags_that_make_it(void **state)
+{
+    pd_config *again = pd_config_new();
+    char *text, *second, line[256];
+
+    assert_non_null(again);
+    text = pd_flags_text(*state);
+    assert_string_equal(text, "--server-listen=127.0.0.1:7070\n");
+    free(text);
+    expect_taken(*state, "--listen=:1,unix:///x --max-jobs=3 --shared-memory --job-durability=none --http-listen=:7");
+    assert_non_null(text = pd_flags_text(*state));
+    snprintf(line, sizeof line, "%s", text);
+    for (char *c = line; *c != '\0'; c++)
+        if (*c == '\n') *c = ' ';
+    expect_taken(again, line);
+    assert_non_null(second = pd_flags_text(again));
+    assert_string_equal(second, text);
+    assert_non_null(strstr(text, "--job-durability=none\n"));
+    free(text);
+    free(second);
+    pd_config_free(again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(abbreviations_are_refused_with_the_nearest_flag, set_up, tear_down),
         cmocka_unit_test_setup_teardown(yes_and_no_need_no_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_word_that_belongs_to_no_flag_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_configuration_is_told_as_the_flags_that_make_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(modes_have_their_flags, set_up, tear_down),
         cmocka_unit_test_setup_teardown(help_is_given_where_the_configuration_is_broken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wrong_value_is_refused_with_its_key, set_up, tear_down),

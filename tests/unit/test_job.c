@@ -286,7 +286,7 @@ static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "job_linger=30", NULL);
 
     push_one(r, job, 1, 11, 1);
-    tell(r, PD_REQ_LEAVE, job, 0, 10);
+    tell(r, PD_REQ_LOST, job, 0, 10);
     assert_true(pd_store_next_tick(r->store) >= r->now + 60000000000); /* the round's deadline */
     tell(r, PD_REQ_LOST, job, 1, 11);
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "lingering");

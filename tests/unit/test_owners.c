@@ -84,6 +84,58 @@ static void bytes_of_all_jobs_of_an_identity_are_counted_together_and_given_back
     assert_int_equal(declare(r, 2, 10000), PD_OK);
 }
 
+static void leave(rig *r, uint32_t job, uint64_t conn)
+{
+    pd_request *request = pd_request_new(PD_REQ_LEAVE, rig_ticket(r, conn));
+
+    assert_non_null(request);
+    request->job = job;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+static void jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_jobs(void **state)
+{
+    rig *r = *state;
+
+    take_roles(r, "* push *\nquota * jobs=1\n");
+    assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
+    assert_int_equal(declare(r, 1, 100), PD_OK);
+    leave(r, r->job, 1);
+    assert_int_equal(hello_as(r, "token:b", "b1", 2), PD_OK);
+    assert_int_equal(hello_as(r, "token:b", "b2", 3), PD_RESOURCE_EXHAUSTED); /* a's job does not count for b */
+    assert_int_equal(r->gone, 0);
+    assert_int_equal(hello_as(r, "token:a", "a2", 4), PD_OK);
+    assert_int_equal(r->gone, 1);
+}
+
+static void jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes(void **state)
+{
+    rig *r = *state;
+
+    take_roles(r, "* push *\nquota token:a bytes=300k\n");
+    assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
+    assert_int_equal(declare(r, 1, 10000), PD_OK); /* 160 kB and more */
+    leave(r, r->job, 1);
+    assert_int_equal(hello_as(r, "token:a", "a2", 2), PD_OK);
+    assert_int_equal(r->gone, 0);
+    assert_int_equal(declare(r, 2, 10000), PD_OK);
+    assert_int_equal(r->gone, 1);
+}
+
+static void another_identity_does_not_begin_a_job_that_is_over_anew(void **state)
+{
+    rig *r = *state;
+
+    take_roles(r, "* push *\n");
+    assert_int_equal(hello_as(r, "token:a", "j", 1), PD_OK);
+    assert_int_equal(declare(r, 1, 100), PD_OK);
+    leave(r, r->job, 1);
+    assert_int_equal(hello_as(r, "token:b", "j", 2), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(r->error.text, "job j belongs to another identity: token:b may not end it"));
+    assert_int_equal(hello_as(r, "token:a", "j", 3), PD_OK);
+    assert_true(r->created);
+}
+
 static void new_roles_change_the_limits_of_jobs_that_exist(void **state)
 {
     rig *r = *state;
@@ -346,6 +398,9 @@ int main(void)
         TEST(a_job_counts_for_its_creator_until_it_ends),
         TEST(another_worker_of_a_job_does_not_count),
         TEST(bytes_of_all_jobs_of_an_identity_are_counted_together_and_given_back),
+        TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_jobs),
+        TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes),
+        TEST(another_identity_does_not_begin_a_job_that_is_over_anew),
         TEST(new_roles_change_the_limits_of_jobs_that_exist),
         TEST(without_memory_a_job_has_an_owner_or_is_not_created),
         cmocka_unit_test(a_restored_job_counts_for_its_creator_before_anybody_comes_back),

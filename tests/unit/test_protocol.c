@@ -288,6 +288,7 @@ static void the_limits_of_requests_and_names_are_the_codes(void **state)
     assert_number("%s pieces and wants in them", PD_MAX_WAITING);
     assert_number("most %s parameters", PD_MAX_DECLARE);
     assert_number("Hello has at most %s options", PD_MAX_OPTIONS);
+    assert_number("options and %s rules", PD_MAX_RULES);
     assert_number("A push has at most %s.", PD_MAX_OPTIONS);
     assert_number("parameters have 1 to %s bytes", PD_NAME_MAX);
     assert_number("names of scalars 1 to %s.", PD_PUSH_SCALAR_NAME);

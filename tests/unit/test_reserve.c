@@ -160,6 +160,7 @@ static void what_a_rank_leaves_behind_counts_until_it_is_summed(void **state)
     assert_int_equal(r.bytes_out[CONN], FRAME);
     for (uint32_t rank = 0; rank < 2; rank++) leave(&r, job, rank, CONN + rank);
     assert_int_equal(r.store->ingest.reserved, FRAME);
+    r.intent = PD_INTENT_RESUME;
     assert_int_equal(declare(&r, "job", 1, 2, CONN + 2), PD_OK);
     assert_int_equal(rig_push(&r, job, 1, CONN + 2, 1, 0, zeros, N), PD_OK);
     rig_work(&r);

@@ -25,14 +25,13 @@ import numpy as np
 
 import paramd.jax
 
-# Hyperparameters that suit this model. The learning rate warms up and then falls.
+# Hyperparameters that suit this model, beside the defaults of the package. The learning rate warms up and then falls.
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adamw": {"learning_rate": 1e-2, "b2": 0.95, "weight_decay": 0.01},
-    "lion": {"learning_rate": 1.5e-3, "b2": 0.98, "weight_decay": 0.01},
-    "sgd": {"learning_rate": 0.3, "momentum": 0.9},
-    "kron": {"learning_rate": 2e-3, "weight_decay": 0.01, "merge_small_dims": False, "pad_blocks": False},
-    "shampoo": {"learning_rate": 4e-3, "b2": 0.99, "weight_decay": 0.01, "precondition_frequency": 20,
-                "grafting_config": "Adam(beta2=0.95)"},
+    "lion": {"learning_rate": 3e-3, "b1": 0.6, "b2": 0.9, "weight_decay": 0.01},
+    "kron": {"learning_rate": 2e-3, "weight_decay": 0.01},
+    "shampoo": {"learning_rate": 1e-2, "weight_decay": 0.01},
+    "scalable_shampoo": {"learning_rate": 5e-3},
 }
 
 

@@ -25,7 +25,7 @@ def main() -> None:
     torch.manual_seed(0)
     images, classes = read("train")
     model = network()
-    opt = paramd.torch.Optimizer(model, "shampoo", lr=2e-3, betas=(0.9, 0.99), grafting_config="Adam")
+    opt = paramd.torch.Optimizer(model, "shampoo", lr=2e-3)
     progress = Progress(args.steps)
     for _ in progress:
         batch = torch.randint(len(classes), (args.batch,))[opt.client.rank::opt.client.world_size]

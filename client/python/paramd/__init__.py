@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .errors import NoMemory as NoMemory
     from .errors import NotFound as NotFound
     from .errors import OutOfRange as OutOfRange
+    from .errors import ParamdWarning as ParamdWarning
     from .errors import PermissionDenied as PermissionDenied
     from .errors import ResourceExhausted as ResourceExhausted
     from .errors import Rewind as Rewind
@@ -51,12 +52,15 @@ if TYPE_CHECKING:
     from .ticket import Result as Result
     from .ticket import Ticket as Ticket
 
+    __version__: str
+
 # The module of each public name.
 _MODULES = {
     "client": ["Client"],
     "errors": ["Error", "Cancelled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
-               "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind"],
+               "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind",
+               "ParamdWarning"],
     "facts": ["Stats", "Welcome"],
     "local_daemon": ["Local", "local"],
     "param": ["Param"],
@@ -65,8 +69,8 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 _SUBMODULES = ("jax", "optax", "rows", "torch")
 
-__version__ = "0.1.0"
 __all__ = [*sorted(_HOMES), "rows"]
+_HOMES["__version__"] = "version"
 
 
 def __getattr__(name: str) -> Any:

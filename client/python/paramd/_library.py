@@ -13,9 +13,10 @@ from typing import Any
 
 from . import _structs as structs
 from .errors import Error, FailedPrecondition, NotFound, make
+from .version import NUMBERS
 
 SONAME = "libparamd.so.0"
-HEADER_VERSION = (0, 1, 0)              # of the public headers that _structs.py repeats
+HEADER_VERSION = NUMBERS                # of the public headers that _structs.py repeats
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 # Folders of the package in which a wheel may have the library, and the programs.
 LIBRARY_FOLDERS = ("lib", "", "../paramd.libs")
@@ -52,6 +53,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
                                           c_size_t, _ticket, _error]),
     "pd_client_pull": (c_int, [c_void_p, POINTER(structs.Item), c_size_t, c_uint64, _ticket, _error]),
     "pd_client_close_step": (c_int, [c_void_p, c_uint64, _ticket, _error]),
+    "pd_client_fingerprint": (None, [POINTER(c_void_p), POINTER(c_size_t), c_size_t, c_size_t, c_size_t,
+                                     POINTER(c_uint64)]),
     "pd_client_wait": (c_int, [c_void_p, c_uint64, c_double, _error]),
     "pd_client_ready": (c_bool, [c_void_p, c_uint64]),
     "pd_client_fd": (c_int, [c_void_p]),

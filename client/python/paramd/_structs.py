@@ -29,7 +29,8 @@ class Options(ctypes.Structure):
                 ("deadline", c_double), ("checksum", c_bool), ("impatient", c_bool), ("nonce", c_uint64),
                 ("notice", c_void_p), ("notice_arg", c_void_p), ("quiet", c_bool), ("no_shared_memory", c_bool),
                 ("join_later", c_bool), ("slice", c_double), ("window", c_uint32), ("token_file", c_char_p),
-                ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p)]
+                ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p), ("run", c_char_p),
+                ("resume", c_int), ("joins", c_bool)]
 
 
 class Welcome(ctypes.Structure):

@@ -2,33 +2,39 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from ctypes import POINTER, byref, c_char_p, c_float, c_size_t, c_ssize_t, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any, Callable, Union
 
 from . import _structs as structs
-from . import state_file
+from . import jobs, launchers, run_id, state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
-from .errors import Error, FailedPrecondition, NoMemory, invalid
+from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
 from .facts import Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
 from .texts import Settings, pairs, rule_list
 from .ticket import SLICE, Request, Ticket, late, waited
+from .warned import warn_once
 
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
+_WARNING = "warning of the server: "     # begin of a notice
+_RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _NOTE_BYTES = 1 << 20                   # of the longest note
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
 
@@ -60,19 +66,16 @@ def _file_variables(**files: Path | None) -> dict[str, str]:
     return {f"PARAMD_{kind}_FILE": os.fsdecode(path) for kind, path in files.items() if path is not None}
 
 
-def default_job() -> str:
-    """Returns the name of the job where none is given, as the C library chooses it."""
-    run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    return os.environ.get("PARAMD_JOB") or (run if run != "none" else "default")
-
-
 class Client:
     """A connection to a parameter server, as one worker of a job.
 
     url: address of the server, "tcp://host:port", "tls://host:port" or "unix:///path"; several are separated by commas.
         None: $PARAMD_URL, else the local daemon of this run.
-    job: name of the job. None: $PARAMD_JOB, else torchrun's run id, else "default".
-    rank, world_size: this worker's number and the number of workers. None: $RANK and $WORLD_SIZE, else 0 of 1.
+    job: name of the job. None: $PARAMD_JOB, else the id of the run that a launcher gives, else a name that no other run
+        has. A second client of the program without a name has a job of its own, NAME.2 and so on. If the program has a
+        client of the same name and rank, that one leaves the job for good, and this one begins it anew.
+    rank, world_size: this worker's number and the number of workers. None: those that paramd.launchers finds: $RANK and
+        $WORLD_SIZE, torch.distributed, jax.distributed, the variables of MPI and srun; else 0 of 1.
     rules: optimizer rules "GLOB OPTIMIZER name=value ..."; the first whose glob matches a parameter's name wins.
         None: "* sgd".
     options: options of the job, as a mapping or as "name=value" texts.
@@ -87,11 +90,17 @@ class Client:
     token_file, ca_file, cert_file, key_file: files of a tls:// address: this worker's token; the authorities that sign
         the server's certificate; this worker's certificate and its key. They are read for each connection. None:
         $PARAMD_TOKEN_FILE, $PARAMD_CA_FILE (else the system's authorities), $PARAMD_CERT_FILE, $PARAMD_KEY_FILE.
-    notice: called with one sentence for the user. None: it is printed to standard error.
+    notice: called with one sentence for the user. None: the server's warnings about the job become a ParamdWarning, and
+        other notices are printed to standard error.
+    resume: True: goes on with a job of this name that the server has, also in the place of a process that lives. False:
+        begins anew, unless a worker is connected. None: $PARAMD_RESUME=1 or 0, else processes of the same run go on
+        with their job, and so does a process that comes back in the place of one that was lost.
+    joins: rank 0 alone creates the job, and a client of another rank waits for it.
 
     DeadlineExceeded: no server answered in time. Unavailable: an impatient client was not answered at once.
-    FailedPrecondition: the job has another configuration. InvalidArgument: an option or rule is not valid. Calls from
-    several threads are safe. After fork(), every call in the child raises.
+    FailedPrecondition: the job has another configuration, or is another run's; or the environment and a process group
+    tell different ranks. AlreadyExists: another process has this rank. InvalidArgument: an option or rule is not valid.
+    Calls from several threads are safe. After fork(), every call in the child raises.
     """
 
     def __init__(self, url: str | None = None, job: str | None = None, *, rank: int | None = None,
@@ -99,13 +108,24 @@ class Client:
                  options: Settings = None, label: str | None = None, deadline: float = 120.0,
                  checksum: bool = False, impatient: bool = False, shared_memory: bool = True, window: int = 0,
                  token_file: Path | None = None, ca_file: Path | None = None, cert_file: Path | None = None,
-                 key_file: Path | None = None, notice: Callable[[str], None] | None = None) -> None:
+                 key_file: Path | None = None, notice: Callable[[str], None] | None = None,
+                 resume: bool | None = None, joins: bool = False) -> None:
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
+        if resume not in _RESUME:
+            raise invalid(f"resume: expected None, True or False, got {resume!r}")
+        if rank is not None and world_size is not None and not 0 <= rank < world_size:
+            raise invalid(f"rank {rank} of {world_size}: expected 0 <= rank < world_size")
+        for name, text in (("url", url), ("job", job)):
+            if text is not None and not text:
+                raise invalid(f"{name}: expected a text that is not empty; None stands for the default")
+        if not deadline > 0:            # the C library would take 0 for its default
+            raise invalid(f"deadline: expected more than 0 seconds, got {deadline}")
         if not 0 <= window < 1 << 32:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
+        run = run_id.find(rank, world_size)
         self.url = url or default_url(world_size, rank)
-        self.job = default_job() if job is None else job
+        self.job = ""
         self.deadline = float(deadline)
         self._variables = {"PARAMD_URL": self.url, **_file_variables(  # the environment in which paramctl runs
             TOKEN=token_file, CA=ca_file, CERT=cert_file, KEY=key_file)}
@@ -120,25 +140,64 @@ class Client:
         self._held: dict[str, Any] = {}         # arrays of such calls that were interrupted
         self._model: Model | None = None
         self._start_again: Callable[[], object] | None = None   # starts a local daemon that was killed
+        self._seat: jobs.Seat | None = None     # once the job is joined
         # list.insert is no Python code: no signal handler can raise in it, where ctypes would swallow the exception
         self._callback = _NOTICE(self._notices.insert)
         rule_texts = rule_list(rules)
-        self.handle = self._open(structs.Options(
-            urls=self.url.encode(), job=self.job.encode(), rank=rank or 0, world_size=world_size or 0,
-            options=text_list(pairs(options)), rules=text_list(rule_texts) if rule_texts is not None else None,
+        options_of = functools.partial(
+            structs.Options,
+            urls=self.url.encode(), options=text_list(pairs(options)),
+            rules=text_list(rule_texts) if rule_texts is not None else None,
             label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
             slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
-            cert_file=path_bytes(cert_file), key_file=path_bytes(key_file)))
+            cert_file=path_bytes(cert_file), key_file=path_bytes(key_file))
+        # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
+        look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
+        if resume and job is None and not run_id.is_named(run):
+            raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), and this run "
+                          "has a new one")
+        seat = jobs.Seat(self.url, run_id.job_name(run) if job is None else job, run.seat.rank)
+        with jobs.named(seat) if job is None else nullcontext(job) as self.job:
+            try:
+                self._take(seat._replace(job=self.job), run, options_of, resume, joins, look_again)
+            except DeadlineExceeded as error:
+                raise (error if job is not None else run_id.explained(error, run)) from None
+
+    def _take(self, seat: jobs.Seat, run: run_id.Run, options_of: Callable[..., structs.Options], resume: bool | None,
+              joins: bool, look_again: Callable[[], object] | None) -> None:
+        """Joins the job as one of its ranks, in the place of an earlier client of this program if there is one."""
+        opening = jobs.prepare(seat, takes_over=bool(resume))
+        if resume is None and opening.anew:
+            resume = False
+        launch = run.launch + (f"#{opening.generation}" if opening.generation > 1 else "") if run.launch else ""
+        self._join(options_of(job=seat.job.encode(), rank=seat.rank, world_size=run.seat.of, run=launch.encode(),
+                              resume=_RESUME[resume], joins=joins and seat.rank > 0), look_again)
+        self._seat = seat
+        jobs.note_taken(seat, self)
+        if seat.rank == 0 and resume is None and self._notice is None and not opening.known and not launch:
+            self._tell_of_resumption()
+
+    def _join(self, options: structs.Options, look_again: Callable[[], object] | None) -> None:
+        self.handle = self._open(options)
         self._finalizer = weakref.finalize(self, self.handle.close)
         try:
-            # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
-            look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
             self._repeat(library().pd_client_join, between=look_again)
             self._start_again = look_again if look_again is not None and local_state_dir() is not None else None
         except BaseException:
             self.close()
             raise
+
+    def _tell_of_resumption(self) -> None:
+        """Warns that the job has steps of an earlier process, where it may be another one than the user means."""
+        welcome = self.welcome
+        expected = os.environ.get("PARAMD_RESUME") or launchers.is_restarted(os.environ)
+        if welcome.created or welcome.step == 0 or expected:
+            return
+        warnings.warn(f"job {self.job} is at step {welcome.step}: this process goes on from there, with the job's "
+                      "weights, in the place of an earlier one. To begin anew, give resume=False (PARAMD_RESUME=0) or "
+                      "another name (job=, PARAMD_JOB); resume=True (PARAMD_RESUME=1) says that this is meant",
+                      stacklevel=2)
 
     @staticmethod
     def _open(options: structs.Options) -> Handle:
@@ -180,11 +239,15 @@ class Client:
     def give_notices(self) -> None:
         """Gives the notices that the library has left to the user."""
         while self._notices:
-            self._tell(self._notices.pop().decode("utf-8", "replace"))
+            text = spelled(self._notices.pop().decode("utf-8", "replace"))
+            if self._notice is not None or not text.startswith(f"job {self.job} is at step "):
+                self._tell(text)            # else _tell_of_resumption does so, where it may surprise
 
     def _tell(self, text: str) -> None:
         if self._notice is not None:
             self._notice(text)
+        elif text.startswith(_WARNING):
+            warn_once(text[len(_WARNING):])
         else:
             print(f"paramd: {text}", file=sys.stderr)
 
@@ -199,6 +262,7 @@ class Client:
         """Declares all parameters of the model, once, and waits until the declarations of all ranks fit together.
 
         params: a mapping from names to arrays, whose shapes and element types are declared; or any number of Param.
+            Those without elements (a dimension is 0) stay with this process: they have no gradients and no steps.
 
         InvalidArgument: a name, shape, range or hyperparameter is not valid. FailedPrecondition: the declaration
         differs from that of another rank. ResourceExhausted: a limit of the server.
@@ -206,6 +270,8 @@ class Client:
         model = Model(params)
         before, self._model = self._model, self._model or model
         declarations = model.declarations()
+        if not model.params and model.hollow:
+            return                      # nothing travels
         try:
             self._repeat(library().pd_client_declare_sized, declarations, len(model.params),
                          ctypes.sizeof(structs.Param))
@@ -252,6 +318,8 @@ class Client:
 
     def _with_weights(self, name: str, function: Any, weights: Arrays) -> None:
         pointers, arrays = self.model.all_weights(weights)
+        if not self.names:
+            return                      # no parameter has elements
         self._hold(name, pointers, arrays, function, pointers)
         for array in arrays:
             if array.write_back is not None:
@@ -319,6 +387,7 @@ class Client:
                                       note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""),
                                       replaces=_change(replaces) if replaces != 0 else 0)
         request = Request(self, names, items, numbers, arrays)
+        request.settled = not names and bool(grads)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
 
     def replace(self, weights: Arrays, replaces: int) -> None:
@@ -350,6 +419,7 @@ class Client:
         weights: a mapping from names to writable arrays."""
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
+        request.settled = not names and bool(weights)
         return self._start(request, library().pd_client_pull, items, len(items), min_step)
 
     def close_step(self, step: int) -> Ticket:
@@ -361,6 +431,8 @@ class Client:
         self._settle_orphans()
         self._count_staged(request.arrays)
         ticket = Ticket(request)
+        if request.settled:             # it names only parameters without elements
+            return ticket
         self.requests.add(request)      # before the call: a signal may interrupt us right behind it
         error = structs.Error()
         with self.handle as pointer:
@@ -423,12 +495,15 @@ class Client:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
         the server makes at once.
 
-        step: None: the last one that this client knows of. timeout: most seconds; None: the client's deadline.
+        step: None: the last one that this client knows of. 0: returns at once.
+        timeout: most seconds; None: the client's deadline.
 
         FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
         the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
         still written.
         """
+        if step == 0:                   # no step is to become durable; the library takes 0 for the present step
+            return
         wanted = min(map(self.step_of, self.names), default=0) if step is None else step
         most = self.deadline if timeout is None else timeout
         end = time.monotonic() + most
@@ -445,11 +520,15 @@ class Client:
     def leave(self) -> None:
         """Leaves the job for good. Afterwards only `close` may be called."""
         self._repeat(library().pd_client_leave)
+        if self._seat is not None:
+            jobs.note_left(self._seat, self)
 
     def close(self) -> None:
         """Ends the connection without leaving the job: the server waits for this rank to come back. Tickets that are
         not done are forgotten. If memory of `buffer` is still used, the connection ends with it."""
         self._finalizer()
+        if self._seat is not None:
+            jobs.note_closed(self._seat, self)
         if self.handle.closed:
             self._held.clear()
 
@@ -467,7 +546,10 @@ class Client:
     # ---- facts ----
 
     def step_of(self, name: str) -> int:
-        """Returns how many rounds of the parameter are closed, as the server's last answer reported."""
+        """Returns how many rounds of the parameter are closed, as the server's last answer reported. For a parameter
+        without elements: as many as of all others."""
+        if name in self.model.hollow:
+            return min(map(self.step_of, self.names), default=0)
         with self.handle as pointer:
             return int(library().pd_client_step(pointer, self.model.number(name)))
 
@@ -530,6 +612,8 @@ class Client:
         `numpy.frombuffer(view, "f4").reshape(shape)`, `torch.frombuffer(view, dtype=torch.bfloat16)`. While it is used,
         the connection stays open. NoMemory: the system gives no shared memory.
         """
+        if name in self.model.hollow:
+            return memoryview(b"")
         param = self.model.params[self.model.number(name)]
         tag = TAGS[param.dtype]
         with self.handle as pointer:
@@ -565,17 +649,18 @@ class Client:
         self.handle.check()
         return state_file.export_state(self._variables, self.job, os.fspath(path))
 
-    def import_state(self, path: str | os.PathLike[str]) -> None:
+    def import_state(self, path: str | os.PathLike[str], partial: bool = False) -> None:
         """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, between two
         steps of the job. For a new job that is after `init`, which was given the weights of the file, and with the
         option start_step, which is the file's step. Other ranks need not wait for it, if rank 0 calls it before its
         next push: no step is taken before that. A parameter that has seen no gradient needs only its counter
         "NAME.step", 0. In a job with checkpoints `sync` then waits until the state is on the disk.
 
+        partial: names that the job does not know are skipped, and it keeps the state that the file does not have.
         InvalidArgument: this is no such file, or its names are not those of the job's state; nothing has changed.
         """
         self.handle.check()
-        state_file.import_state(self._variables, self.job, os.fspath(path))
+        state_file.import_state(self._variables, self.job, os.fspath(path), partial)
 
 
 def _change(number: int) -> int:

@@ -1,6 +1,8 @@
 """The exceptions of paramd: one class for each error code of the C library, all of them paramd.Error."""
 from __future__ import annotations
 
+import re
+
 
 class Error(Exception):
     """An error of paramd. `str(error)` is one sentence: what was expected, what came, and what to do.
@@ -23,6 +25,11 @@ class Error(Exception):
 
     def __str__(self) -> str:
         return self.text
+
+
+class ParamdWarning(UserWarning):
+    """A warning of the server about a job: a doubtful setting, a disk that is too slow, a root that failed, a rank that
+    was lost. Each comes once, on rank 0."""
 
 
 class Cancelled(Error):
@@ -116,6 +123,15 @@ class Rewind(Error):
     code = -18
 
 
+# How the C library's texts name functions, and how Python's callers know them.
+_C_NAME = re.compile(r"\bpd_client_([a-z_]+)(?:\(\))?")
+
+
+def spelled(text: str) -> str:
+    """Returns a text of the C library with Python's names: `rewind()` in place of `pd_client_rewind`."""
+    return _C_NAME.sub(r"\1()", text)
+
+
 CLASSES: dict[int, type[Error]] = {
     kind.code: kind
     for kind in (Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,
@@ -126,7 +142,7 @@ CLASSES: dict[int, type[Error]] = {
 
 def make(code: int, text: str, parameter: str | None = None) -> Error:
     """Returns the exception for a code of the C library."""
-    return CLASSES.get(code, Unknown)(code, text, parameter)
+    return CLASSES.get(code, Unknown)(code, spelled(text), parameter)
 
 
 def invalid(text: str, parameter: str | None = None) -> InvalidArgument:

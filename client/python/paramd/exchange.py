@@ -11,7 +11,7 @@ from typing import Any
 
 from .client import Client
 from .errors import DeadlineExceeded, Error, FailedPrecondition, invalid
-from .exits import leave_at_exit
+from .exits import leave_abandoned, leave_at_exit
 from .means import Mean, Means
 from .param import Param
 from .schedules import Hypers
@@ -80,6 +80,8 @@ class Exchange:
         self._landed: dict[str, Any] | None = None      # weights of the last step, until they are taken
         self._warned = False
         client.declare(params)
+        if not client.names:
+            raise invalid("params: expected at least one array that has elements")
         self._groups = self._grouped(groups)
         self._like = {name: (array.shape, array.dtype) for name, array in weights.items()}
         client.init(weights)
@@ -96,6 +98,11 @@ class Exchange:
     def count(self) -> int:
         """Number of steps that the job has taken, as far as this rank has waited for them."""
         return self._count
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step is under way."""
+        return self._step is None
 
     def mean(self, name: str, value: Any) -> Mean:
         """Adds a number to the coming step, and returns its mean over the ranks, which is known afterwards."""
@@ -218,12 +225,13 @@ def join(client_arguments: Mapping[str, Any], options: Settings, groups: Sequenc
 
     client_arguments: those of paramd.Client.
     """
+    leave_abandoned()
     client = Client(**client_arguments, rules=[group.hypers.rule(group.glob) for group in groups],
-                    options=_with_defaults(options))
+                    options=_with_defaults(options), joins=True)
     try:
         exchange = Exchange(client, groups, params, weights)
     except BaseException:
         client.close()
         raise
-    leave_at_exit(client)
+    leave_at_exit(client, exchange)
     return exchange

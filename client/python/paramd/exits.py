@@ -1,4 +1,4 @@
-"""Leaves jobs when the program ends."""
+"""Leaves jobs when the program ends, or when nobody has their optimizer any more."""
 from __future__ import annotations
 
 import atexit
@@ -6,19 +6,35 @@ import os
 import sys
 import time
 import weakref
+from collections import deque
+from multiprocessing import process, util
 
 from .client import Client
 from .errors import Error
 
 _SECONDS_TO_LEAVE = 1.5                 # of all jobs together
 
-_open: weakref.WeakSet[Client] = weakref.WeakSet()
-_pid = os.getpid()
+_open: set[Client] = set()              # held here: at the end of the program nobody else may have them
+_abandoned: deque[Client] = deque()     # those whose owner was collected, until they are left
+_hooked = 0                             # the process in which `_at_exit` is called at the end
 
 
-def leave_at_exit(client: Client) -> None:
-    """Makes sure that a client leaves its job when the program ends without an exception."""
+def leave_at_exit(client: Client, owner: object | None = None) -> None:
+    """Makes sure that a client leaves its job when the program ends without an exception.
+
+    owner: what uses the client. When it is garbage, the client leaves its job at the next join or at the end.
+    """
+    _hook()
+    _open.difference_update([one for one in list(_open) if one.handle.closed])
     _open.add(client)
+    if owner is not None:
+        leave_with(owner, client)
+
+
+def leave_with(owner: object, client: Client) -> None:
+    """Lets a client leave its job after its owner has become garbage. A finalizer does nothing on the network."""
+    if client in _open:
+        weakref.finalize(owner, _abandoned.append, client).atexit = False
 
 
 def leave(client: Client) -> None:
@@ -30,16 +46,61 @@ def leave(client: Client) -> None:
         client.close()
 
 
-@atexit.register
-def _leave_all() -> None:
-    """Leaves all jobs. After an exception the server keeps them, so that a new process can go on with them."""
-    failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
-    if os.getpid() != _pid or failed:
-        return
-    end = time.monotonic() + _SECONDS_TO_LEAVE
-    for client in list(_open):
+def leave_abandoned(seconds: float = _SECONDS_TO_LEAVE) -> None:
+    """Leaves the jobs whose optimizers were collected. Called before a job is joined."""
+    found = []
+    while _abandoned:
+        found.append(_abandoned.popleft())
+    _leave([client for client in found if client in _open], seconds)
+
+
+def _leave(clients: list[Client], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    for client in clients:
         client.deadline = max(end - time.monotonic(), 0.0)
         try:
             leave(client)
         except Error:
             pass                        # the server is gone, or has ended the job
+
+
+def _leave_all() -> None:
+    """Leaves all jobs. After an exception the server keeps them, so that a new process can go on with them."""
+    failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
+    if not failed and not _is_failing():
+        _leave(list(_open), _SECONDS_TO_LEAVE)
+
+
+# ---- the end of a process ----
+
+def _is_failing() -> bool:
+    """Returns whether an exception ends a process of multiprocessing, which leaves no other trace of it. It calls its
+    finalizers while it handles the exception."""
+    error = sys.exc_info()[1]
+    return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
+
+
+def _at_exit() -> None:
+    if os.getpid() == _hooked:
+        _leave_all()
+
+
+def _hook() -> None:
+    """Has `_at_exit` called at the end of this process. One of multiprocessing runs no functions of atexit."""
+    global _hooked
+    if _hooked == os.getpid():
+        return
+    if process.parent_process() is not None:
+        util.Finalize(None, _at_exit, exitpriority=100)
+    else:
+        atexit.register(_at_exit)       # behind weakref's, so it comes before that one, which closes connections
+    _hooked = os.getpid()
+
+
+def _forget_in_child() -> None:
+    """Lets a forked child forget its parent's clients."""
+    _open.clear()
+    _abandoned.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -24,6 +24,7 @@ class Handle:
         self._lock = threading.Lock()
         self._users = 0
         self._closing = False
+        self._why = "this client is closed"
 
     def check(self) -> None:
         """Raises FailedPrecondition if the handle cannot be used here."""
@@ -32,7 +33,7 @@ class Handle:
                 FailedPrecondition.code, f"this client was opened by process {self._pid}, and process {os.getpid()} is "
                 "a fork of it, without the client's thread: open a client there, or use the start method spawn")
         if self._closing:
-            raise FailedPrecondition(FailedPrecondition.code, "this client is closed")
+            raise FailedPrecondition(FailedPrecondition.code, self._why)
 
     def __enter__(self) -> c_void_p:
         self.check()
@@ -53,11 +54,13 @@ class Handle:
         if last:
             library().pd_client_close(self._pointer)
 
-    def close(self) -> None:
-        """Frees the handle, at once or when its last user has done with it. In a forked child it does nothing."""
+    def close(self, why: str | None = None) -> None:
+        """Frees the handle, at once or when its last user has done with it. In a forked child it does nothing. why:
+        what whoever uses it afterwards is told."""
         if os.getpid() != self._pid:
             return
         with self._lock:
+            self._why = why or self._why
             last = not self._closing and self._users == 0
             self._closing = True
         if last:

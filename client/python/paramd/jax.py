@@ -12,18 +12,17 @@ step() is called outside of jit: it sends and waits. `paramd.optax.remote` works
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-import jax
 import numpy
 
 from .client import Client
 from .errors import invalid
 from .exchange import Exchange, Group, join
 from .exits import leave
+from .handed import Handed
 from .means import Mean
 from .pytrees import Placement, Tree, refuse_tracers, to_host
 from .schedules import Hypers
@@ -33,14 +32,6 @@ from .ticket import Result
 Rules = Iterable[tuple[str, str, Mapping[str, Any]]]
 
 __all__ = ["Remote"]
-
-
-def ranks(rank: int | None, world_size: int | None) -> tuple[int | None, int | None]:
-    """Returns this worker's number and the number of workers: those given, else $RANK and $WORLD_SIZE, else
-    jax.distributed's. None: paramd.Client finds them."""
-    if rank is not None or world_size is not None or "RANK" in os.environ or not jax.distributed.is_initialized():
-        return rank, world_size
-    return jax.process_index(), jax.process_count()
 
 
 def groups_of(rules: Rules, optimizer: str, hypers: Mapping[str, Any]) -> list[Group]:
@@ -54,9 +45,8 @@ class Remote:
     params: the initial parameters: a pytree of JAX or NumPy arrays of float32, float16 or bfloat16. A leaf's name is
         the keys on the way to it, joined by "/": "encoder/layers/0/kernel".
     optimizer: one of the server's: "shampoo", "adamw", "kron" ... (`paramctl optimizers`).
-    url, job, rank, world_size, options: as for paramd.Client. Without rank and $RANK, jax.distributed's numbers count
-        if it is initialized. The job averages by weight, and an infinity skips the step of the whole model, unless
-        options says otherwise.
+    url, job, rank, world_size, options, resume: as for paramd.Client. The job averages by weight, and an infinity skips
+        the step of the whole model, unless options says otherwise.
     rules: other optimizers for some parameters: (pattern, optimizer, hyperparameters), such as
         ("*/bias", "adamw", {"learning_rate": 1e-3, "weight_decay": 0.0}). The first pattern that matches a name wins.
     grad_dtype: element type in which all gradients travel; others are converted. None: as their parameters.
@@ -65,8 +55,9 @@ class Remote:
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. 0: none, and it raises paramd.Rewind.
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
-        values or as schedules: functions of the number of steps before. Those that are not given have the server's
-        defaults (`paramctl optimizers NAME`).
+        values or as schedules: functions of the number of steps before; dicts where they have members, such as
+        grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers NAME`, but shampoo,
+        scalable_shampoo and kron have defaults that suit AdamW's learning rate, unless preset="upstream".
 
     All ranks make their Remote with the same arguments. The weights of rank 0 become those of every rank; where the job
     has weights already, every rank takes these: pull() returns them.
@@ -78,7 +69,7 @@ class Remote:
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, rules: Rules = (), options: Settings = None,
                  grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, window: int = 0,
-                 **hypers: Any) -> None:
+                 resume: bool | None = None, **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
         self._tree = Tree(params)
@@ -86,14 +77,15 @@ class Remote:
         self._delay = delay
         declarations = self._tree.declarations(grad_dtype, axes or {})
         self._converts = grad_dtype is not None
-        self._grad_dtypes = {param.name: numpy.dtype(grad_dtype or self._tree.dtypes[param.name])
-                             for param in declarations}
-        rank, world_size = ranks(rank, world_size)
+        self._grad_dtypes = {name: numpy.dtype(dtype if grad_dtype is None else grad_dtype)
+                             for name, dtype in self._tree.dtypes.items()}
         self.exchange: Exchange = join(
-            {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window}, options,
+            {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
+             "resume": resume}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}
+        self._handed = Handed(1 + delay)
 
     # ---- steps ----
 
@@ -109,29 +101,45 @@ class Remote:
         hypers: hyperparameters of this step alone, the same on every rank, for every optimizer that has them.
 
         InvalidArgument: another structure, shape, element type or hyperparameter; nothing was sent.
-        FailedPrecondition: JAX is tracing; or the optimizer refused the step. DeadlineExceeded: a rank is missing, and
+        FailedPrecondition: JAX is tracing; `params` is not what the last call returned; or the optimizer refused the
+        step. DeadlineExceeded: a rank is missing, and
         the step is still under way: pull() waits for it. A KeyboardInterrupt leaves a step under way as well. Rewind:
         the server was restarted from a checkpoint (see `rewind`).
         """
         refuse_tracers((params, grads), "step")
-        self._tree.match(params, "params")
+        given = self._tree.match(params, "params")
         arrays = to_host(self._tree.match(grads, "grads"), self._grad_dtypes, self._converts)
+        self._check(given)
         landed = self.exchange.take() if self._delay else None
         self._placement = Placement(params)
         self.exchange.push(arrays, weight, hypers, note)
         if not self._delay:
             landed = self.exchange.take()
-        return params if landed is None else self._placement.place(landed)
+        if landed is not None:
+            return self._give(self._placement.place(landed))
+        self._handed.give(given)
+        return params
+
+    def _check(self, given: Mapping[str, Any]) -> None:
+        """Checks that the loop has the job's weights. Before it got any, they are those it was started with, or not."""
+        if not self._handed and self.exchange.idle:
+            self._handed.give(self.exchange.pull())
+        self._handed.check(given)
+
+    def _give(self, params: Any) -> Any:
+        self._handed.give(self._tree.match(params, "params"))
+        return params
 
     def pull(self) -> Any:
         """Returns the job's parameters, with the structure and devices of those of the last step. If a step is under
         way, this waits for it."""
-        return self._placement.place(self.exchange.pull())
+        return self._give(self._placement.place(self.exchange.pull()))
 
     def restart(self, params: Any) -> None:
         """Starts the job anew after DataLoss: a new server goes on from the parameters that rank 0 has. Every rank
         calls it, and goes on with those of pull(). The optimizer's state begins anew."""
         leaves = self._tree.match(params, "params")
+        self._handed.forget()
         self.exchange.restart({name: numpy.array(leaf, order="C") for name, leaf in leaves.items()})
 
     def rewind(self) -> Any:
@@ -145,7 +153,8 @@ class Remote:
         FailedPrecondition: the server has not gone back. Rewind: it has gone back once more; call it again. DataLoss:
         it has no checkpoint of the job; `restart` goes on.
         """
-        return self._placement.place(self.exchange.rewind())
+        self._handed.forget()
+        return self._give(self._placement.place(self.exchange.rewind()))
 
     def mean(self, name: str, value: Any) -> Mean:
         """Adds a number to the coming step, such as the loss. After that step, float() of the result is its mean over

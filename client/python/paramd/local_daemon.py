@@ -32,6 +32,8 @@ RESTART_SECONDS = 120                   # the same under torchrun --max-restarts
 END_SECONDS = 40.0                      # `close` kills a daemon that has not drained in this time
 # A Unix socket tells at once that its worker has ended. So a worker that only sleeps (Ctrl-Z, a debugger) is kept.
 PATIENCE = {"heartbeat_timeout": "1d", "read_timeout": "1d", "write_timeout": "1d"}
+# Its peers are this user's own, so their first frames may have the rules of many groups of parameters.
+TRUST = {"hello_bytes": "64KiB"}
 # Variables that a daemon gets. The others are the worker's own: OMP_NUM_THREADS=1 of torchrun would cripple it.
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
 USAGE = 2                               # exit status of a daemon whose settings are wrong
@@ -55,9 +57,19 @@ def _environment() -> dict[str, str]:
             if name in KEPT or name.startswith("PARAMD_") or name.endswith("SAN_OPTIONS")}
 
 
+def _http_listen(base: str, settings: dict[str, Setting]) -> str:
+    """Returns where a daemon serves its dashboard: at a socket for `paramctl dashboard`, and at the addresses that its
+    user names."""
+    given = settings.pop("http_listen", None) or os.environ.get("PARAMD_HTTP_LISTEN")
+    return ",".join(filter(None, (f"unix://{base}.http", _text(given) if given else "")))
+
+
 def _arguments(base: str, settings: dict[str, Setting]) -> list[str]:
-    flags = [f"--{name.replace('_', '-')}={_text(value)}" for name, value in {**PATIENCE, **settings}.items()]
-    return [_library.program("paramd"), f"--listen=unix://{base}.sock", "--shared-memory=yes", *flags]
+    settings = dict(settings)
+    http = _http_listen(base, settings)
+    flags = [f"--{name.replace('_', '-')}={_text(value)}" for name, value in {**PATIENCE, **TRUST, **settings}.items()]
+    return [_library.program("paramd"), f"--listen=unix://{base}.sock", f"--http-listen={http}",
+            "--shared-memory=yes", *flags]
 
 
 # ---- starting ----

@@ -39,12 +39,20 @@ def find_name(text: str, names: Iterable[str]) -> str | None:
 
 
 class Model:
-    """The parameters that a client declares, in order."""
+    """The parameters that a client declares, in order.
+
+    hollow: names of parameters whose shapes have no elements (an unused head of width 0). The server does not know of
+        them: they are never declared, pushed or pulled. Their arrays are checked, and stay empty.
+    """
 
     def __init__(self, given: Arrays | Iterable[Param]) -> None:
-        self.params: list[Param] = _params(given)
+        every = _params(given)
+        self.hollow = frozenset(param.name for param in every if 0 in param.shape)
+        self.params: list[Param] = [param for param in every if 0 not in param.shape]
         self.index: dict[str, int] = {param.name: i for i, param in enumerate(self.params)}
         self.names: tuple[str, ...] = tuple(param.name for param in self.params)
+        for name in self.hollow & self.index.keys():
+            raise invalid(f"parameter {name}: it is declared twice", name)
 
     def declarations(self) -> Any:
         """Returns the array of pd_client_param."""
@@ -54,10 +62,12 @@ class Model:
         return array
 
     def number(self, name: str) -> int:
-        """Returns the index of a parameter. InvalidArgument: it is not declared."""
+        """Returns the index of a parameter. InvalidArgument: it is not declared, or has no elements."""
         try:
             return self.index[name]
         except KeyError:
+            if name in self.hollow:
+                raise invalid(f"parameter {name}: it has no elements, so the job does not have it", name) from None
             raise invalid(f"parameter {name}: it is not declared; declared are {_some(self.names)}") from None
 
     # ---- arrays ----
@@ -80,7 +90,7 @@ class Model:
 
     def all_weights(self, given: Arrays) -> tuple[Any, list[Borrowed]]:
         """Returns pointers to the weights of all parameters, and their arrays."""
-        self.same_names(given, self.names, "weights of all declared parameters")
+        self.same_names(given.keys() - self.hollow, self.names, "weights of all declared parameters")
         pointers, arrays = (c_void_p * len(self.params))(), []
         for i, name in enumerate(self.names):
             borrowed = self.weights(name, given[name])
@@ -95,7 +105,7 @@ class Model:
         if gradients is not None and weights is not None:
             self.same_names(weights, gradients, "weights for the same parameters as gradients")
         first = gradients if gradients is not None else weights
-        names = sorted(first or (), key=self.number)
+        names = sorted((first or {}).keys() - self.hollow, key=self.number)
         items, arrays = (structs.Item * len(names))(), []
         for item, name in zip(items, names):
             item.param = self.index[name]

@@ -27,6 +27,7 @@ import optax  # type: ignore[import-untyped]
 from jax.experimental import io_callback
 
 from .errors import FailedPrecondition, invalid
+from .handed import changed, sums
 from .jax import Remote
 from .pytrees import Tree
 from .schedules import Hypers, own_name
@@ -42,9 +43,11 @@ class RemoteState(NamedTuple):
     """State of the transformation. The optimizer's own state is in the server.
 
     count: number of steps that the job has taken.
+    weights: a sum of bits of each parameter, as `params` must be in the next update.
     """
 
     count: Any
+    weights: Any
 
 
 def _refuse(what: str) -> FailedPrecondition:
@@ -97,23 +100,20 @@ class _Session:
         tree = Tree(params)
         _check_devices(tree.leaves)
         if self.remote is None:
-            self._join(params, tree)
+            declared = {name: value(0) if callable(value) else value for name, value in self._hypers.items()}
+            self.remote = Remote(params, **self._arguments, **declared)
+            self._tree = tree
         elif self._tree is None or tree.shapes != self._tree.shapes:
             raise invalid("init was called with parameters of another structure than before: make a transformation for "
                           "each model")
-        assert self.remote is not None
-        return RemoteState(jnp.asarray(self.remote.step_count, jnp.int32))
-
-    def _join(self, params: Any, tree: Tree) -> None:
-        declared = {name: value(0) if callable(value) else value for name, value in self._hypers.items()}
-        self.remote = Remote(params, **self._arguments, **declared)
-        self._tree = tree
         weights = self.remote.exchange.pull()
         same = all(numpy.array_equal(weights[name], numpy.asarray(leaf)) for name, leaf in tree.leaves.items())
-        tree.leaves = {}
+        self._tree.leaves = {}
         if not same:
             warnings.warn("the job has other weights than those given to init (those of rank 0, or of a run that goes "
-                          "on): take them with `params = optimizer.remote.pull()`", stacklevel=5)
+                          "on): take them with `params = optimizer.remote.pull()`", stacklevel=3)
+        count = jnp.asarray(self.remote.step_count, jnp.int32)
+        return RemoteState(count, sums(weights, count))
 
     # ---- update ----
 
@@ -129,10 +129,12 @@ class _Session:
         _check_devices(everything)
         shapes = [_result(self._tree.shapes[name], self._tree.dtypes[name]) for name in before]
         exchange = _ordered(self._take_step, (shapes, _result((), numpy.int32)))
-        weights, count = exchange(gradients, self._terms(state.count, extra), state.count)
-        moved = iter([after - before[name] for name, after in zip(before, weights)])
-        updates = jax.tree_util.tree_map(lambda _: next(moved), params)
-        return updates, RemoteState(count)
+        weights, count = exchange(gradients, self._terms(state.count, extra), state, sums(before, state.count))
+        # The barrier keeps XLA from rounding before + updates in one way here, and in another way in apply_updates.
+        moved = jax.lax.optimization_barrier([after - before[name] for name, after in zip(before, weights)])
+        expected = {name: (leaf + update).astype(leaf.dtype) for (name, leaf), update in zip(before.items(), moved)}
+        updates = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(params), moved)
+        return updates, RemoteState(count, sums(expected, count))
 
     def _terms(self, count: Any, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the numbers that travel with a step: its schedules' values, then those that update was given.
@@ -144,15 +146,19 @@ class _Session:
         return {name: jnp.asarray(value) for name, value in terms.items() if value is not None}
 
     def _take_step(self, gradients: Mapping[str, Any], terms: Mapping[str, Any],
-                   count: Any) -> tuple[list[Any], Any]:
+                   state: RemoteState, found: Any) -> tuple[list[Any], Any]:
         """Runs on the host, in a thread of XLA. It must not compute with JAX: that could wait for this very thread."""
         assert self.remote is not None
         exchange = self.remote.exchange
-        step = int(numpy.asarray(count))
+        step = int(numpy.asarray(state.count))
         if step != exchange.count:
             raise FailedPrecondition(FailedPrecondition.code, f"update got the state of step {step}, but the job is at "
                                      f"step {exchange.count}: each state is used once, in order. optax.MultiSteps "
                                      "does not do so: accumulate gradients before update")
+        for name, sum_found, sum_expected in zip(gradients, numpy.asarray(found), numpy.asarray(state.weights)):
+            if sum_found != sum_expected:
+                raise changed(f"params {name}", "what the updates of the last update(), added to its params, give (at "
+                              "first: what the job has)")
         numbers = {name: numpy.asarray(value).item() for name, value in terms.items()}
         weight = numbers.pop("weight", None)
         exchange.push({name: None if leaf is None else numpy.asarray(leaf) for name, leaf in gradients.items()},
@@ -175,11 +181,13 @@ class RemoteTransformation(optax.GradientTransformationExtraArgs):  # type: igno
 
 
 def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | None = None,
-           world_size: int | None = None, options: Settings = None, **hypers: Any) -> RemoteTransformation:
+           world_size: int | None = None, options: Settings = None, resume: bool | None = None,
+           **hypers: Any) -> RemoteTransformation:
     """Returns a gradient transformation whose steps are taken by the server. It ends a chain: `updates` are the
-    differences between the server's new weights and `params`, and must be added as they are.
+    differences between the server's new weights and `params`, and must be added as they are: an update whose `params`
+    are others than these raises FailedPrecondition, and sends nothing.
 
-    optimizer, url, job, rank, world_size, options: as for paramd.jax.Remote.
+    optimizer, url, job, rank, world_size, options, resume: as for paramd.jax.Remote.
     hypers: hyperparameters by optax's names or the server's, as values or as schedules of the step's number.
 
     `init(params)` joins the job, outside of jit. `update(grads, state, params, weight=n, learning_rate=x)` takes the
@@ -197,7 +205,7 @@ def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | Non
     """
     Hypers(optimizer, hypers)           # tells wrong names here, and not in init
     session = _Session({"optimizer": optimizer, "url": url, "job": job, "rank": rank, "world_size": world_size,
-                        "options": options}, hypers)
+                        "options": options, "resume": resume}, hypers)
     transformation = RemoteTransformation(session.init, session.update)
     transformation.session = session
     return transformation

@@ -76,8 +76,8 @@ class Tree:
         for name in axes:
             if name not in self.shapes:
                 raise invalid(f"axes: there is no parameter {name}; the names begin with {_some(list(self.shapes))}")
-        return [Param(name, shape, grad_dtype or self.dtypes[name], pull_dtype=self.dtypes[name], axes=axes.get(name))
-                for name, shape in self.shapes.items()]
+        return [Param(name, shape, self.dtypes[name] if grad_dtype is None else grad_dtype,
+                      pull_dtype=self.dtypes[name], axes=axes.get(name)) for name, shape in self.shapes.items()]
 
     def match(self, tree: Any, what: str) -> dict[str, Any]:
         """Returns the leaves of a pytree by name. InvalidArgument: it has other leaves than the parameters."""

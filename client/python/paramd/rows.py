@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from typing import Any
 
 from . import _library as lib
+from . import structures
 from .errors import NotFound
 from .texts import pairs
 
@@ -79,7 +80,7 @@ def _row(hypers: list[dict[str, Any]]) -> dict[str, Hyper]:
         members = list(entries)
         first, listed = members[0], "[" in members[0]["name"]
         values = tuple(_value(one["type"], one["preset"]) for one in members)
-        choices = tuple(word.strip() for word in first["choices"].split(",") if word.strip())
+        choices = tuple(word.strip() for word in first["choices"].replace("|", ",").split(",") if word.strip())
         row[name] = Hyper(name, first["type"], values if listed else values[0], first["least"], first["most"], choices,
                           "; ".join(one["help"] for one in members), first["per_step"], len(members) if listed else 0)
     return row
@@ -103,6 +104,12 @@ def defaults(optimizer: str) -> dict[str, Any]:
     return {name: hyper.default for name, hyper in hypers(optimizer).items()}
 
 
-def rule(glob: str, optimizer: str, values: dict[str, Any] | None = None) -> str:
-    """Returns the optimizer rule "GLOB OPTIMIZER name=value ..." for Client(rules=...)."""
-    return " ".join([glob, optimizer, *pairs(values)])
+def flat(optimizer: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns hyperparameters of an optimizer without dicts (see structures.py)."""
+    return structures.flat(optimizer, hypers(optimizer), values)
+
+
+def rule(glob: str, optimizer: str, values: Mapping[str, Any] | None = None) -> str:
+    """Returns the optimizer rule "GLOB OPTIMIZER name=value ..." for Client(rules=...). What is left out has upstream's
+    default. A value may be a dict, such as grafting_config's {"type": "adam", "beta2": 0.99}."""
+    return " ".join([glob, optimizer, *pairs(flat(optimizer, values or {}))])

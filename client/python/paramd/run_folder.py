@@ -1,8 +1,9 @@
 """The folder of local daemons: their sockets, locks and logs, which no other user of this machine may read or replace.
 
-A run NAME has up to three files: NAME.sock (where its daemon listens), NAME.lock (held by the worker that looks for the
-daemon or starts it) and NAME.log (what the daemon says). A daemon removes its socket when it ends; `sweep` removes what
-killed daemons have left.
+A run NAME has up to four files: NAME.sock (where its daemon listens), NAME.http (where it serves its dashboard to
+`paramctl dashboard`), NAME.lock (held by the worker that looks for the daemon or starts it) and NAME.log (what the
+daemon says). A daemon removes its sockets when it ends; `sweep` removes what killed daemons have left.
+`paramctl daemons` (client/tools/local_daemons.c) looks into the same folders.
 """
 from __future__ import annotations
 
@@ -18,9 +19,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unavailable
+from .errors import DeadlineExceeded, PermissionDenied, Unavailable
 
 MOST_SOCKET_PATH = 107                  # bytes of a socket's path that the system takes
+MOST_FILE_NAME = 24 + 1 + 8 + len(".sock")      # bytes of file_name with its ending
+MOST_FOLDER = MOST_SOCKET_PATH - 1 - MOST_FILE_NAME
+LAST = "/tmp"                           # the folder's parent where all others have too long a path
 LOG_DAYS = 7                            # days for which the log of an ended daemon is kept
 LOOK_SECONDS = 0.02                     # pause between two tries to take a lock
 
@@ -58,11 +62,19 @@ def _runtime_folder() -> str | None:
     return path if ours and os.path.isabs(path) and os.access(path, os.W_OK) else None
 
 
+def _choose() -> str:
+    """Returns the path of the folder: the first one that leaves room for the names of sockets."""
+    base, own = _runtime_folder(), f"paramd-{os.geteuid()}"
+    first = [os.path.join(base, "paramd")] if base else []
+    paths = [*first, os.path.join(tempfile.gettempdir(), own)]
+    return next((path for path in paths if len(os.fsencode(path)) <= MOST_FOLDER), os.path.join(LAST, own))
+
+
 def folder() -> str:
     """Returns the folder of this user's local daemons, and makes it: XDG_RUNTIME_DIR/paramd, else paramd-UID in the
-    folder for temporary files. PermissionDenied: the folder is not this user's own. Unavailable: it cannot be made."""
-    base = _runtime_folder()
-    path = os.path.join(base, "paramd") if base else os.path.join(tempfile.gettempdir(), f"paramd-{os.geteuid()}")
+    folder for temporary files; where that path is too long for a socket, /tmp/paramd-UID. PermissionDenied: the folder
+    is not this user's own. Unavailable: it cannot be made."""
+    path = _choose()
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -75,12 +87,8 @@ def folder() -> str:
 
 
 def base_path(run: str) -> str:
-    """Returns the path of a run's files without their ending. InvalidArgument: it is too long for a socket."""
-    path = os.path.join(folder(), file_name(run))
-    if len(os.fsencode(path + ".sock")) > MOST_SOCKET_PATH:
-        raise InvalidArgument(InvalidArgument.code, f"{path}.sock: expected at most {MOST_SOCKET_PATH} bytes in the "
-                              "path of a socket. Set XDG_RUNTIME_DIR or TMPDIR to a folder with a shorter path")
-    return path
+    """Returns the path of a run's files without their ending."""
+    return os.path.join(folder(), file_name(run))
 
 
 def answers(path: str) -> bool:
@@ -135,6 +143,7 @@ def _sweep_run(base: str) -> None:
     try:
         if not answers(base + ".sock"):
             _remove(base + ".sock")
+            _remove(base + ".http")
             if os.path.exists(base + ".log") and time.time() - os.stat(base + ".log").st_mtime > LOG_DAYS * 86400:
                 _remove(base + ".log")
             _remove(base + ".lock")
@@ -146,7 +155,7 @@ def sweep(path: str) -> None:
     """Removes the sockets and locks of daemons that have ended, and logs older than LOG_DAYS. Runs that start now are
     left alone."""
     names = {os.path.splitext(name) for name in os.listdir(path)}
-    for base in {base for base, ending in names if ending in (".sock", ".lock", ".log")}:
+    for base in {base for base, ending in names if ending in (".sock", ".http", ".lock", ".log")}:
         _sweep_run(os.path.join(path, base))
 
 

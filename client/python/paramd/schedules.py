@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from . import rows
+from . import presets, rows
 from .errors import invalid
 from .texts import value_text
 
@@ -51,7 +51,8 @@ class Hypers:
 
     optimizer: its name in `paramctl optimizers`.
     given: values or schedules by name. A schedule is called with the number of steps that were taken before, 0 in the
-        first step. None in place of a value: the optimizer's default.
+        first step. None in place of a value: its default, or "none" where the optimizer knows that word. What is left
+        out has Python's default (see presets.py), with preset="upstream" upstream's.
 
     NotFound: there is no such optimizer. InvalidArgument: it has no such hyperparameter, one is given twice, or a
     schedule is given for one that is fixed while a job runs.
@@ -60,12 +61,26 @@ class Hypers:
     def __init__(self, optimizer: str, given: Mapping[str, Any]) -> None:
         self.optimizer = optimizer
         rows.hypers(optimizer)          # raises if there is none
+        given, preset = presets.split(optimizer, given)
+        given = rows.flat(optimizer, given)
         self._values = self._owned({name: value for name, value in given.items() if value is not None})
         for name, value in self._values.items():
             if callable(value):
                 self._check_may_change(name)
+        implied = self._besides(self._values, presets.implied(optimizer, self._values, preset))
+        self._preset = self._besides({**self._values, **implied}, presets.of(optimizer))
         self._declared = {name: value_text(value(0) if callable(value) else value)
-                          for name, value in self._values.items()}
+                          for name, value in {**self._preset, **implied, **self._values}.items()}
+
+    @staticmethod
+    def _besides(given: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns those of the others that are not given, lists entry by entry."""
+        entries: dict[str, Any] = {}
+        for name, value in others.items():
+            if name not in given:
+                entries.update({f"{name}[{i}]": one for i, one in enumerate(value)} if isinstance(value, tuple)
+                               else {name: value})
+        return {name: value for name, value in entries.items() if name not in given}
 
     def _owned(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Returns values by the optimizer's own names."""
@@ -88,6 +103,7 @@ class Hypers:
 
     def rule(self, glob: str) -> str:
         """Returns the optimizer rule for parameters that match `glob`."""
+        presets.tell(self.optimizer, {name.partition("[")[0] for name in self._preset})
         return " ".join([glob, self.optimizer, *(f"{name}={text}" for name, text in self._declared.items())])
 
     @property

@@ -1,6 +1,8 @@
 /* check_daemon.c - asks a running daemon whether it is well. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "address.h"
 #include "checks.h"
 #include "connection.h"
 #include "format.h"
@@ -26,6 +28,37 @@ static void judge(const Paramd__StatusReply *status, pd_finding *out)
         pd_advise(out, PD_HEALTH_WARN,
                   "Its memory for gradients in flight is nearly used: raise limits.ingest_bytes, "
                   "or see `paramctl params JOB' for a rank that is missing.");
+}
+
+/* Returns whether the addresses lead to this machine. */
+static bool leads_here(const char *addresses)
+{
+    pd_address *at = NULL;
+    bool here = true;
+    size_t n = 0;
+
+    if (pd_addresses_parse(&at, &n, addresses, PD_TO_CONNECT, NULL) != PD_OK) return false;
+    for (size_t i = 0; i < n; i++)
+        here = here && (at[i].local || at[i].host[0] == '\0' || strncmp(at[i].host, "127.", 4) == 0 ||
+                        strcmp(at[i].host, "::1") == 0 || strcmp(at[i].host, "localhost") == 0);
+    free(at);
+    return here;
+}
+
+void pd_ask_settings(pd_machine *machine)
+{
+    const Paramd__StatusReply *status;
+    pd_operator op = { 0 };
+    void *reply = NULL;
+
+    if (machine->server == NULL) return;
+    machine->here = leads_here(machine->server);
+    if (pd_operator_open(&op, machine->server, machine->timeout, NULL) == PD_OK &&
+        pd_client_call(op.client, PD_STATUS, NULL, op.arena, &reply, NULL) == PD_OK) {
+        status = reply;
+        if (status->settings[0] != '\0') machine->asked = strdup(status->settings);
+    }
+    pd_operator_close(&op);
 }
 
 void pd_check_daemon(const pd_machine *machine, pd_finding *out)

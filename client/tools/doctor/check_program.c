@@ -110,12 +110,30 @@ void pd_check_libraries(const pd_machine *machine, pd_finding *out)
 
 /* ---- configuration ---- */
 
+/* Tells the configuration of the daemon that was asked, which has checked it. */
+static void tell_asked(const pd_machine *machine, pd_finding *out)
+{
+    const char *end;
+
+    pd_found(out, "of the daemon at %s:", machine->server);
+    for (const char *at = machine->asked; *at != '\0'; at = *end != '\0' ? end + 1 : end) {
+        end = at + strcspn(at, "\n");
+        pd_found(out, " %.*s", (int)(end - at), at);
+    }
+    if (!machine->here)
+        pd_advise(out, PD_HEALTH_OK, "The checks of this machine, such as that of the disk, do not know it.");
+}
+
 void pd_check_configuration(const pd_machine *machine, pd_finding *out)
 {
     char text[TEXT], file[PATH_MAX];
     int status;
     char *argv[] = { (char *)machine->program, "--check-config", file, NULL };
 
+    if (machine->asked != NULL) {
+        tell_asked(machine, out);
+        return;
+    }
     if (machine->program == NULL) {
         pd_found(out, "not checked: there is no program paramd");
         return;
@@ -123,7 +141,9 @@ void pd_check_configuration(const pd_machine *machine, pd_finding *out)
     snprintf(file, sizeof file, "--config=%s", machine->config != NULL ? machine->config : "");
     if (machine->config == NULL) argv[2] = NULL;
     status = pd_run_program(argv, NULL, PD_RUN_MS, text, sizeof text);
-    pd_found(out, "%s", machine->config != NULL ? machine->config : "no file: the defaults hold");
+    pd_found(out, "%s%s", machine->config != NULL ? machine->config : "no file: the defaults hold",
+             machine->server != NULL ? " (not that of the daemon, which is not asked, or tells it to admins alone)"
+                                     : "");
     if (status == 0) return;
     text[strcspn(text, "\n")] = '\0';
     pd_found(out, ": %s", text);

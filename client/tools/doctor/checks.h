@@ -46,6 +46,8 @@ void pd_check_disk(const pd_machine *machine, pd_finding *out);
 /* Measures for 0.2 s how fast TCP is on the loopback interface. */
 void pd_check_loopback(const pd_machine *machine, pd_finding *out);
 
+/* Asks the daemon that the user has named, if any, for its configuration: sets `asked` and `here` (check_daemon.c). */
+void pd_ask_settings(pd_machine *machine);
 /* Asks a running daemon, if the user has named one (check_daemon.c). */
 void pd_check_daemon(const pd_machine *machine, pd_finding *out);
 

@@ -12,7 +12,7 @@
 
 #define PACKAGED_CONFIG "/etc/paramd/paramd.conf"
 
-enum { SETTINGS = 64 * 1024, PATH = 4096 };
+enum { SETTINGS = 64 * 1024, PATH = 4096, MOST_FLAGS = 256 };
 
 const pd_check pd_checks[] = { { "program", pd_check_program },
                                { "blas", pd_check_blas },
@@ -46,13 +46,32 @@ static bool find_on_path(char *path, size_t size, const char *name)
     return false;
 }
 
-/* Reads the settings that the daemon would have. A wrong configuration gives none: its own check reports it. */
+/* Prints the configuration that flags in lines make, without the variables of this shell. Changes `flags`. */
+static int print_flags(const pd_machine *machine, char *flags, char *text)
+{
+    char *argv[MOST_FLAGS + 5] = { "/usr/bin/env", "-i", (char *)machine->program, "--print-config" }, *state = NULL;
+    size_t n = 4;
+
+    for (char *flag = strtok_r(flags, "\n", &state); flag != NULL && n < MOST_FLAGS + 4; n++) {
+        argv[n] = flag;
+        flag = strtok_r(NULL, "\n", &state);
+    }
+    return pd_run_program(argv, NULL, PD_RUN_MS, text, SETTINGS);
+}
+
+/* Reads the settings of the daemon that was asked, if it runs here, or else those that a daemon would have. A wrong
+ * configuration gives none: its own check reports it. */
 static char *read_settings(const pd_machine *machine)
 {
-    char file[PATH], *text = calloc(1, SETTINGS);
+    char file[PATH], *text = calloc(1, SETTINGS), *flags;
     char *argv[] = { (char *)machine->program, "--print-config", file, NULL };
 
     if (text == NULL || machine->program == NULL) return text;
+    if (machine->asked != NULL && machine->here && (flags = strdup(machine->asked)) != NULL) {
+        int status = print_flags(machine, flags, text);
+        free(flags);
+        if (status == 0) return text;
+    }
     snprintf(file, sizeof file, "--config=%s", machine->config != NULL ? machine->config : "");
     if (machine->config == NULL) argv[2] = NULL;
     if (pd_run_program(argv, NULL, PD_RUN_MS, text, SETTINGS) != 0) text[0] = '\0';
@@ -72,6 +91,7 @@ static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
                          .server = line->server != NULL ? line->server : url,
                          .timeout = line->timeout };
     if (out->config == NULL && access(PACKAGED_CONFIG, R_OK) == 0) out->config = PACKAGED_CONFIG;
+    if (pd_line_text(line, "config") == NULL) pd_ask_settings(out);
     out->settings = read_settings(out);
     return out->settings != NULL;
 }
@@ -144,5 +164,6 @@ int pd_run_doctor(pd_line *line)
     examine(&r, &machine);
     status = finish(&r, line->json);
     free(machine.settings);
+    free(machine.asked);
     return status;
 }

@@ -14,6 +14,8 @@ typedef struct pd_machine {
     const char *server;  /* daemon to ask; NULL: none */
     double timeout;      /* seconds within which that daemon must answer */
     char *settings;      /* what the daemon's program prints as its configuration; "": it prints none. Owned. */
+    char *asked;         /* configuration of the daemon that was asked, as flags in lines; NULL: not known. Owned. */
+    bool here;           /* the daemon that was asked runs on this machine, so its settings are those that count */
 } pd_machine;
 
 /* Reads a file below the root, such as "/proc/meminfo", cut to size - 1 bytes. Returns false if it cannot be read. */

@@ -317,6 +317,25 @@ static int make_plans(pd_forecast *f, pd_error *err)
     return PD_OK;
 }
 
+/* Computes what checkpoints take of a job that makes them only if its daemon can. */
+static int count_checkpoints(pd_forecast *f)
+{
+    static const bool pulled[4] = { [PD_F32] = true };
+    pd_sizing job = f->job;
+    pd_footprint all = { 0 }, one;
+
+    if (job.values.at[PD_JOB_KEY_DURABILITY] != PD_DURABLE_IF_POSSIBLE) return PD_OK;
+    job.durable = true;
+    for (size_t i = 0; i < f->n_kinds; i++) {
+        const pd_kind *kind = &f->kinds[i];
+        if (pd_footprint_of(&one, &job, kind->how, &kind->plan, false, pulled) != PD_OK) return PD_NO_MEMORY;
+        pd_footprint_add(&all, &one, (uint64_t)kind->params);
+    }
+    pd_footprint_complete(&all, &job, f->rules, f->n_rules);
+    f->if_durable = all.kept;
+    return PD_OK;
+}
+
 pd_sizing pd_forecast_job(void)
 {
     pd_sizing job = {
@@ -344,6 +363,7 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
     if (rc == PD_OK) rc = find_kinds(out, rule, digest, err);
     if (rc == PD_OK) rc = make_plans(out, err);
     if (rc == PD_OK) pd_footprint_complete(&out->all.need, job, out->rules, out->n_rules);
+    if (rc == PD_OK && count_checkpoints(out) != PD_OK) rc = out_of_memory(err);
     pd_name_maps_free(out->maps);
     out->maps = NULL;
     free(rule);

@@ -72,6 +72,8 @@ typedef struct pd_forecast {
     size_t n_kinds;
     pd_kind **kind; /* for each parameter its kind; all parameters of a kind have the same plan */
     pd_forecast_sum all;
+    /* With durability = auto: bytes that `all.need` lacks on a daemon that makes checkpoints. Else 0. */
+    uint64_t if_durable;
     size_t largest; /* index of the parameter with the most bytes of weights and state */
 } pd_forecast;
 

@@ -154,12 +154,13 @@ static json_t *rule_json(const pd_forecast *f, size_t r)
 
 json_t *pd_forecast_json(const pd_forecast *f)
 {
-    json_t *params = json_array(), *kinds = json_array(), *rules = json_array();
+    json_t *params = json_array(), *kinds = json_array(), *rules = json_array(), *total = sum_json(&f->all);
 
     for (size_t i = 0; i < f->shapes->n; i++) json_array_append_new(params, param_json(f, i));
     for (size_t k = 0; k < f->n_kinds; k++) json_array_append_new(kinds, kind_json(f, &f->kinds[k]));
     for (size_t r = 0; r < f->n_rules; r++) json_array_append_new(rules, rule_json(f, r));
+    json_object_set_new(json_object_get(total, "memory"), "checkpoint_if_durable", bytes_json(f->if_durable));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "params", params, "kinds", kinds, "rules", rules, "total",
-                     sum_json(&f->all), "job", job_json(f), "largest", f->shapes->entries[f->largest].name, "left_out",
+                     total, "job", job_json(f), "largest", f->shapes->entries[f->largest].name, "left_out",
                      (json_int_t)f->shapes->left_out);
 }

@@ -508,14 +508,19 @@ static void print_memory(const pd_forecast *f, FILE *out)
         { need->job, "scratch of steps, roots and clipping" },        { need->records, "records of rounds and plans" },
         { need->kept, "a checkpoint: copies of state, old weights" },
     };
-    char text[PD_CELL];
+    char text[PD_CELL], all[PD_CELL];
 
     fprintf(out, "memory       %s in the daemon: ", pd_bytes_text(text, pd_footprint_sum(need)));
-    fprintf(out, "%u worker%s, aggregate = %s\n", f->job.world, f->job.world > 1 ? "s" : "",
-            pd_job_values_text(&f->job.values, PD_JOB_KEY_AGGREGATE, text, sizeof text));
+    fprintf(out, "%u worker%s, aggregate = %s, threads %d + %d\n", f->job.world, f->job.world > 1 ? "s" : "",
+            pd_job_values_text(&f->job.values, PD_JOB_KEY_AGGREGATE, text, sizeof text), f->job.threads,
+            f->job.pool_threads);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i].bytes > 0)
             fprintf(out, "             %9s  %s\n", pd_bytes_text(text, parts[i].bytes), parts[i].purpose);
+    if (f->if_durable > 0)
+        fprintf(out, "             %9s  more for a checkpoint, if the daemon makes some (server.state_dir): %s\n",
+                pd_bytes_text(text, f->if_durable),
+                pd_bytes_text(all, pd_footprint_plus(pd_footprint_sum(need), f->if_durable)));
 }
 
 static void print_sums(const pd_forecast *f, FILE *out)

@@ -7,18 +7,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef struct pd_account pd_account;
+
 typedef struct pd_budget {
     uint64_t limit, used;
     const char *whose; /* what error texts call those who share the budget: "all jobs" */
     const char *key;   /* where the limit is set: "limits.max_total_bytes" */
+    /* Of the budget of all jobs: ends a job that is over, so that `more` bytes of `account` fit into the budget `tight`.
+     * Returns whether it has ended one. NULL: no job may end now (store_end.h). */
+    bool (*relieve)(void *arg, const pd_account *account, const struct pd_budget *tight, uint64_t more);
+    void *relieve_arg;
 } pd_budget;
 
 /* The bytes that one job uses. The creator sets `budget` to the budget that all jobs share, and the rest to zero. */
-typedef struct pd_account {
+struct pd_account {
     pd_budget *budget;
     pd_budget *owner; /* budget of the identity that has created the job; NULL: it has no quota */
     uint64_t used;
-} pd_account;
+};
 
 /* Returns whether `more` further bytes fit into the budget beside those that are in use. */
 static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
@@ -27,11 +33,8 @@ static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
 }
 
 /* Returns the budget that decides about `more` further bytes of a job: that of its owner if they do not fit there, else
- * the one of all jobs. */
-static inline const pd_budget *pd_account_budget(const pd_account *account, uint64_t more)
-{
-    return account->owner != NULL && !pd_budget_fits(account->owner, more) ? account->owner : account->budget;
-}
+ * the one of all jobs. Where they do not fit, jobs that are over end first. */
+const pd_budget *pd_account_budget(const pd_account *account, uint64_t more);
 
 static inline bool pd_account_fits(const pd_account *account, uint64_t more)
 {

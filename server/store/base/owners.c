@@ -18,7 +18,7 @@ struct pd_owner {
     UT_hash_handle hh;
 };
 
-static pd_owner *find(const pd_owners *owners, const char *identity)
+pd_owner *pd_owner_find(const pd_owners *owners, const char *identity)
 {
     size_t n = strlen(identity);
     pd_owner *owner;
@@ -30,7 +30,7 @@ static pd_owner *find(const pd_owners *owners, const char *identity)
 int pd_owner_may_create(const pd_owners *owners, const pd_roles *roles, const char *identity, const char *job,
                         pd_error *err)
 {
-    const pd_owner *owner = find(owners, identity);
+    const pd_owner *owner = pd_owner_find(owners, identity);
     uint64_t jobs = owner != NULL ? owner->jobs : 0, most = pd_roles_allowance(roles, identity, NULL).jobs;
 
     if (jobs < most) return PD_OK;
@@ -61,7 +61,7 @@ fail:
 
 pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *identity)
 {
-    pd_owner *owner = find(owners, identity);
+    pd_owner *owner = pd_owner_find(owners, identity);
 
     if (owner == NULL && (owner = new_owner(owners, identity)) == NULL) return NULL;
     owner->budget.limit = pd_roles_allowance(roles, identity, NULL).bytes;
@@ -75,6 +75,11 @@ void pd_owner_let_go(pd_owner *owner)
     HASH_DELETE(hh, owner->owners->table, owner);
     free(owner->identity);
     free(owner);
+}
+
+const pd_budget *pd_owner_budget(const pd_owner *owner)
+{
+    return &owner->budget;
 }
 
 void pd_owner_add(pd_owner *owner, pd_account *account)

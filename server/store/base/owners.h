@@ -20,10 +20,14 @@ typedef struct pd_owners {
  * PD_RESOURCE_EXHAUSTED: it has no room. */
 int pd_owner_may_create(const pd_owners *owners, const pd_roles *roles, const char *identity, const char *job,
                         pd_error *err);
+/* Returns the owner of this identity; NULL: it has no jobs. */
+pd_owner *pd_owner_find(const pd_owners *owners, const char *identity);
 /* Returns the owner of this identity, with one reference more. NULL: out of memory. */
 pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *identity);
 /* Drops a reference to an owner, which is freed with its last one. Accepts NULL. */
 void pd_owner_let_go(pd_owner *owner);
+/* Returns the budget in which the bytes of the owner's jobs count. */
+const pd_budget *pd_owner_budget(const pd_owner *owner);
 /* Counts a job as its owner's, with the bytes of its account from now on. */
 void pd_owner_add(pd_owner *owner, pd_account *account);
 /* Notes that a job of the owner has ended. Its bytes count until the account gives them back. Accepts NULL. */

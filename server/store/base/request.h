@@ -16,6 +16,7 @@
 #include "roles.h"
 
 #define PD_MAX_OPTIONS 64
+#define PD_MAX_RULES 256
 
 /* Most bytes that the loop thread uses for each parameter, and for each declaration of it by a rank, without texts.
  * They are part of the job's footprint (footprint.h). */
@@ -85,6 +86,11 @@ typedef struct pd_param_decl {
     bool model_state;
 } pd_param_decl;
 
+/* What a worker wants of a job that exists: the values of HelloRequest.resume. */
+typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
+
+enum { PD_RUN_MAX = 128 }; /* most bytes of a run */
+
 typedef enum pd_request_kind {
     PD_REQ_HELLO, /* a worker joins a job, or comes back to a job that it was in */
     PD_REQ_DECLARE,
@@ -149,6 +155,9 @@ typedef struct pd_request {
             uint64_t steps;    /* number of steps that this process has seen closed for all its parameters */
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator;  /* if it rejoins: the job that is meant (pd_job_saved.creator); 0: any of this name */
+            char *run;         /* the launch that the worker belongs to; NULL: not known */
+            pd_intent intent;  /* whether the worker continues a job that exists or begins anew */
+            bool joins;        /* the worker never creates the job, and accepts its start_step and seed */
             pd_option *options;
             size_t n_options; /* number of options, which are the job's configuration as this worker gives it */
             char **rules;

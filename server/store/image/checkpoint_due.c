@@ -75,11 +75,18 @@ static bool is_first(const pd_job *job)
     return !job->keeping.kept && !job->keeping.begun && has_state(job) && job->keeping.every > 0;
 }
 
+/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started anew
+ * does not wait for its workers. A job that has nothing on the disk does not come back. */
+static bool must_say_over(const pd_job *job)
+{
+    return pd_job_is_over(job) && job->keeping.on_disk && !job->keeping.says_over;
+}
+
 /* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
 static bool is_kept_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
-    if (job->keeping.kept_changes != job->keeping.changes) return false;
+    if (must_say_over(job) || job->keeping.kept_changes != job->keeping.changes) return false;
     for (uint32_t i = 0; job->keeping.kept && i < job->steps.n_params; i++)
         if (job->steps.params[i].saved.step != job->keeping.kept_step) return false;
     return job->keeping.kept;
@@ -89,7 +96,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
 {
     pd_keeping *keeping = &job->keeping;
     bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
-         asked = is_asked_for(job) || is_first(job) || job->steps.furthest >= keeping->soon ||
+         asked = is_asked_for(job) || is_first(job) || must_say_over(job) || job->steps.furthest >= keeping->soon ||
                  pd_logging_wants_checkpoint(job) || pd_pause_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
@@ -105,6 +112,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
         return;
     }
     keeping->begun = true;
+    keeping->says_over = pd_job_is_over(job);
     keeping->soon = UINT64_MAX;
     pd_pause_tried(job, now_ns);
     pd_outrun_look(job, now_ns);

@@ -63,6 +63,12 @@ static const pd_table owner_table = { "owner", sizeof(pd_job), owner_fields };
 static const pd_field identity_fields[] = { PD_FIELD_IN(pd_rank, identity, 0, IDENTITY_MOST), { 0 } };
 static const pd_table identity_table = { "identity", sizeof(pd_rank), identity_fields };
 
+static const pd_field run_fields[] = { PD_FIELD_IN(pd_job, run, 0, PD_RUN_MAX), { 0 } };
+static const pd_table run_table = { "run", sizeof(pd_job), run_fields };
+
+static const pd_field left_fields[] = { PD_FIELD(pd_rank, saved.left), { 0 } };
+static const pd_table left_table = { "left", sizeof(pd_rank), left_fields };
+
 /* ---- the head, in both directions ---- */
 
 /* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
@@ -92,6 +98,8 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
 
+/* ---- sections that an image may lack, in this order: one that is there brings those before it along ---- */
+
 static bool knows_identities(const pd_job *job, uint32_t ranks)
 {
     bool knows = job->owner_identity != NULL;
@@ -107,13 +115,34 @@ static bool has_replaced(const pd_job *job)
     return false;
 }
 
+static bool knows_run(const pd_job *job, uint32_t ranks)
+{
+    bool knows = job->run != NULL;
+
+    for (uint32_t r = 0; r < ranks; r++) knows |= job->ranks[r].saved.left;
+    return knows;
+}
+
+/* Visits the run of the job, and which of its first `ranks` ranks have left. Images of version 0.1.0 lack the section:
+ * the run is then not known, and ranks count as lost. */
+static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
+{
+    bool has = knows_run(job, ranks) || has_replaced(job);
+
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
+    pd_archive_enter(archive, "run");
+    pd_archive_fields(archive, &run_table, job);
+    pd_archive_records(archive, &left_table, job->ranks, ranks);
+    pd_archive_leave(archive);
+}
+
 /* Visits the identities of the job's owner and of its first `ranks` ranks. Images without them, and those of version
  * 0.1.0, lack the section: the job then has no owner until a worker comes, and any identity may take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool knows = knows_identities(job, ranks) || has_replaced(job); /* sections that may lack come in this order */
+    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job);
 
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !knows) return;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "identities");
     pd_archive_fields(archive, &owner_table, job);
     pd_archive_records(archive, &identity_table, job->ranks, ranks);
@@ -143,15 +172,30 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
     pd_overrides_visit(archive, job);
     visit_identities(archive, job, ranks);
+    visit_run(archive, job, ranks);
     visit_replaced(archive, job);
     pd_archive_leave(archive);
 }
 
+/* Derives from the state that was read which ranks have left and which are lost. No worker is connected. */
+static void find_left(pd_job *job)
+{
+    job->left = 0;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        pd_rank *rank = &job->ranks[r];
+        if (!rank->saved.present) continue;
+        rank->state = rank->saved.left ? PD_RANK_LEFT : PD_RANK_LOST;
+        job->left += rank->saved.left;
+    }
+}
+
 void pd_head_image_visit_state(pd_archive *archive, pd_job *job)
 {
-    if (pd_archive_is_reading(archive))
-        for (uint32_t i = 0; i < job->steps.n_params; i++) pd_overrides_clear(&job->steps.params[i]);
+    bool reads = pd_archive_is_reading(archive);
+
+    for (uint32_t i = 0; reads && i < job->steps.n_params; i++) pd_overrides_clear(&job->steps.params[i]);
     visit(archive, job, job->steps.members.ranks);
+    if (reads) find_left(job);
 }
 
 void pd_head_image_visit_rankless(pd_archive *archive, pd_job *job)
@@ -225,14 +269,13 @@ static uint64_t largest_step(const pd_job *job)
     return step;
 }
 
-/* Marks a rank that had a process as lost, because its connection ended with the old server. What it has contributed
- * to rounds that are not closed in the image is lost, too, and comes again. */
+/* Marks a rank that had a process as lost, because its connection ended with the old server, unless it has left. What
+ * it has contributed to rounds that are not closed in the image is lost, too, and comes again. */
 static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
 {
     if (PD_PLANTED(image_forgets_superseded)) rank->saved.n_superseded = 0;
     if (rank->saved.step > most_step) rank->saved.step = most_step;
     if (!rank->saved.present) return;
-    rank->state = PD_RANK_LOST;
     rank->since_ns = now_ns;
     pd_text_print(rank->reason, sizeof rank->reason, "the server has started anew");
 }
@@ -243,10 +286,11 @@ static int check_identity(const char *text, const pd_job *job, pd_error *err)
     return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is no printable text", job->steps.name);
 }
 
-static int check_identities(const pd_job *job, pd_error *err)
+static int check_texts(const pd_job *job, pd_error *err)
 {
     int rc = check_identity(job->owner_identity, job, err);
 
+    if (rc == PD_OK && job->run != NULL && pd_text_check("the run", job->run, err) != PD_OK) rc = PD_DATA_LOSS;
     for (uint32_t r = 0; rc == PD_OK && r < job->steps.members.ranks; r++)
         rc = check_identity(job->ranks[r].identity, job, err);
     return rc;
@@ -256,7 +300,7 @@ int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     uint64_t most_step = largest_step(job);
 
-    if (check_identities(job, err) != PD_OK) return PD_DATA_LOSS;
+    if (check_texts(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {
         if (!group_fits(&job->steps.groups[r]))
             return pd_fail(err, PD_DATA_LOSS,
@@ -265,6 +309,8 @@ int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
         pd_step_group_recount(&job->steps.groups[r]);
     }
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
+    find_left(job);
+    job->over_ns = now_ns;
     /* The loop thread has none of the job's weights yet. */
     job->unpublished = true;
     job->restored = true;

@@ -147,6 +147,7 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
     if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
     (*out)->keeping.on_disk = (*out)->keeping.kept = true;
+    (*out)->keeping.says_over = true;
     (*out)->keeping.durable_step = (*out)->keeping.kept_step = kept->step;
     (*out)->keeping.log.retry = kept->step + 1;
     (*out)->keeping.durable_ns = now_ns;

@@ -58,6 +58,14 @@ static bool all_at_barrier(const pd_job *job)
     return true;
 }
 
+void pd_barriers_refuse(pd_job *job, const pd_error *err)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        if (job->ranks[r].barrier != NULL) pd_request_refuse(job->steps.outbox, job->ranks[r].barrier, err);
+        job->ranks[r].barrier = NULL;
+    }
+}
+
 void pd_job_barrier(pd_job *job, pd_request *request)
 {
     uint64_t sequence = request->u.barrier.sequence, passed;

@@ -7,6 +7,8 @@
 /* Notes that a rank has come to its next barrier, and keeps the request until all ranks have come. Then all of them
  * are answered. Takes ownership of the request. */
 void pd_job_barrier(pd_job *job, pd_request *request);
+/* Refuses all requests of ranks that wait at a barrier. */
+void pd_barriers_refuse(pd_job *job, const pd_error *err);
 /* Compares the barriers that a process has passed, as its Hello says, with those that the job has passed. `same` says
  * whether the rank had this process already. A new process counts its barriers from 1.
  *

@@ -152,5 +152,6 @@ void pd_declarations_say(pd_job *job)
     }
     if (n > FEW)
         pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-               "the optimizers have something to say of %u more parameters (paramctl params --verbose)", n - FEW);
+               "the optimizers have something to say of %u more parameters (`paramctl params %s --verbose`)", n - FEW,
+               job->steps.name);
 }

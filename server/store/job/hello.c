@@ -40,7 +40,13 @@ static int check_rule(const char *rule, size_t i, pd_error *err)
 
 static int check_texts(const pd_request *request, pd_error *err)
 {
+    const char *run = request->u.hello.run;
     int rc = check_name(request->u.hello.job_name, err);
+
+    if (rc == PD_OK && run != NULL && strlen(run) > PD_RUN_MAX)
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "the run of job %.100s has %zu bytes, at most %d are allowed",
+                     request->u.hello.job_name, strlen(run), PD_RUN_MAX);
+    if (rc == PD_OK && run != NULL) rc = pd_text_check("the run", run, err);
 
     for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++)
         rc = check_option(&request->u.hello.options[i], i, err);

@@ -17,6 +17,7 @@
 
 static const char *state_text(const pd_job *job)
 {
+    if (pd_job_is_over(job)) return "over";
     return job->linger_ns > 0 ? "lingering" : job->steps.n_params > 0 && pd_job_sealed(job) ? "running" : "gathering";
 }
 

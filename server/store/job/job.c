@@ -72,6 +72,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
     job->touched = true;
+    if (hello->u.hello.run != NULL && (job->run = strdup(hello->u.hello.run)) == NULL) goto no_memory;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,
@@ -104,6 +105,7 @@ void pd_job_free(pd_job *job)
     for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
+    free(job->run);
     for (uint32_t i = 0; i < job->keeping.n_spares; i++) free(job->keeping.spares[i]);
     free(job->keeping.spares);
     if (job->keeping.farewell != NULL) pd_kept_free(job->keeping.farewell->u.kept);
@@ -135,22 +137,25 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins, nor if the
+/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins or joins, nor if the
  * job has weights and the worker names no start_step: when a job starts from saved weights, only rank 0 may have
  * known the step. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;
 
-    return hello->u.hello.rejoins || (has_begun && !says_start_step(hello));
+    return hello->u.hello.rejoins || hello->u.hello.joins || (has_begun && !says_start_step(hello));
 }
 
-static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any_start, pd_error *err)
+static int values_agree(const pd_job *job, const pd_job_values *theirs, const pd_request *hello, pd_error *err)
 {
+    bool any_start = takes_start_step(job, hello), any_seed = hello->u.hello.joins;
     char ours_text[32], theirs_text[32];
 
     for (int k = 0; k < PD_JOB_KEYS; k++) {
-        if (job->steps.values.at[k] == theirs->at[k] || (k == PD_JOB_KEY_START_STEP && any_start)) continue;
+        if (job->steps.values.at[k] == theirs->at[k] || (k == PD_JOB_KEY_START_STEP && any_start) ||
+            (k == PD_JOB_KEY_SEED && any_seed))
+            continue;
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s has %s = %s, this worker comes with %s: give every "
                        "rank the same options",
@@ -185,7 +190,7 @@ int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error
     int rc;
 
     if ((rc = read_values(&theirs, job->presets, hello, err)) != PD_OK) return rc;
-    if ((rc = values_agree(job, &theirs, takes_start_step(job, hello), err)) != PD_OK) return rc;
+    if ((rc = values_agree(job, &theirs, hello, err)) != PD_OK) return rc;
     if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->steps.config->rows,
                               err)) != PD_OK)
         return rc;

@@ -22,6 +22,7 @@ typedef struct pd_rank_saved {
      * tell the contributions of these processes apart. */
     uint32_t process;
     bool present; /* some process has or has had the rank */
+    bool left;    /* the process that had the rank last has left it for good: pd_rank.state is LEFT */
     /* a process at this rank has declared its parameters, so the ranges that the rank contributes are fixed */
     bool sealed;
     uint64_t superseded[PD_SUPERSEDED];
@@ -107,6 +108,8 @@ typedef struct pd_job {
     const pd_job_values *presets; /* the store's default values of job keys */
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
+    uint32_t left;                /* number of ranks that have left for good */
+    uint64_t over_ns;             /* time at which the last of them left, if all have: pd_job_is_over */
     uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
     bool shares;       /* its weights lie in a segment that workers can map (shared_weights.h) */
     /* the job is dropped (ended), and exists only until its root tasks (computations of matrix roots) have come back */
@@ -146,9 +149,11 @@ typedef struct pd_job {
     pd_keeping keeping;       /* the job's checkpoints */
     pd_owner *owner;          /* counts the job against its owner's quota; NULL: nobody counts it */
     char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
-    bool restored;            /* the job was read from an image or a checkpoint */
-    bool joined;              /* a worker has joined since the job was created or restored */
-    bool touched;             /* its figures may have changed since they were copied last: publishing.h */
+    /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
+    char *run;
+    bool restored; /* the job was read from an image or a checkpoint */
+    bool joined;   /* a worker has joined since the job was created or restored */
+    bool touched;  /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
@@ -160,6 +165,7 @@ typedef struct pd_job {
     /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
      * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
+    uint64_t look_ns; /* when to look next for requests that wait for a rank which has left: overdue.h */
     const pd_param *noticed;
     /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue round
      * is logged only once */
@@ -186,6 +192,12 @@ typedef struct pd_job_env {
 static inline uint64_t pd_job_start_step(const pd_job *job)
 {
     return job->steps.values.at[PD_JOB_KEY_START_STEP];
+}
+
+/* Returns whether the job is over: all its ranks have left for good. Its weights can be exported until it ends. */
+static inline bool pd_job_is_over(const pd_job *job)
+{
+    return job->left == job->steps.members.ranks;
 }
 
 /* Returns whether the job begins with the mean of all ranks' initial weights. */

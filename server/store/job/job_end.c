@@ -1,6 +1,7 @@
 /* job_end.c - releases the requests and buffers that a job still has when it ends. */
 #include "job_end.h"
 
+#include "barrier.h"
 #include "collect.h"
 #include "declare.h"
 #include "export.h"
@@ -25,10 +26,7 @@ static void release_slots(pd_job *job)
 static void release_requests(pd_job *job, const pd_error *err)
 {
     pd_request_queue_refuse(&job->inbox, job->steps.outbox, err);
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
-        if (job->ranks[r].barrier != NULL) pd_request_refuse(job->steps.outbox, job->ranks[r].barrier, err);
-        job->ranks[r].barrier = NULL;
-    }
+    pd_barriers_refuse(job, err);
 }
 
 void pd_job_release(pd_job *job, const pd_error *err)

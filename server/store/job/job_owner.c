@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *identity_of(const pd_request *hello)
+const char *pd_job_owner_identity(const pd_request *hello)
 {
     return hello->u.hello.identity != NULL ? hello->u.hello.identity : "anyone";
 }
@@ -12,7 +12,7 @@ static const char *identity_of(const pd_request *hello)
 int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err)
 {
     if (roles == NULL) return PD_OK;
-    return pd_owner_may_create(owners, roles, identity_of(hello), hello->u.hello.job_name, err);
+    return pd_owner_may_create(owners, roles, pd_job_owner_identity(hello), hello->u.hello.job_name, err);
 }
 
 static int count(pd_job *job, pd_owners *owners, const pd_roles *roles)
@@ -27,7 +27,7 @@ int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, cons
     bool unknown = job->owner_identity == NULL;
 
     if (roles == NULL || job->owner != NULL) return PD_OK;
-    if (unknown) job->owner_identity = strdup(identity_of(hello));
+    if (unknown) job->owner_identity = strdup(pd_job_owner_identity(hello));
     if (job->owner_identity != NULL && count(job, owners, roles) == PD_OK) return PD_OK;
     if (unknown) {
         free(job->owner_identity);
@@ -50,10 +50,20 @@ void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *role
 
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
 {
-    if (roles == NULL || job->owner_identity == NULL || strcmp(job->owner_identity, identity_of(hello)) == 0)
+    if (roles == NULL || job->owner_identity == NULL || strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0)
         return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "restored job %.100s has %u workers and belongs to another identity: %.200s may join it, but not "
                    "change their number",
-                   job->steps.name, job->steps.members.ranks, identity_of(hello));
+                   job->steps.name, job->steps.members.ranks, pd_job_owner_identity(hello));
+}
+
+int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
+{
+    if (roles == NULL || job->owner_identity == NULL || strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0)
+        return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "job %.100s belongs to another identity: %.200s may not end it to begin anew. Choose another name "
+                   "(job=, PARAMD_JOB)",
+                   job->steps.name, pd_job_owner_identity(hello));
 }

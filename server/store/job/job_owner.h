@@ -5,6 +5,8 @@
 
 #include "jobs.h"
 
+/* Returns the identity that sends a Hello. */
+const char *pd_job_owner_identity(const pd_request *hello);
 /* Checks that the quota of the identity that sends a Hello has room for the job that the Hello creates.
  * PD_RESOURCE_EXHAUSTED: it has none. */
 int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
@@ -18,5 +20,7 @@ void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *role
 /* Checks that the identity of a Hello may change the number of workers of a restored job: that of its owner may.
  * PD_PERMISSION_DENIED: another one must not. */
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
+/* Checks that the identity of a Hello may end the job to begin it anew: that of its owner may. PD_PERMISSION_DENIED. */
+int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
 
 #endif

@@ -34,6 +34,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
         return;
     }
     job->steps.retry_ns = 0;
+    if (job->inbox.first != NULL) pd_overdue_look(job);
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
     if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);

@@ -57,10 +57,11 @@ typedef struct pd_control_keeping {
 } pd_control_keeping;
 
 typedef struct pd_keeping {
-    bool durable; /* the job has checkpoints */
-    bool on_disk; /* the disk may have a checkpoint of the job, or something that remains of one */
-    bool kept;    /* a checkpoint of the job is durable: that of `kept_step` */
-    bool begun;   /* a checkpoint of the job was begun, whether or not it became durable */
+    bool durable;   /* the job has checkpoints */
+    bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
+    bool kept;      /* a checkpoint of the job is durable: that of `kept_step` */
+    bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
+    bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
     /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
     uint64_t every;
     /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */

@@ -1,7 +1,8 @@
 /* overdue.c - reports overdue rounds (open longer than step_timeout) and missing initial weights to the workers that
- * wait for them. */
+ * wait for them; at once, if a rank that they need has left for good. */
 #include "overdue.h"
 
+#include "barrier.h"
 #include "contribute.h"
 #include "initial_weights.h"
 
@@ -14,6 +15,12 @@
 static const uint64_t second = 1000000000ull;
 /* most slots (records of contributions) that one report looks at, which takes about a millisecond */
 enum { MOST_LOOKED = 1000000 };
+
+/* Requests that wait for a rank which has left for good are reported at once, and then as often as this: the loop thread
+ * has pulls of which the store does not know. */
+enum { AGAIN_MS = 1000 };
+/* most slots that one look for such requests takes, which takes less than 0.1 ms */
+enum { MOST_LOOKED_AT_ONCE = 65536 };
 
 /* ---- overdue rounds ---- */
 
@@ -236,6 +243,116 @@ static void report_init(pd_job *job, uint64_t now_ns)
     job->init_ns = now_ns;
 }
 
+/* ---- ranks that have left for good while others still need them ---- */
+
+/* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether
+ * it waits for rank r. */
+static const pd_rank *deserter(const pd_job *job, const pd_param *param, owes_it *owes)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].state == PD_RANK_LEFT && owes(job, param, r)) return &job->ranks[r];
+    return NULL;
+}
+
+/* Returns the parameter to name if the open round of `param` waits for a rank that has left, and its policy says that it
+ * stays open; NULL: it does not. */
+static const pd_param *deserted(const pd_job *job, const pd_param *param)
+{
+    const pd_param *late = culprit(job, param);
+
+    if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) return NULL;
+    return deserter(job, late, owes_gradient) != NULL ? late : NULL;
+}
+
+/* Looks at open rounds, oldest first, for those that wait for a rank which has left; at the newest one in any case. It
+ * looks at about `most` slots. *step becomes the highest step of such a round. Returns the parameter to name; NULL:
+ * found none. */
+static const pd_param *find_deserted(const pd_job *job, uint64_t most, uint64_t *step)
+{
+    const pd_param *found = NULL, *param = job->steps.waiting, *newest = param != NULL ? param->prev_waiting : NULL;
+    uint64_t looked = 0;
+
+    *step = 0;
+    for (; param != NULL; param = looked <= most || param == newest ? param->next_waiting : newest) {
+        const pd_param *late = deserted(job, param);
+        looked += (uint64_t)param->round.n_chunks * job->steps.members.ranks;
+        if (late == NULL) continue;
+        if (param->saved.step + 1 > *step) *step = param->saved.step + 1;
+        if (found == NULL) found = late;
+    }
+    return found;
+}
+
+static void describe_deserter(const pd_job *job, const pd_rank *rank, const char *what, const char *of, pd_error *err)
+{
+    pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely causes: "
+        "the ranks have different numbers of batches, or one has stopped early. Let all take the same number of "
+        "steps, or leave together. What came stands",
+        (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what, of);
+}
+
+/* Reports to all who wait for rounds up to `step`, or for initial weights, that a rank has left. It is logged once for
+ * each round. */
+static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, uint64_t step)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    char what[48], of[64];
+
+    if (effect == NULL) return;
+    pd_round_text(param, what, sizeof what);
+    snprintf(of, sizeof of, " of %.55s", param->name);
+    effect->u.timed_out.step = step;
+    describe_deserter(job, deserter(job, param, owes), what, of, &effect->u.timed_out.error);
+    if (job->noticed != param || job->noticed_step != param->saved.step)
+        pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
+    job->noticed = param;
+    job->noticed_step = param->saved.step;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+static void refuse_barriers(pd_job *job)
+{
+    pd_error err;
+    const pd_rank *rank = job->ranks;
+
+    while (rank->state != PD_RANK_LEFT) rank++;
+    describe_deserter(job, rank, "a barrier", "", &err);
+    pd_barriers_refuse(job, &err);
+}
+
+/* Returns when to look next for requests that wait for a rank which has left for good. */
+static uint64_t deserted_at(const pd_job *job)
+{
+    return job->left > 0 && job->connected > 0 ? job->look_ns : UINT64_MAX;
+}
+
+void pd_overdue_look(pd_job *job)
+{
+    job->look_ns = 0;
+}
+
+static void look_for_deserters(pd_job *job, uint64_t now_ns)
+{
+    uint64_t step, most = job->look_ns == 0 ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
+    const pd_param *param = find_deserted(job, most, &step);
+
+    job->look_ns = now_ns + (uint64_t)AGAIN_MS * (second / 1000);
+    refuse_barriers(job);
+    if (param != NULL) {
+        report_deserted(job, param, owes_gradient, step);
+        return;
+    }
+    if (job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job)) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        param = &job->steps.params[i];
+        if (param->current != NULL || deserter(job, param, pd_init_is_owed) == NULL) continue;
+        report_deserted(job, param, pd_init_is_owed, param->saved.step);
+        return;
+    }
+}
+
 /* ---- deadlines of rounds and of initial weights ---- */
 
 /* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
@@ -252,9 +369,10 @@ static uint64_t overdue_at(const pd_job *job)
 
 uint64_t pd_overdue_next(const pd_job *job)
 {
-    uint64_t round = overdue_at(job), init = init_overdue_at(job);
+    uint64_t at = overdue_at(job), init = init_overdue_at(job), deserted = deserted_at(job);
 
-    return round < init ? round : init;
+    if (init < at) at = init;
+    return deserted < at ? deserted : at;
 }
 
 /* Closes those overdue rounds whose policy (the rule that the job has chosen) says that they close at the deadline. The
@@ -272,6 +390,7 @@ static void close_overdue(pd_job *job, uint64_t now_ns)
 
 void pd_overdue_tick(pd_job *job, uint64_t now_ns)
 {
+    if (now_ns >= deserted_at(job)) look_for_deserters(job, now_ns);
     if (now_ns >= overdue_at(job)) close_overdue(job, now_ns);
     if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
     if (now_ns >= init_overdue_at(job)) report_init(job, now_ns);

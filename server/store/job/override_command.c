@@ -91,8 +91,8 @@ static int none_matches(const pd_job *job, const char *pattern, pd_error *err)
             nearest = &job->steps.params[i];
     return pd_fail(err, PD_NOT_FOUND,
                    "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
-                   "(paramctl params lists them)",
-                   job->steps.name, pattern, job->steps.n_params, nearest->name);
+                   "(`paramctl params %.256s` lists them)",
+                   job->steps.name, pattern, job->steps.n_params, nearest->name, job->steps.name);
 }
 
 static int find_params(command *c, pd_error *err)

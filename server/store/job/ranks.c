@@ -86,6 +86,9 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     uint32_t linger_ms = pd_linger_ms(job, now_ns);
 
     job->connected += old.state != PD_RANK_CONNECTED;
+    job->left -= old.state == PD_RANK_LEFT;
+    rank->saved.left = false;
+    job->keeping.says_over = false;
     job->joined = true;
     rank->state = PD_RANK_CONNECTED;
     rank->conn = hello->ticket.conn;
@@ -150,6 +153,9 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
 {
     job->connected--;
     rank->state = state;
+    rank->saved.left = state == PD_RANK_LEFT;
+    job->left += rank->saved.left;
+    if (pd_job_is_over(job)) job->over_ns = now_ns;
     pd_keeping_plan(job);
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;

@@ -133,14 +133,34 @@ static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
+/* Puts the elements of `masters` that are `given` when they are rounded to its element type, of 16 bits, in the place
+ * of the elements of `to`. A worker whose weights have 16 bits has changed the others alone. */
+static void keep_masters(float *to, const float *masters, const uint16_t *given, pd_dtype dtype, int64_t n)
+{
+    enum { SOME = 1024 };
+    uint16_t rounded[SOME];
+
+    for (int64_t i = 0; i < n; i += SOME) {
+        int64_t some = n - i < SOME ? n - i : SOME;
+        pd_convert(rounded, dtype, masters + i, PD_F32, some);
+        for (int64_t j = 0; j < some; j++)
+            if (rounded[j] == given[i + j]) to[i + j] = masters[i + j];
+    }
+}
+
 static void stage(pd_job *job, const pd_piece *piece)
 {
     pd_param *param = &job->steps.params[piece->param];
     pd_slot *slot;
+    float *to;
 
     if (piece->count == 0) return;
     slot = &pd_piece_chunk(param, piece)->slots[0];
-    pd_convert((float *)param->next->at[PD_F32] + piece->first, PD_F32, piece->at, piece->dtype, piece->count);
+    to = (float *)param->next->at[PD_F32] + piece->first;
+    pd_convert(to, PD_F32, piece->at, piece->dtype, piece->count);
+    if (piece->dtype != PD_F32)
+        keep_masters(to, (const float *)param->current->at[PD_F32] + piece->first, piece->at, piece->dtype,
+                     piece->count);
     if (slot->landed) return;
     slot->landed = true;
     param->unlanded--;

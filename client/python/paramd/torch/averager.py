@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..errors import invalid
-from ..exits import leave
+from ..exits import leave, leave_with
 from ..param import Param
 from ..ticket import STEPPED
 from .connection import Settings, options_of
@@ -39,6 +39,7 @@ class Averager:
             self._names[id(param)] = f"grad/{strip(name)}"
             params.append(Param(self._names[id(param)], tuple(param.shape)))
         self.client = Settings(url, options=options, **settings).open([_RULE])
+        leave_with(self, self.client)
         self.client.declare(params)
         self.client.init({param.name: torch.zeros(tuple(param.shape)) for param in params})
 

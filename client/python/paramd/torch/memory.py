@@ -32,6 +32,9 @@ class Direct:
     def begin(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
         """Does nothing: there is no copy to begin."""
 
+    def prepare(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
+        """Does nothing: there is no copy to begin."""
+
     def is_ready(self, names: Iterable[str]) -> bool:
         """Returns whether `lend` would return at once."""
         return True
@@ -53,7 +56,8 @@ class Direct:
             touch(place.param)
 
 
-def _on_cpu(place: Place) -> bool:
+def on_cpu(place: Place) -> bool:
+    """Returns whether a parameter lies in the CPU's memory."""
     return place.param.device.type == "cpu"
 
 
@@ -83,7 +87,7 @@ class Staged:
         self._landing: dict[torch.device, Any] = {}     # the event behind the last copies of weights to a device
         for place in places:
             local = place.local(place.param)
-            pinned = not _on_cpu(place)
+            pinned = not on_cpu(place)
             self._weights[place.name] = torch.empty_like(local, device="cpu", pin_memory=pinned,
                                                          memory_format=torch.contiguous_format)
             self._gradients[place.name] = self._gradient_memory(client, place, local, pinned)
@@ -137,6 +141,11 @@ class Staged:
                 source.record_stream(stream)    # its memory is not used again before the copy is done
         return _event_on(stream)
 
+    def prepare(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> None:
+        """Queues copies of gradients whose copies are not begun."""
+        self.begin({name: gradient for name, gradient in gradients.items()
+                    if name not in self._begun and not places[name].is_empty}, places)
+
     def is_ready(self, names: Iterable[str]) -> bool:
         """Returns whether the copies that were begun of these gradients are done, so that `lend` returns at once."""
         return all(event.query() for event in self._events(names))
@@ -147,7 +156,7 @@ class Staged:
     def lend(self, gradients: Mapping[str, torch.Tensor], places: Mapping[str, Place]) -> Tensors:
         """Returns copies of gradients in the CPU's memory, complete when this returns. Begins those that are not
         begun."""
-        self.begin({name: gradient for name, gradient in gradients.items() if name not in self._begun}, places)
+        self.prepare(gradients, places)
         for event in self._events(gradients):
             event.synchronize()
         for name in gradients:
@@ -193,6 +202,6 @@ class Staged:
 def memory_of(client: Client, places: Iterable[Place], delay: int) -> Direct | Staged:
     """Returns how tensors travel between a model and its client."""
     places = list(places)
-    if delay == 0 and all(_on_cpu(place) for place in places):
+    if delay == 0 and all(on_cpu(place) for place in places):
         return Direct()
     return Staged(client, places)

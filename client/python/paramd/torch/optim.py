@@ -3,8 +3,9 @@
     import paramd.torch.optim as optim              # in place of: import torch.optim as optim
     from paramd.torch.optim import AdamW            # in place of: from torch.optim import AdamW
 
-There is a class for each optimizer of the server: those of torch have torch's arguments and defaults, and Shampoo, Kron
-and the others those of `paramctl optimizers`. Adafactor is T5X's: torch's has other arguments. Each class also takes
+There is a class for each optimizer of the server: those of torch have torch's arguments and defaults, and the others
+those of `paramctl optimizers`. Shampoo, ScalableShampoo and Kron have defaults that suit AdamW's learning rate, unless
+preset="upstream". Adafactor is T5X's: torch's has other arguments. Each class also takes
 the keywords of paramd.torch.Optimizer (url, job, delay ...). Parameters without names get numbers. Each optimizer of a
 program has a job of its own.
 """
@@ -12,14 +13,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from itertools import count
 from typing import Any
 
 import torch.optim
 from torch.optim import Optimizer as Optimizer
 
 from .. import rows
-from ..client import default_job
 from .full_state import CLASSES
 from .hypers import NO_MEANING, row
 from .optimizer import Optimizer as _Server
@@ -31,14 +30,6 @@ sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 sys.modules[__name__ + ".swa_utils"] = swa_utils
 
 _UNTRAINED = "model_state"              # the row of tensors that no optimizer changes
-_numbers = count(1)
-
-
-def _job() -> str:
-    """Returns the name of a new optimizer's job. A second optimizer of the program (of a GAN, say) has a job of its
-    own, whose name is the same on all ranks, since all ranks make their optimizers in the same order."""
-    number = next(_numbers)
-    return default_job() if number == 1 else f"{default_job()}.{number}"
 
 
 class _DropIn(_Server):
@@ -53,8 +44,6 @@ class _DropIn(_Server):
         others = given.pop("settings", {})
         settings: dict[str, Any] = {**given, **others}
         super().__init__(settings.pop("params"), self._row, settings.pop("url", None), **settings)
-        if self._settings.client is None and self._settings.job is None:
-            self._settings.job = _job()
 
 
 def _signature(optimizer: str) -> inspect.Signature:

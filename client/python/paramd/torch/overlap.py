@@ -26,12 +26,11 @@ class _Bucket:
 
 
 def _buckets(places: list[Place]) -> list[_Bucket]:
-    """Returns buckets of a group's parameters each, in the order in which the backward pass comes to them."""
+    """Returns buckets of parameters, in the order in which the backward pass comes to them."""
     buckets: list[_Bucket] = []
     for place in reversed(places):
         size = place.param.numel() * place.param.element_size()
-        full = not buckets or buckets[-1].size + size > _BUCKET_BYTES
-        if full or buckets[-1].places[-1].group != place.group:
+        if not buckets or buckets[-1].size + size > _BUCKET_BYTES:
             buckets.append(_Bucket())
         buckets[-1].places.append(place)
         buckets[-1].size += size
@@ -62,14 +61,16 @@ class Overlap:
                 raise _failed(f"parameter {place.name} is sharded, and its gradient comes from fully_shard: use "
                               "overlap=False")
         self._run, self._terms_of, self._unscale = run, terms, unscale
+        self._hooks: list[Any] = []
         self._lock = threading.Lock()
         self._paused = False
         self._terms: Terms | None = None            # of the gradients that are pushed
         self._sent: dict[str, tuple[torch.Tensor, int]] = {}    # gradients that are pushed, and their versions
         self._arrived: set[str] = set()
         self._copied: deque[list[str]] = deque()    # buckets whose copies are begun, and that are not pushed yet
+        self._is_deferred = False                   # weights were changed by hand: step() pushes everything
         # The gradient that carries numbers for means is pushed by step(), when all of them are known.
-        self._buckets = _buckets([place for place in places if place.name != run.carrier])
+        self._buckets = _buckets([place for place in places if place.name != run.carrier and not place.is_empty])
         for bucket in self._buckets:
             for place in bucket.places:
                 self._register(place, bucket)
@@ -82,7 +83,12 @@ class Overlap:
                     self._arrive(place, bucket)
 
         register: Any = place.param.register_post_accumulate_grad_hook
-        register(arrived)
+        self._hooks.append(register(arrived))
+
+    def detach(self) -> None:
+        """Removes the hooks."""
+        for hook in self._hooks:
+            hook.remove()
 
     def _arrive(self, place: Place, bucket: _Bucket) -> None:
         if place.name in self._arrived:
@@ -92,11 +98,13 @@ class Overlap:
         self._unscale_one(place)
         self._run.memory.follow(place)
         bucket.waiting.discard(place.name)
-        if not bucket.waiting:
+        if not bucket.waiting and not self._is_deferred:
             self._copy(bucket)
         self._push_copied()
 
     def _copy(self, bucket: _Bucket) -> None:
+        if self._terms is None:
+            self._run.by_hand.begin()
         self._terms = self._terms or self._terms_of()
         for place in bucket.places:
             if place.param.grad is not None:
@@ -107,7 +115,17 @@ class Overlap:
     def _push_copied(self) -> None:
         """Pushes the buckets whose copies are done, in their order."""
         while self._terms is not None and self._copied and self._run.memory.is_ready(self._copied[0]):
+            if not self._run.is_untouched():
+                self._defer()
+                return
             self._run.push(self._copied.popleft(), self._terms)
+
+    def _defer(self) -> None:
+        """Leaves all gradients of the step to step(). Nothing has travelled, so they may still change."""
+        self._is_deferred, self._terms = True, None
+        self._sent.clear()
+        self._copied.clear()
+        self._run.memory.forget()
 
     def _unscale_one(self, place: Place) -> None:
         if self._unscale is not None and place.param.grad is not None:
@@ -146,15 +164,19 @@ class Overlap:
                 raise _failed(f"parameter {place.name}: its gradient was changed after the backward pass, and had "
                               "travelled already. Instead of clip_grad_norm_ use options={\"clip_global_norm\": 1.0}; "
                               "for other changes use overlap=False")
+        if self._sent:
+            self._run.refuse_changes(self._run.by_hand.moved(), "between the backward pass and step(), and with "
+                                     "overlap=True gradients have travelled then: change weights after step(), before "
+                                     "the backward pass")
         if self._terms is not None and self._terms != terms:
             raise _failed("a hyperparameter or the weight was changed between the backward pass and step(): change it "
                           "before the backward pass")
 
     def reset(self) -> None:
         """Begins the next step."""
-        self._terms = None
+        self._terms, self._is_deferred = None, False
         self._sent.clear()
         self._arrived.clear()
         self._copied.clear()
         for bucket in self._buckets:
-            bucket.waiting = {place.name for place in bucket.places if not place.is_empty}
+            bucket.waiting = {place.name for place in bucket.places}

@@ -7,11 +7,41 @@ matches.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..errors import invalid
+from .hypers import row
 
-_MOST = 63                              # rules of a job; the server adds one
+_MOST = 255                             # rules of a job; the server adds one
+
+
+class Declared(NamedTuple):
+    """The hyperparameters that a group was made with: those that were given, and all of them."""
+
+    optimizer: str
+    given: dict[str, Any]
+    all: dict[str, Any]
+
+    @property
+    def rule(self) -> str:
+        """The text of the optimizer rule, without a pattern."""
+        return row(self.optimizer).rule("", self.given).strip()
+
+
+def leaders(groups: Sequence[Declared], sizes: Sequence[int]) -> list[Declared]:
+    """Returns, for each group, the group whose values its rule declares: of the groups that differ at most in values
+    that may change with a push, the one with most parameters. The others send their values with each push, so a rule
+    is enough for hundreds of groups that differ in their rates.
+
+    sizes: numbers of parameters.
+    """
+    kinds = [(one.optimizer, row(one.optimizer).fixed(one.all)) for one in groups]
+    largest: dict[Any, int] = {}
+    for i, kind in enumerate(kinds):
+        if kind not in largest or sizes[i] > sizes[largest[kind]]:
+            largest[kind] = i
+    return [groups[largest[kind]] for kind in kinds]
 
 
 def _escaped(name: str) -> str:

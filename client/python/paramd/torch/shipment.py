@@ -60,6 +60,27 @@ class Shipment:
                 self._take()
                 raise
 
+    def refusal(self, seconds: float) -> Error | None:
+        """Waits a while. Returns the error with which the push has ended; None: it has none, or not yet. That a rank is
+        late is none."""
+        try:
+            self._ticket.wait(seconds)
+        except DeadlineExceeded:
+            return None
+        except Error as error:
+            return error
+        return None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the push has ended, with an error or without."""
+        return self._ticket.done()
+
+    @property
+    def names(self) -> set[str]:
+        """The parameters whose rounds are not closed yet."""
+        return set(self._left)
+
     @property
     def is_closed(self) -> bool:
         """Whether the rounds of all its parameters are closed, so that the next step can begin."""

@@ -1,0 +1,22 @@
+/* store_end.h - ends jobs: because somebody wants it, or to make room for others. Step thread. */
+#ifndef PD_STORE_END_H
+#define PD_STORE_END_H
+
+#include "store_state.h"
+
+/* Takes a job out of the queue of jobs that have work. */
+void pd_store_unqueue(pd_store *store, pd_job *job);
+/* Ends a job for good: its waiting requests get `err`, and a restart does not bring it back. */
+void pd_store_end(pd_store *store, pd_job *job, const pd_error *err);
+/* Ends all jobs, because the server stops: a restart brings them back. */
+void pd_store_end_all(pd_store *store, const pd_error *err);
+
+/* Ends the job that has been over (pd_job_is_over) for the longest time, among those whose bytes count in the budget
+ * `of` (NULL: all jobs). The job that has the account `except` stays, and so does one that is being exported or imported
+ * into. Returns false if there is none. */
+bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account *except);
+/* Allows or forbids that jobs which are over end when another job takes memory that it cannot have otherwise
+ * (pd_account_budget). Allowed only while nobody walks through the table of jobs. */
+void pd_store_relief(pd_store *store, bool allowed);
+
+#endif

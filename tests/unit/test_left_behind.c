@@ -1,0 +1,240 @@
+/* Tests requests that wait for a rank which has left for good: they fail at once, with an error that names the rank, and
+ * a process that takes the rank lets the job go on. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store_inside.h"
+
+enum { SIZE = 100, CONN = 10, NEW = 30, WORLD = 3 };
+static const int64_t sizes[] = { SIZE, SIZE };
+
+static int push(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param)
+{
+    float ones[SIZE];
+    int rc;
+
+    for (int i = 0; i < SIZE; i++) ones[i] = 1;
+    rc = rig_push(r, r->job, rank, conn, step, param, ones, SIZE);
+    rig_work(r);
+    return rc;
+}
+
+static void push_all(rig *r, uint64_t step)
+{
+    for (uint32_t rank = 0; rank < WORLD; rank++)
+        for (uint32_t p = 0; p < 2; p++) assert_int_equal(push(r, rank, CONN + rank, step, p), PD_OK);
+    assert_int_equal(rig_board(r, r->job, 1)->step, step);
+}
+
+static int ask(rig *r, pd_request_kind kind, uint32_t rank, uint64_t sequence)
+{
+    pd_request *request = pd_request_new(kind, rig_ticket(r, CONN + rank));
+
+    assert_non_null(request);
+    request->job = r->job;
+    request->rank = rank;
+    if (kind == PD_REQ_BARRIER) request->u.barrier.sequence = sequence;
+    return rig_apply(r, request);
+}
+
+/* Lets the deadlines that are due have their effect. */
+static void tick(rig *r)
+{
+    if (pd_store_next_tick(r->store) <= r->now) rig_sleep(r, 0);
+}
+
+static int set_up(void **state)
+{
+    rig *r;
+    int rc = rig_set_up(state);
+
+    r = *state;
+    rig_start(r, "j", WORLD, CONN, sizes, 2, "step_timeout=1800s", NULL);
+    push_all(r, 1);
+    return rc;
+}
+
+static void a_push_that_needs_a_rank_which_has_left_fails_at_once(void **state)
+{
+    rig *r = *state;
+
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    tick(r);
+    assert_int_equal(r->timed_out, 0); /* nobody waits yet */
+    push(r, 1, CONN + 1, 2, 0);
+    tick(r);
+    assert_int_equal(r->timed_out, 1);
+    assert_int_equal(r->timed_out_step, 2);
+    assert_int_equal(r->timeout.code, PD_FAILED_PRECONDITION);
+    assert_string_equal(r->timeout.text,
+                        "rank 0 (host:10) has left job j for good after step 1, and is still needed for step 2 of p0. "
+                        "Likely causes: the ranks have different numbers of batches, or one has stopped early. Let all "
+                        "take the same number of steps, or leave together. What came stands");
+    assert_int_equal(r->warnings, 1);
+}
+
+static void a_push_that_waits_when_a_rank_leaves_fails_at_once(void **state)
+{
+    rig *r = *state;
+
+    push(r, 1, CONN + 1, 2, 1);
+    tick(r);
+    assert_int_equal(r->timed_out, 0);
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    tick(r);
+    assert_int_equal(r->timed_out, 1);
+}
+
+static void a_round_that_the_rank_has_contributed_to_waits_for_the_others(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t p = 0; p < 2; p++) push(r, 0, CONN, 2, p);
+    push(r, 1, CONN + 1, 2, 0);
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    tick(r);
+    rig_sleep(r, 100);
+    assert_int_equal(r->timed_out, 0);
+    push(r, 1, CONN + 1, 2, 1);
+    for (uint32_t p = 0; p < 2; p++) push(r, 2, CONN + 2, 2, p);
+    tick(r);
+    assert_int_equal(r->timed_out, 0);
+    assert_int_equal(rig_board(r, r->job, 1)->step, 2);
+}
+
+static void who_asks_again_gets_the_same_answer_and_one_line_in_the_log(void **state)
+{
+    rig *r = *state;
+
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    for (uint64_t n = 1; n <= 5; n++) {
+        push(r, 1, CONN + 1, 2, 0);
+        tick(r);
+        assert_int_equal(r->timed_out, n);
+    }
+    assert_int_equal(r->warnings, 1);
+}
+
+static void pulls_of_which_the_store_does_not_know_are_answered_within_a_second(void **state)
+{
+    rig *r = *state;
+
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    push(r, 1, CONN + 1, 2, 0);
+    tick(r);
+    for (int i = 2; i <= 4; i++) {
+        rig_sleep(r, 1);
+        assert_int_equal(r->timed_out, i);
+    }
+}
+
+static void contributions_stand_when_a_process_takes_the_rank(void **state)
+{
+    rig *r = *state;
+
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    for (uint32_t rank = 1; rank < WORLD; rank++)
+        for (uint32_t p = 0; p < 2; p++) push(r, rank, CONN + rank, 2, p);
+    tick(r);
+    assert_true(r->timed_out > 0);
+    r->timed_out = 0;
+    assert_int_equal(rig_hello(r, "j", 0, WORLD, NEW, NEW, "step_timeout=1800s", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, NEW, (const char *[]){ "p0", "p1" },
+                                 (pd_shape[]){ { 1, { SIZE } }, { 1, { SIZE } } }, NULL, 2, PD_F32),
+                     PD_OK);
+    for (uint32_t p = 0; p < 2; p++) push(r, 0, NEW, 2, p);
+    tick(r);
+    assert_int_equal(rig_board(r, r->job, 0)->step, 2);
+    assert_int_equal(rig_board(r, r->job, 1)->step, 2);
+    assert_int_equal(r->timed_out, 0);
+}
+
+static void a_barrier_that_needs_a_rank_which_has_left_fails_at_once(void **state)
+{
+    rig *r = *state;
+    uint64_t answered;
+
+    ask(r, PD_REQ_BARRIER, 1, 1);
+    answered = r->answered;
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    tick(r);
+    assert_int_equal(r->answered, answered + 2);
+    assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "and is still needed for a barrier."));
+    ask(r, PD_REQ_BARRIER, 2, 1);
+    tick(r);
+    assert_int_equal(r->answered, answered + 3);
+}
+
+static void a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank(void **state)
+{
+    rig *r = *state;
+
+    ask(r, PD_REQ_BARRIER, 1, 1);
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    tick(r);
+    assert_int_equal(rig_hello(r, "j", 0, WORLD, NEW, CONN, "step_timeout=1800s", "* sgd lr=1"), PD_OK);
+    for (uint32_t rank = 1; rank < WORLD; rank++) ask(r, PD_REQ_BARRIER, rank, 1);
+    assert_int_equal(ask(r, PD_REQ_BARRIER, 0, 1), PD_OK);
+    assert_int_equal(r->answer, PD_EFF_OK);
+}
+
+static void a_job_without_connected_workers_reports_nothing(void **state)
+{
+    rig *r = *state;
+
+    push(r, 1, CONN + 1, 2, 0);
+    for (uint32_t rank = 1; rank < WORLD; rank++) ask(r, PD_REQ_LOST, rank, 0);
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    rig_sleep(r, 10);
+    assert_int_equal(r->timed_out, 0);
+}
+
+static void initial_weights_of_a_rank_that_has_left_are_missed_at_once(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig_hello(r, "k", rank, 2, CONN + rank, CONN + rank, NULL, "* sgd lr=1"), PD_OK);
+        if (rank == 0) {
+            assert_int_equal(rig_declare(r, r->job, rank, CONN + rank, (const char *[]){ "w" },
+                                         (pd_shape[]){ { 1, { SIZE } } }, NULL, 1, PD_F32),
+                             PD_OK);
+            ask(r, PD_REQ_LEAVE, 0, 0);
+        }
+    }
+    tick(r);
+    r->timed_out = 0;
+    rig_declare(r, r->job, 1, CONN + 1, (const char *[]){ "w" }, (pd_shape[]){ { 1, { SIZE } } }, NULL, 1, PD_F32);
+    tick(r);
+    assert_true(r->timed_out > 0);
+    assert_int_equal(r->timeout.code, PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->timeout.text,
+                           "rank 0 (host:10) has left job k for good after step 0, and is still needed "
+                           "for the initial weights of w."));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_push_that_needs_a_rank_which_has_left_fails_at_once),
+        TEST(a_push_that_waits_when_a_rank_leaves_fails_at_once),
+        TEST(a_round_that_the_rank_has_contributed_to_waits_for_the_others),
+        TEST(who_asks_again_gets_the_same_answer_and_one_line_in_the_log),
+        TEST(pulls_of_which_the_store_does_not_know_are_answered_within_a_second),
+        TEST(contributions_stand_when_a_process_takes_the_rank),
+        TEST(a_barrier_that_needs_a_rank_which_has_left_fails_at_once),
+        TEST(a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank),
+        TEST(a_job_without_connected_workers_reports_nothing),
+        TEST(initial_weights_of_a_rank_that_has_left_are_missed_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
