@@ -138,7 +138,7 @@ PYTORCH = [
     Example(TORCH, 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3, betas=(0.9, 0.99), '
             'grafting_config={"type": "adam", "beta2": 0.99, "epsilon": 1e-8})'),
     Example(TORCH, '(paramd.torch.TrainerFactory, {"optimizer": "shampoo", "lr": 1e-3})'),
-    Example(f"{PACKAGE}/torch/trainer.py", '(TrainerFactory, {"optimizer": "shampoo", "lr": 1e-3})'),
+    Example(f"{PACKAGE}/torch/trainer.py", '(TrainerFactory, {"optimizer": "shampoo"})'),
     Example(f"{PACKAGE}/torch/__init__.py", 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3)'),
     Example(f"{PACKAGE}/torch/notes.py", 'paramd.torch.Optimizer(model, "adamw", lr=1e-3, note=note)'),
     Example(f"{PROGRAMS}/fashion.py", 'paramd.torch.Optimizer(model, "shampoo", lr=2e-3)', 2e-3),
