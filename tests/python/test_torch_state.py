@@ -10,7 +10,6 @@ from torch_support import (
     farthest,
     first_order,
     mlp,
-    needs_torch,
     optimizer,
     ranks,
     row_loss,
@@ -40,7 +39,7 @@ def load(path):
     return torch.load(path, **({"weights_only": True} if torch.__version__ >= "2" else {}))
 
 
-# ---- light ----
+# ---- before the first step ----
 
 def test_nothing_travels_before_the_first_step():
     model = mlp()
@@ -54,20 +53,20 @@ def test_nothing_travels_before_the_first_step():
     repr(opt)
     opt.zero_grad()
     opt.synchronize()
-    assert opt.state_dict()["paramd"] == {"job": "none", "step": 0}
+    assert opt.state_dict()["paramd"] == {"job": "none", "step": 0} and opt.state_dict()["state"] == {}
 
 
-def test_the_state_is_never_empty_and_plain(daemon, job, tmp_path):
+# ---- light ----
+
+def test_a_light_state_is_small_and_plain_and_nothing_travels(daemon, job, tmp_path):
     model = mlp()
-    opt = optimizer(model, daemon, job, "adamw")
-    assert all(opt.state[p] for p in model.parameters())
+    opt = optimizer(model, daemon, job, "adamw", state="light")
     train(model, opt, range(3))
+    before = opt.client.stats.payload_out
     torch.save(opt.state_dict(), tmp_path / "state.pt")
     assert (tmp_path / "state.pt").stat().st_size < 10000
     state = load(tmp_path / "state.pt")
-    assert state["paramd"] == {"job": job, "step": 3}
-    assert [int(one["step"]) for one in state["state"].values()] == [3] * 6
-    before = opt.client.stats.payload_out
+    assert state["paramd"] == {"job": job, "step": 3} and len(state["state"]) == 6
     for _ in range(2):
         opt.load_state_dict(opt.state_dict())
         opt.load_state_dict(state)
@@ -88,23 +87,21 @@ def test_hyperparameters_of_a_state_travel_with_the_next_step(daemon, job):
     opt.close()
 
 
-def test_a_state_of_another_step_is_an_error_in_words(daemon, job):
+def test_a_light_state_of_another_step_is_an_error_in_words(daemon, job):
     model = mlp()
-    opt = optimizer(model, daemon, job)
+    opt = optimizer(model, daemon, job, state="light")
     train(model, opt, range(2))
     old = opt.state_dict()
     train(model, opt, range(1))
-    with pytest.raises(FAILED, match=r"the state is of step 2, and the job is at step 3.*start_step"):
+    with pytest.raises(FAILED, match=r"the state is of step 2, and job .* is at step 3.*paramctl restore DIR --job="):
         opt.load_state_dict(old)
-    with pytest.raises(FAILED, match="of step 0"):
-        opt.load_state_dict(paramd.torch.Optimizer(mlp(), "sgd").state_dict())
     assert opt.step_count == 3
     opt.close()
 
 
-def test_a_state_that_was_loaded_first_is_compared_when_the_job_is_joined(daemon, job):
+def test_a_light_state_that_was_loaded_first_is_compared_when_the_job_is_joined(daemon, job):
     model = mlp()
-    opt = optimizer(model, daemon, job)
+    opt = optimizer(model, daemon, job, state="light")
     train(model, opt, range(2))
     state = opt.state_dict()
     close_all()
@@ -114,7 +111,7 @@ def test_a_state_that_was_loaded_first_is_compared_when_the_job_is_joined(daemon
     same.close()
     fresh = optimizer(mlp(), daemon, job + "-new")
     fresh.load_state_dict(state)
-    with pytest.raises(FAILED, match="the state is of step 2, and the job is at step 0"):
+    with pytest.raises(FAILED, match=r"the state is of step 2, and job .* is at step 0"):
         fresh.join()
     begun = optimizer(mlp(), daemon, job + "-begun", options={"start_step": 2})
     begun.load_state_dict(state)
@@ -122,18 +119,15 @@ def test_a_state_that_was_loaded_first_is_compared_when_the_job_is_joined(daemon
     begun.close()
 
 
-def test_states_that_do_not_fit_are_refused():
+def test_states_that_do_not_fit_are_refused(daemon, job):
     model = mlp()
-    adam = torch.optim.Adam(model.parameters())
-    row_loss(model, rows(0)).backward()
-    adam.step()
     opt = paramd.torch.Optimizer(model, "sgd")
-    with pytest.raises(paramd.InvalidArgument, match="use load_full_state_dict"):
-        opt.load_state_dict(adam.state_dict())
     with pytest.raises(paramd.InvalidArgument, match="expected a state of sgd, got one of adamw"):
         opt.load_state_dict(paramd.torch.Optimizer(model, "adamw").state_dict())
     with pytest.raises(ValueError, match="different number of parameter groups"):
         opt.load_state_dict({"state": {}, "param_groups": []})
+    with pytest.raises(ValueError, match="group 0: the state has 1 parameters, and the optimizer 6"):
+        opt.load_state_dict({"state": {}, "param_groups": [{"params": [0]}]})
 
 
 def test_a_copy_cannot_step(daemon, job):
@@ -260,7 +254,7 @@ def test_every_rank_loads_a_full_state(daemon, job):
         assert same_bits(got, weights(model)) and steps == 5
 
 
-def test_a_full_state_that_was_loaded_first_is_for_a_new_job_alone(daemon, job):
+def test_a_full_state_that_was_loaded_first_begins_the_job_anew(daemon, job):
     model = mlp()
     opt = optimizer(model, daemon, job, "adam")
     train(model, opt, range(2))
@@ -269,10 +263,10 @@ def test_a_full_state_that_was_loaded_first_is_for_a_new_job_alone(daemon, job):
     close_all()
     other = optimizer(mlp(), daemon, job, "adam")
     other.load_full_state_dict(full)
-    with pytest.raises(FAILED, match="is at step 3"):
-        other.join()
+    assert other.step_count == 2
     with pytest.raises(paramd.InvalidArgument, match="has 6 parameters, and the optimizer 2"):
         paramd.torch.Optimizer(torch.nn.Linear(2, 2), "adam").load_full_state_dict(full)
+    other.close()
 
 
 # ---- a full state for a running job ----
@@ -341,7 +335,7 @@ def test_a_full_state_is_refused_while_a_root_is_under_way(daemon, job):
     opt = optimizer(model, daemon, job, "shampoo", lr=0.01, precondition_frequency=1, root_delay=1)
     train(model, opt, range(3))
     state = opt.full_state_dict()
-    with pytest.raises(FAILED, match=r"is under way, or a root of it"):
+    with pytest.raises(FAILED, match="a matrix root of it is under way"):
         opt.load_full_state_dict(state)
     train(model, opt, range(1))
     assert opt.step_count == 4 and not opt.was_skipped
@@ -401,42 +395,3 @@ def test_a_new_process_goes_on_at_the_step_of_the_job(daemon, job):
     train(alone, ref, range(5))
     assert farthest(weights(successor), weights(alone)) < 1e-6
     again.close()
-
-
-# ---- checkpoints: torch takes a step with zero gradients if an optimizer has no state ----
-
-# Both together fail in torch itself, with its own optimizers, too.
-@needs_torch(2, 4)
-@pytest.mark.parametrize(("full", "flat"), [(False, False), (True, False), (False, True)])
-def test_state_goes_through_a_checkpoint_and_nothing_travels(daemon, tmp_path, full, flat):
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
-
-    options = StateDictOptions(full_state_dict=full, flatten_optimizer_state_dict=flat)
-    model = mlp()
-    opt = optimizer(model, daemon, f"dcp-{flat}-{full}", "adamw", lr=0.01)
-    get_state_dict(model, opt, options=options)
-    assert opt._run is None                         # no step was taken, and nothing has travelled
-    train(model, opt, range(3))
-    opt.param_groups[0]["lr"] = 0.25
-    before = opt.client.stats.payload_out
-    model_state, optim_state = get_state_dict(model, opt, options=options)
-    dcp.save({"model": model_state, "optim": optim_state}, checkpoint_id=tmp_path)
-    opt.param_groups[0]["lr"] = 0.5
-    saved = weights(model)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.zero_()
-    model_state, optim_state = get_state_dict(model, opt, options=options)
-    dcp.load({"model": model_state, "optim": optim_state}, checkpoint_id=tmp_path)
-    set_state_dict(model, opt, model_state_dict=model_state, optim_state_dict=optim_state, options=options)
-    assert opt.param_groups[0]["lr"] == 0.25 and opt.step_count == 3 and same_bits(saved, weights(model))
-    assert opt.client.stats.payload_out == before
-    train(model, opt, range(3, 5))
-    other = mlp()
-    ref = torch.optim.AdamW(other.parameters(), lr=0.01)
-    train(other, ref, range(3))
-    ref.param_groups[0]["lr"] = 0.25
-    train(other, ref, range(3, 5))
-    assert farthest(weights(model), weights(other)) < 1e-4
-    opt.close()

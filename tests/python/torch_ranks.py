@@ -64,6 +64,33 @@ def sharded(rank, n, url, job, row, hypers, mesh_shape):
     return history, whole, empty
 
 
+def checkpointed(rank, n, urls, job, row, hypers, folder, flat):
+    """Trains with fully_shard, saves by torch.distributed.checkpoint, and goes on from there with another server.
+    Returns the whole weights of both ways, and the step."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    options = StateDictOptions(flatten_optimizer_state_dict=flat)
+    found = []
+    for seed, url, steps in ((0, urls[0], range(6)), (7, urls[1], range(3, 6))):
+        model = fully_shard(mlp(seed).to(torch.bfloat16))
+        opt = paramd.torch.Optimizer(model, row, url, job=f"{job}-{seed}", rank=rank, world_size=n, **hypers)
+        if seed:
+            state = dict(zip(("model", "opt"), get_state_dict(model, opt, options=options)))
+            dcp.load(state, checkpoint_id=folder)
+            set_state_dict(model, opt, model_state_dict=state["model"], optim_state_dict=state["opt"], options=options)
+        for step in steps:
+            opt.zero_grad()
+            row_loss(model, rows(10 * step + rank).bfloat16()).backward()
+            opt.step()
+            if step == 2:
+                state = dict(zip(("model", "opt"), get_state_dict(model, opt, options=options)))
+                dcp.save(state, checkpoint_id=folder)
+        found.append([p.detach().full_tensor() for p in model.parameters()])
+    return (*found, opt.step_count)
+
+
 def replicated(rank, n, url, job):
     """Trains a model that DDP wraps, before or behind the optimizer, or before a drop-in that gets bare parameters.
     Returns weights, and what was warned about."""

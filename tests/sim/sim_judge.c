@@ -222,9 +222,9 @@ static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
                  (unsigned long long)closed->step);
     pub->step = closed->step;
     pub->version = closed->snapshot->version;
-    pub->is_replaced = pub->replaced[pub->version] != NULL &&
-                       memcmp(pub->replaced[pub->version], closed->snapshot->at[PD_F32],
-                              (size_t)h->job->params[p].n * sizeof(float)) == 0;
+    pub->is_replaced =
+        pub->replaced[pub->version] != NULL && memcmp(pub->replaced[pub->version], closed->snapshot->at[PD_F32],
+                                                      (size_t)h->job->params[p].n * sizeof(float)) == 0;
 }
 
 /* Checks the first report of a restarted server: it must equal the last report before the restart, or the report of the

@@ -119,8 +119,8 @@ static void step_all(rig *r, uint64_t step, uint64_t number)
 
 static bool is_in_force(rig *r, uint32_t param, uint64_t number)
 {
-    return memcmp(rig_weights(r, r->job, param), made(param, number),
-                  (size_t)kept_job_sizes[param] * sizeof(float)) == 0;
+    return memcmp(rig_weights(r, r->job, param), made(param, number), (size_t)kept_job_sizes[param] * sizeof(float)) ==
+           0;
 }
 
 static void assert_says(const rig *r, const char *text)

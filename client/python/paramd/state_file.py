@@ -4,11 +4,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import errors
 from ._library import program
+
+_IMPORT_SECONDS = 60                    # most time for an answer: a commit waits for a moment at which the job rests
 
 
 def _run(command: str, variables: Mapping[str, str], *arguments: str) -> dict[str, Any]:
@@ -47,6 +49,23 @@ def export_state(variables: Mapping[str, str], job: str, path: str) -> int:
     return int(_run("export", variables, "--state", "--force", "--", job, path)["step"])
 
 
-def import_state(variables: Mapping[str, str], job: str, path: str) -> None:
-    """Puts the optimizer state of a file into a job."""
-    _run("import-state", variables, "--", job, path)
+def import_state(variables: Mapping[str, str], job: str, path: str, partial: bool = False) -> None:
+    """Puts the optimizer state of a file into a job. partial: parameters keep the state that the file does not have."""
+    flags = [f"--timeout={_IMPORT_SECONDS}", *(["--partial"] if partial else [])]
+    _run("import-state", variables, *flags, "--", job, path)
+
+
+def plan(path: str, rules: Iterable[str]) -> dict[str, Any]:
+    """Returns what `paramctl plan` tells of the parameters whose names and shapes are in a file. No server is asked."""
+    return _run("plan", {}, *(word for rule in rules for word in ("--rule", rule)), "--", path)
+
+
+def connected(variables: Mapping[str, str], job: str) -> int | None:
+    """Returns the number of workers that are connected to a job; None: there is no such job."""
+    found = _run("jobs", variables)["jobs"]
+    return next((int(one["connected"]) for one in found if one["name"] == job), None)
+
+
+def drop(variables: Mapping[str, str], job: str) -> None:
+    """Ends a job."""
+    _run("drop", variables, "--", job)

@@ -5,8 +5,8 @@ before the next step. What tells a change:
 
 - the version counter of a parameter, which operations in place raise, and the address of its memory, which
   `param.data = other` changes. They are read at each step and cost next to nothing.
-- a fingerprint of the memory, since `param.data.clamp_()` raises no counter. Models of up to 64 MiB in the CPU's memory
-  are hashed whole, larger ones by a line in each 4 KiB, other lines in each step. On a device the sums of some
+- a fingerprint of the memory, since `param.data.clamp_()` raises no counter. Models of up to 32 MiB in the CPU's memory
+  are hashed whole, larger ones by a line in each 8 KiB, other lines in each step. On a device the sums of some
   parameters are compared, other parameters in each step, without waiting for the device.
 
 A counter and a sample only raise the suspicion: the suspects are compared bit by bit with the weights that the server
@@ -14,7 +14,6 @@ has. So weights that were moved and moved back (an average that was swapped in f
 """
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Iterable
 from ctypes import POINTER, c_size_t, c_uint64, c_void_p, cast
@@ -26,11 +25,11 @@ from .._library import library
 from ..client import Client
 from ..errors import FailedPrecondition, invalid
 from .memory import Direct, Staged, on_cpu
-from .placement import Place, is_dtensor
+from .placement import Place
 
 WATCHES = ("auto", "all", "counters", "none")
-_WHOLE = 64 << 20                       # bytes of a model that is hashed whole
-_EVERY = 4096                           # a line of 64 bytes is hashed in each of so many bytes of larger models
+_WHOLE = 32 << 20                       # bytes of a model that is hashed whole
+_EVERY = 8192                           # a line of 64 bytes is hashed in each of so many bytes of larger models
 _TURN = 64                              # parameters on a device whose sums are compared in a step
 _SPREAD = 2654435761                    # spreads the numbers of steps over the lines
 
@@ -45,7 +44,7 @@ class _Trace(NamedTuple):
 
 def _raw(place: Place) -> torch.Tensor:
     """Returns this rank's elements of a parameter. A plain parameter has them itself: no view of it is made."""
-    return place.local(place.param) if is_dtensor(place.param) else place.param
+    return place.param if place.is_plain else place.local(place.param)
 
 
 def _trace(place: Place) -> _Trace:

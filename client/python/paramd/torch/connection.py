@@ -38,21 +38,31 @@ class Settings:
             return self.client.job
         return self.name or self.job or os.environ.get("PARAMD_JOB") or launchers.torch_run_id(os.environ)
 
-    def open(self, rules: list[str]) -> Client:
+    @property
+    def seat(self) -> int:
+        """The rank with which this process will join the job."""
+        return launchers.seat(self.rank, self.world_size).rank
+
+    def open(self, rules: list[str], begin: Mapping[str, Any] | None = None, resume: bool = False) -> Client:
         """Returns the client: the one that was given, or a new one with these rules. If a client of an earlier call has
-        the job, it leaves it for good, and the job begins anew under the same name."""
+        the job, it leaves it for good, and the job begins anew under the same name.
+
+        begin: options of a job that begins anew, whatever the server has of this name; or, with `resume`, of one that
+            this process has begun so. None: the program decides.
+        """
         if self.client is not None:
             return self.client
         leave_abandoned()
         client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
-                        options={**OPTIONS, **self.options}, window=self.window, resume=self.resume, joins=True)
+                        options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
+                        resume=self.resume if begin is None else resume)
         leave_at_exit(client)
         self.name = client.job
         return client
 
-    def step_of(self, client: Client) -> int:
+    def step_of(self, client: Client, begin: Mapping[str, Any] | None = None) -> int:
         """Returns the step at which the job is, or at which it begins."""
-        return max(client.welcome.step, int(self.options.get("start_step", 0)))
+        return max(client.welcome.step, int({**self.options, **(begin or {})}.get("start_step", 0)))
 
 
 def options_of(given: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any]:
@@ -68,9 +78,11 @@ def options_of(given: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any
 
 # ---- weights ----
 
-def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Direct | Staged:
+def begin(client: Client, places: list[Place], delay: int, computed: bool,
+          saved: Mapping[str, torch.Tensor] | None = None) -> Direct | Staged:
     """Declares the parameters, and gives the job this rank's weights or takes the job's. Returns how tensors travel.
 
+    saved: weights that take the place of the model's.
     computed: gradients have been computed already. FailedPrecondition: the job's weights differ from those that the
         gradients belong to.
     """
@@ -80,6 +92,9 @@ def begin(client: Client, places: list[Place], delay: int, computed: bool) -> Di
         memory.fill(places)
     weights = memory.weights(places)
     before = {name: tensor.clone() for name, tensor in weights.items()} if computed else {}
+    with torch.no_grad():
+        for name, tensor in (saved or {}).items():
+            weights[name].copy_(tensor)
     client.init(weights)
     memory.land(places)
     if any(not _same(before[name], weights[name]) for name in before):

@@ -1,161 +1,186 @@
-"""The full state of an optimizer, in torch.optim's layout: the way to torch's optimizers, and back."""
+"""A job's state in torch.optim's layout, and back: torch's optimizer of the same name can load it."""
 from __future__ import annotations
 
-import os
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
-from ..client import Client
-from ..errors import FailedPrecondition, invalid
-from . import tensor_file
-from .hypers import row
+from ..errors import invalid
+from .light_state import LIGHT, MARK, mark_of, read_mark
 from .names import Group
+from .saved_state import Saved, State
+from .state_plan import Plan
 
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
 CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
            "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+WEIGHTS = "weights"                     # of an entry: the server's weights in float32
+_ROOTS, _ROOT = "pending_roots", "pending_root."    # all pending roots of an entry; one of them, with its number
 _SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
+_BEGINS_AT_LR = ("eta", "step_size")    # state that torch begins with the learning rate, and the server with its step
 
-State = dict[str, torch.Tensor]
-
-
-@dataclass
-class Saved:
-    """A state to bring to a new job: its step, and tensors by the names of paramctl's files."""
-
-    step: int
-    tensors: State
+Entry = dict[str, torch.Tensor]
 
 
 # ---- out ----
 
-def export(client: Client, groups: list[Group]) -> dict[str, Any]:
-    """Returns the job's state in torch.optim's layout."""
-    with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
-        path = os.path.join(folder, "state.safetensors")
-        step = client.export_state(path)
-        tensors = tensor_file.load(path)
-    by_name = _by_parameter(tensors, client.names)
-    state, saved, i = {}, [], 0
+def entries(saved: Saved, groups: Iterable[Group], rooms: Mapping[str, Plan]) -> list[Entry]:
+    """Returns the entry of each parameter, in the order of the groups: its slots, weights and mark. rooms: plans of
+    parameters with delayed roots, so that the tensor of their pending roots has the same size at every step."""
+    found = []
     for group in groups:
-        names = group["param_names"]
-        for name in names:
-            one = _to_torch(group["optimizer"], by_name.get(name, {}))
-            if one:
-                state[i] = one
-            i += 1
-        saved.append({**_torch_group(group), "params": list(range(i - len(names), i)), "param_names": list(names)})
-    return {"state": state, "param_groups": saved, "paramd": {"job": client.job, "step": step}}
-
-
-def _by_parameter(tensors: State, names: tuple[str, ...]) -> dict[str, State]:
-    """Sorts the tensors of a file by parameter: NAME.SLOT belongs to the longest name that fits."""
-    found: dict[str, State] = {name: {} for name in names}
-    for key, tensor in tensors.items():
-        name = key
-        while name not in found and "." in name:
-            name = name.rpartition(".")[0]
-        if name in found and name != key:
-            found[name][key[len(name) + 1:]] = tensor
+        for name in group["param_names"]:
+            one = _to_torch(group, _packed(saved.slots.get(name, {}), rooms.get(name, Plan()).root_room))
+            weights = {WEIGHTS: saved.weights[name]} if name in saved.weights else {}
+            found.append({**one, **weights, MARK: mark_of(saved.step, saved.seed, one)})
     return found
 
 
-def _to_torch(optimizer: str, slots: State) -> State:
-    """Returns a parameter's state as torch has it; {}: torch has none, since it has seen no gradient."""
-    step = int(slots["step"]) if "step" in slots else 0
-    if optimizer not in CLASSES:
+def plain_entries(saved: Saved, groups: Iterable[Group]) -> list[Entry]:
+    """Returns entries with slots alone. Those of parameters that have seen no gradient are empty, as torch's are."""
+    return [_plain(group, saved.slots.get(name, {})) for group in groups for name in group["param_names"]]
+
+
+def _plain(group: Group, slots: State) -> Entry:
+    if group["optimizer"] not in CLASSES:
         return slots
-    if step == 0:
-        return {}
-    found = {name: slot.reshape(()) if name in _SINGLE else slot for name, slot in slots.items() if name != "step"}
-    return found if optimizer == "sgd" else {"step": torch.tensor(float(step)), **found}
+    hidden = ("step",) if group["optimizer"] == "sgd" else ()       # torch's SGD does not count its steps
+    return {slot: tensor for slot, tensor in _to_torch(group, slots).items()
+            if slot not in hidden and int(slots["step"]) > 0}
 
 
-def _torch_group(group: Group) -> Group:
-    """Returns the hyperparameters of torch's optimizer, or the server's if torch has none of that name."""
-    own = {name: value for name, value in group.items() if name not in ("params", "param_names", "optimizer")}
+def templates(shapes: Mapping[str, tuple[int, ...]], groups: Iterable[Group], plans: Mapping[str, Plan]) -> list[Entry]:
+    """Returns entries of the right names, shapes and types, for torch.distributed.checkpoint to load into."""
+    found = []
+    for group in groups:
+        for name in group["param_names"]:
+            slots = {slot: torch.zeros(shape, dtype=dtype) for slot, (shape, dtype) in plans[name].slots.items()}
+            one = _to_torch(group, _packed({**slots, "step": torch.tensor(1)}, plans[name].root_room))
+            found.append({**one, WEIGHTS: torch.zeros(shapes[name]), MARK: mark_of(None, None)})
+    return found
+
+
+def _packed(slots: State, room: int) -> State:
+    """Packs pending roots into one tensor: their number, their lengths, their numbers, and zeros up to `room`."""
+    roots = [slots[f"{_ROOT}{k}"] for k in range(sum(slot.startswith(_ROOT) for slot in slots))]
+    if not roots and not room:
+        return dict(slots)
+    head = torch.tensor([len(roots), *(len(root) for root in roots)], dtype=torch.float64)
+    packed = torch.cat([head, *roots])
+    rest = torch.zeros(max(room - len(packed), 0), dtype=torch.float64)
+    return {**{slot: tensor for slot, tensor in slots.items() if not slot.startswith(_ROOT)},
+            _ROOTS: torch.cat([packed, rest])}
+
+
+def _unpacked(slots: State) -> State:
+    packed = slots.pop(_ROOTS, None)
+    if packed is None:
+        return slots
+    lengths = [int(length) for length in packed[1:1 + int(packed[0])]]
+    roots = packed[1 + len(lengths):1 + len(lengths) + sum(lengths)].split(lengths) if lengths else ()
+    return {**slots, **{f"{_ROOT}{k}": root for k, root in enumerate(roots)}}
+
+
+def _to_torch(group: Group, slots: State) -> State:
+    """Returns a parameter's state as torch has it. One without gradients so far has that of torch's first step."""
+    if group["optimizer"] not in CLASSES or "step" not in slots:
+        return slots
+    step = int(slots["step"])
+    found = {name: slot.reshape(()) if name in _SINGLE else slot for name, slot in slots.items()}
+    for name in _BEGINS_AT_LR:
+        if step == 0 and name in found:
+            found[name] = torch.full_like(found[name], float(group["lr"]))
+    if group["optimizer"] == "sgd" and step == 0 and group["dampening"]:
+        found.pop("momentum_buffer", None)      # torch's begins as the first gradient
+    return {**found, "step": torch.tensor(float(step))}
+
+
+def torch_group(group: Group) -> Group:
+    """Returns a group with what torch's optimizer of the same name has beside it, if torch has one."""
     kind = CLASSES.get(group["optimizer"])
     if kind is None:
-        return {**own, "optimizer": group["optimizer"]}
+        return group
     theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
-    known = row(group["optimizer"]).defaults
-    extra = {name: value for name, value in own.items() if name not in known}      # of schedulers and wrappers
-    return {**theirs, **{name: own[name] for name in theirs if name in own}, **extra}
+    return {**theirs, **group}
 
 
 # ---- in ----
 
-def read(state: dict[str, Any], groups: list[Group]) -> Saved:
-    """Returns a state of torch's optimizer as tensors for the server. InvalidArgument: it does not fit the groups."""
+def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Iterable[Group],
+         shapes: Mapping[str, tuple[int, ...]]) -> Saved | None:
+    """Returns a state: a full one, that of torch's optimizer, or a light one, which has no slots and no weights. None:
+    it is of no step yet.
+
+    names: of the parameters of each saved group. groups: the optimizer's own.
+    InvalidArgument: weights have other shapes than the model's.
+    """
+    optimizers = [group["optimizer"] for group, ours in zip(groups, names) for _ in ours]
+    flat = [name for ours in names for name in ours]
     indices = [i for group in state["param_groups"] for i in group["params"]]
-    names = [name for group in groups for name in group["param_names"]]
-    if len(indices) != len(names):
-        raise invalid(f"the state has {len(indices)} parameters, and the optimizer {len(names)}")
-    optimizers = [group["optimizer"] for group in groups for _ in group["params"]]
-    params = [param for group in groups for param in group["params"]]
-    tensors: State = {}
-    for index, name, optimizer, param in zip(indices, names, optimizers, params):
-        if param.numel() == 0:              # the job does not have it
-            continue
-        slots = _from_torch(optimizer, state["state"].get(index, {}), _slots(state, optimizers, indices, optimizer),
-                            param)
-        tensors.update({f"{name}.{slot}": tensor for slot, tensor in slots.items()})
-    counted = [int(tensor) for key, tensor in tensors.items() if key.endswith(".step")]
-    return Saved(int(state.get("paramd", {}).get("step", max(counted, default=0))), tensors)
+    given = [_values(state["state"].get(index, {})) for index in indices]
+    marks = [_mark(one) for one in given]
+    if marks and all(mark == (None, None) for mark in marks):
+        return None                     # a template that nothing was loaded into
+    is_light = not any(set(one) - {"step"} for one in given) and (any(marks) or "paramd" in state)
+    saved = Saved(0, is_light=is_light)
+    for name, optimizer, one in zip(flat, optimizers, given):
+        if 0 in shapes[name]:
+            continue                    # it has no elements, so the job does not have it
+        if WEIGHTS in one:
+            saved.weights[name] = one.pop(WEIGHTS).detach().cpu().float()
+        if not is_light:
+            saved.slots[name] = _from_torch(optimizer, one, _slots(given, optimizers, optimizer), shapes[name])
+    counted = [int(slots["step"]) for slots in saved.slots.values() if "step" in slots]
+    top = state.get("paramd", {}).get("step", max(counted, default=0))
+    step, saved.seed = next((mark for mark in marks if mark is not None), (None, None))
+    saved.step = int(top) if step is None else step
+    _check_shapes(saved, shapes)
+    return saved if saved.step or saved.weights or any(counted) else None
 
 
-def _slots(state: dict[str, Any], optimizers: list[str], indices: list[int], optimizer: str) -> list[str]:
+def _mark(one: Entry) -> tuple[int | None, int | None] | None:
+    """Takes the mark out of an entry, and the weights too if the mark is not valid. None: it has none that is valid."""
+    light, mark = one.pop(LIGHT, None), one.pop(MARK, None)
+    if mark is None:
+        return None if light is None else read_mark(light, {})
+    found = read_mark(mark, {slot: tensor for slot, tensor in one.items() if slot != WEIGHTS})
+    if found is None:
+        one.pop(WEIGHTS, None)
+    return found
+
+
+def _values(one: Mapping[str, Any]) -> State:
+    """Returns what an entry has. torch.distributed.checkpoint puts an empty dict where it has found nothing."""
+    return {slot: value for slot, value in one.items() if value is not None and not isinstance(value, dict)}
+
+
+def _slots(given: Iterable[State], optimizers: Iterable[str], optimizer: str) -> list[str]:
     """Returns the names of the state that parameters of an optimizer have."""
-    for index, kind in zip(indices, optimizers):
-        one = state["state"].get(index)
+    for one, kind in zip(given, optimizers):
         if kind == optimizer and one:
-            return [name for name, value in one.items() if value is not None]
+            return [slot for slot in one if slot != WEIGHTS]
     return []
 
 
-def _from_torch(optimizer: str, one: dict[str, Any], slots: list[str], param: torch.Tensor) -> State:
+def _from_torch(optimizer: str, one: State, slots: list[str], shape: tuple[int, ...]) -> State:
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
     if optimizer not in CLASSES:
-        return dict(one)
+        return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}
     for slot in slots:
         value = one.get(slot)
-        if slot == "step":
-            continue
         if slot in _SINGLE:
-            start = 1.0 if value is None else float(value)
-            found[slot] = torch.tensor([start])
-        else:
-            found[slot] = torch.zeros(param.shape) if value is None else value.detach().cpu().float()
-    step = one.get("step", 1 if any(value is not None for value in one.values()) else 0)
+            found[slot] = torch.tensor([1.0 if value is None else float(value)])
+        elif slot != "step":
+            found[slot] = torch.zeros(shape) if value is None else value.detach().cpu().float()
+    step = one.get("step", 1 if one else 0)
     return {**found, "step": torch.tensor(int(step), dtype=torch.int64)}
 
 
-def bring(saved: Saved, client: Client) -> None:
-    """Brings a state to a job that has just begun; every rank calls it. FailedPrecondition: the job is older."""
-    step = min(client.step_of(name) for name in client.names)
-    if step != saved.step or client.welcome.step > saved.step:
-        raise FailedPrecondition(FailedPrecondition.code, f"the state is of step {saved.step}, and the job is at step "
-                                 f"{step}: give the new run a job name of its own. To replace the state of the running "
-                                 "job, and not its weights, call join() before load_full_state_dict")
-    replace(saved, client)
-
-
-def replace(saved: Saved, client: Client) -> None:
-    """Replaces the optimizer state of a job that rests, whose weights stay; every rank calls it, and rank 0 imports.
-
-    InvalidArgument: a counter of steps would go back. FailedPrecondition: a step or a root is under way. Then nothing
-    has changed, and rank 0 alone has the error.
-    """
-    client.barrier()                    # no rank is in the midst of a step, and an import waits for no declaration
-    try:
-        if client.rank == 0 and saved.tensors:
-            with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
-                path = os.path.join(folder, "state.safetensors")
-                tensor_file.save(path, saved.tensors)
-                client.import_state(path)
-    finally:
-        client.barrier()
+def _check_shapes(saved: Saved, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Checks the shapes of saved weights. InvalidArgument: a parameter has another one."""
+    for name, tensor in saved.weights.items():
+        if tuple(tensor.shape) != tuple(shapes[name]):
+            raise invalid(f"parameter {name}: the state has weights of shape {tuple(tensor.shape)}, and the model "
+                          f"of {tuple(shapes[name])}", name)

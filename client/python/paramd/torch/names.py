@@ -31,10 +31,12 @@ class Named:
 
     groups: groups of torch.optim with "params" and "param_names" of the same length.
     frozen: parameters that do not require gradients, which are left out.
+    orders: of each group all names, those of frozen parameters too, in the order in which they were given.
     """
 
     groups: list[Group] = field(default_factory=list)
     frozen: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    orders: list[list[str]] = field(default_factory=list)
 
 
 def _bare() -> InvalidArgument:
@@ -119,7 +121,8 @@ def named(params: Any, model: torch.nn.Module | None, before: Named | None = Non
     taken = {name for group in (before.groups if before else ()) for name in group["param_names"]}
     known = _names_of(model)
     for number, given in enumerate(_given_groups(params), len(before.groups) if before else 0):
-        group = {**given, "params": [], "param_names": []}
+        group: Group = {**given, "params": [], "param_names": []}
+        result.orders.append([])
         for raw, param in _pairs(given, known, number if numbered else None):
             name = strip(raw)
             _check(name, param)
@@ -129,6 +132,7 @@ def named(params: Any, model: torch.nn.Module | None, before: Named | None = Non
             if name in taken:
                 raise invalid(f"parameter {name}: two parameters have this name", name)
             taken.add(name)
+            result.orders[-1].append(name)
             if param.requires_grad:
                 group["params"].append(param)
                 group["param_names"].append(name)

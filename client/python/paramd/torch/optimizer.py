@@ -11,17 +11,19 @@ from ..client import Client
 from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
 from ..means import Mean, Means
-from . import connection, full_state, light_state, parallel
+from . import connection, parallel
 from .by_hand import check_watch
 from .connection import Settings
 from .forward import JoinAtForward
-from .hypers import Row, row
+from .frozen import Frozen
+from .hypers import row
 from .names import Group, Named, check_memory, named
 from .overlap import Overlap
 from .placement import Place, place
 from .recovery import Recovery
 from .rules import Declared, leaders, rules
 from .run import Run, Terms
+from .states import States
 
 _NO_HYPERS = ("params", "param_names", "optimizer")
 
@@ -44,6 +46,8 @@ class Optimizer(torch.optim.Optimizer):
         notice then. None: none, and it raises paramd.Rewind.
     note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
         checkpoint, or in the place of another process; or a function that returns the bytes of a note.
+    state: what state_dict() has. "full": everything. "light": the step, since the server keeps the rest; then that
+        server alone can go on, at that step. "auto": full on rank 0, light on the others.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     watch: how weights are found that the program has changed since the last step, and that are sent before the next
         one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
@@ -66,8 +70,8 @@ class Optimizer(torch.optim.Optimizer):
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
-                 window: int | None = None, note: Any = None, resume: bool | None = None, watch: str = "auto",
-                 **hypers: Any) -> None:
+                 window: int | None = None, note: Any = None, resume: bool | None = None, state: str = "auto",
+                 watch: str = "auto", **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -76,7 +80,7 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
         if client is not None and window is not None:
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
-        self._prepare(copied=False)
+        self._prepare(copied=False, state=state)
         self._at_forward: JoinAtForward | None = None
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
                                   resume)
@@ -94,12 +98,13 @@ class Optimizer(torch.optim.Optimizer):
             params = list(params)
         self._raw_names = parallel.names_in(params)
         known = named(params, self._model, numbered=self._numbers_names)
-        self._frozen: list[tuple[str, torch.Tensor]] = known.frozen
+        self._frozen.add(known)
+        self._states.note_versions(known.frozen)
         super().__init__(known.groups, {"optimizer": optimizer, **row(optimizer).defaults, **self._hypers})
         self._is_made = True
         self._at_forward = JoinAtForward(self)
 
-    def _prepare(self, copied: bool) -> None:
+    def _prepare(self, copied: bool, state: str = "auto") -> None:
         """Sets what a copy does not have."""
         self._is_copy = copied
         self._settings = Settings()
@@ -107,8 +112,8 @@ class Optimizer(torch.optim.Optimizer):
         self._delay, self._watch = 0, "auto"
         self._run: Run | None = None
         self._overlap: Overlap | None = None
-        self._claimed: int | None = None            # the step of a state that was loaded before the job was joined
-        self._restore: full_state.Saved | None = None
+        self._states = States(self, state)
+        self._frozen = Frozen()
         self._weight: float | None = None
         self._called: torch.nn.Module | None = None     # the module whose forward pass joins the job
         self._declared: list[Declared] = []
@@ -124,25 +129,26 @@ class Optimizer(torch.optim.Optimizer):
     # ---- groups ----
 
     def add_param_group(self, param_group: Group) -> None:
-        """Adds a group of parameters, before the job is joined. FailedPrecondition: afterwards it is not possible."""
-        if self._run is not None:
-            raise FailedPrecondition(FailedPrecondition.code, "the job has its parameters, and takes no more: make the "
-                                     "optimizer with all parameters that will train. Freeze those whose turn has not "
-                                     "come (requires_grad_(False)) after that: they have no gradient then")
+        """Adds a group of parameters. In a job that runs, every rank does: the job begins anew with the next forward
+        pass, from this step and state, and the new parameters begin as those of a new optimizer."""
+        held = self._states.hold()
         group = self._named_group(param_group) if self._is_made else param_group
         known = row(str(group.get("optimizer", self._optimizer)))
         given, own = known.split({name: value for name, value in group.items() if name not in _NO_HYPERS})
         hypers = {**(self._hypers if known.optimizer == self._optimizer else {}), **given}
         kept = {**{name: group[name] for name in _NO_HYPERS if name in group}, **own, "optimizer": known.optimizer}
         super().add_param_group({**kept, **known.defaults, **hypers})
-        for name in set(self.param_groups[-1]) - {*kept, *known.defaults}:
-            del self.param_groups[-1][name]     # a hyperparameter of another optimizer, which torch has filled in
+        added = self.param_groups[-1]
+        for name in set(added) - {*kept, *known.defaults}:
+            del added[name]             # a hyperparameter of another optimizer, which torch has filled in
         self._declared.append(Declared(known.optimizer, hypers, {**known.defaults, **hypers}))
-        light_state.add_steps(self, self.param_groups[-1]["params"])
+        self._states.note_versions(zip(added["param_names"], added["params"]))
+        self._states.resume(held)
 
     def _named_group(self, group: Group) -> Group:
         known = named([group], self._model, Named(self.param_groups), numbered=self._numbers_names)
-        self._frozen = [*self._frozen, *known.frozen]
+        self._frozen.add(known)
+        self._states.note_versions(known.frozen)
         return known.groups[0]
 
     def _rules(self) -> list[str]:
@@ -192,20 +198,17 @@ class Optimizer(torch.optim.Optimizer):
 
     def _begin(self, computed: bool) -> Run:
         places = self._places()
-        if self._restore is not None:
-            self._settings.options.setdefault("start_step", self._restore.step)
-        client = self._settings.open(self._rules())
+        client = self._states.open(self._rules(), places)
         try:
-            light_state.check_claim(self._claimed, self._settings.step_of(client))
-            memory = connection.begin(client, places, self._delay, computed)
-            if self._restore is not None:
-                full_state.bring(self._restore, client)
+            memory = connection.begin(client, places, self._delay, computed, self._states.to_model)
+            brought = self._states.bring(client)
             run = Run(client, places, memory, self._means, self._counts(client), self._watch)
-            self._recovery.restore(run, self.param_groups)
+            if not brought:
+                self._recovery.restore(run, self.param_groups)
         except BaseException:
-            if client is not self._settings.client:
-                client.close()
+            self._states.give_up(client)
             raise
+        self._states.joined(client)
         leave_with(self, client)
         if self._overlaps:
             unscale = self._scaler.unscale_one if self._scaler is not None else None
@@ -213,6 +216,14 @@ class Optimizer(torch.optim.Optimizer):
         for group, declared in zip(self.param_groups, self._declared if self._settings.client is None else ()):
             row(group["optimizer"]).tell(declared.given)
         return run
+
+    def _detach(self) -> None:
+        """Forgets the job, which the optimizer leaves: the next forward pass joins it anew."""
+        if self._overlap is not None:
+            self._overlap.detach()
+        self._run = self._overlap = None
+        self._means.drop()
+        self._at_forward = JoinAtForward(self)
 
     def _counts(self, client: Client) -> bool:
         """Returns whether this rank's gradients count."""
@@ -250,6 +261,7 @@ class Optimizer(torch.optim.Optimizer):
     def restart(self) -> None:
         """Starts the job anew after paramd.DataLoss (the server was restarted), from the weights of the workers. Every
         rank calls it. The optimizer's state begins anew."""
+        self._states.forget()
         self._joined(computed=False).restart()
 
     # ---- checkpoints of the server ----
@@ -268,6 +280,7 @@ class Optimizer(torch.optim.Optimizer):
         FailedPrecondition: the server has not gone back. DataLoss: it has no checkpoint of the job: see `restart`.
         """
         run = self._joined(computed=False)
+        self._states.forget()
         while True:
             try:
                 run.rewind()
@@ -383,6 +396,8 @@ class Optimizer(torch.optim.Optimizer):
         FailedPrecondition: the optimizer refused the step. DeadlineExceeded: a rank is missing. DataLoss: the server
         was restarted (see `restart`). Rewind: it was restarted from a checkpoint (see `rewind`).
         """
+        if closure is None and self._states.is_filling_step():
+            return self._states.fill()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -390,8 +405,8 @@ class Optimizer(torch.optim.Optimizer):
         self._check_scaler()
         if self._run is None:
             self._recovery.check_begun()
+        self._states.thaw()
         run = self._joined(computed=True)
-        self._check_frozen()
         if self._delay and run.is_under_way:
             self.synchronize()
             run.skip_search()
@@ -430,84 +445,53 @@ class Optimizer(torch.optim.Optimizer):
                     if param.grad is not None:
                         param.grad.mul_(inverse.to(param.grad.device))
 
-    def _check_frozen(self) -> None:
-        for name, param in self._frozen:
-            if param.requires_grad and param.grad is not None:
-                raise invalid(f"parameter {name}: it was frozen when the optimizer was made, so the job does not have "
-                              "it: make the optimizer first, and freeze it afterwards", name)
-
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients, as torch's optimizers do."""
         super().zero_grad(set_to_none)
+        if self._overlaps and not (self._overlap is not None and self._overlap.has_begun):
+            self._states.thaw()         # before the backward pass pushes gradients
 
     # ---- state ----
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the hyperparameters, the job and its step. The state itself stays on the server (see
-        `full_state_dict`). Nothing travels."""
+        """Returns the state in torch.optim's layout: hyperparameters and, on rank 0, the optimizer's state and the
+        server's weights. Other ranks have the step alone. See the argument `state`. Before the first step there is
+        none, and nothing travels. In one step the server is asked once. FailedPrecondition: the job was left."""
         self.synchronize()
-        light_state.write_step(self, self._known_step())
-        return light_state.mark(super().state_dict(), self._settings.job_name, self._known_step())
-
-    def _known_step(self) -> int:
-        return self._run.step if self._run is not None else self._claimed or 0
+        return self._states.save(super().state_dict)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the hyperparameters of a state. Nothing travels.
+        """Takes a state of this optimizer, or that of torch's optimizer of the same name.
 
-        FailedPrecondition: the state is of another step than the job's. If the job is not joined yet, joining it raises
-        that error.
+        Before the job is joined, the state begins the job when it is joined: with its step and its optimizer state, and
+        with its weights if nobody has changed the model's since the optimizer was made. In a job that runs, the present
+        state changes nothing. Another one begins the job anew from the model's weights: every rank loads it.
+
+        FailedPrecondition: a light state is of another step than the job's; or gradients of the coming step have
+        travelled. InvalidArgument, ValueError: it does not fit. Then nothing has changed.
         """
-        step = light_state.step_of(state_dict)
-        if self._run is not None and step is not None and step != self._run.step:
-            raise light_state.other_step(step, self._run.step)
-        light_state.check_groups(self.param_groups, state_dict["param_groups"])
-        names = [group["param_names"] for group in self.param_groups]
-        super().load_state_dict(light_state.for_torch(self.param_groups, state_dict))
-        for group, own in zip(self.param_groups, names):
-            group["param_names"] = own
-        self._claimed = step or self._claimed
-        light_state.write_step(self, self._known_step())
+        self._states.load(state_dict, super().load_state_dict)
 
     def full_state_dict(self) -> dict[str, Any]:
-        """Returns the whole state in torch.optim's layout, so that torch's optimizer of the same name can load it:
-        exp_avg and so on, by the index of the parameter, in the shapes of whole parameters. The job rests meanwhile.
-        One rank calls it, or several one after the other."""
+        """Returns the state as torch's optimizer of the same name has it: exp_avg and so on, by the index of the
+        parameter, in the shapes of whole parameters. Weights and seed are not in it. Joins the job."""
+        self._joined(computed=False)
         self.synchronize()
-        run = self._joined(computed=False)
-        return full_state.export(run.client, self.param_groups)
+        return self._states.save_plain(super().state_dict)
 
     def load_full_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the state of torch's optimizer of the same name, or of full_state_dict. Every rank calls it.
+        """Takes the state of torch's optimizer of the same name, or of full_state_dict.
 
-        Before the job is joined, the state is for a new job, and the model has the weights of that step. Afterwards it
-        replaces the state of the running job between two steps: weights and step_count stay.
+        Before the job is joined this is load_state_dict. Afterwards the state replaces that of the running job between
+        two steps: weights and step_count stay. Every rank calls it, and rank 0 brings the state.
 
-        FailedPrecondition: a step or a matrix root is under way; or, when a new job is joined: it is no new job.
-        InvalidArgument: the state does not fit, or a counter of steps would go back. Then nothing has changed.
+        FailedPrecondition: a step or a matrix root is under way. InvalidArgument: the state does not fit, or a counter
+        of steps would go back. Then nothing has changed, and rank 0 alone has the error.
         """
-        saved = full_state.read(state_dict, self.param_groups)
-        if self._run is not None:
-            self._replace_state(self._run, saved, state_dict["param_groups"])
-            return
-        light_state.take_hypers(self.param_groups, state_dict["param_groups"])
-        self._restore = saved
-        self._claimed = saved.step
-
-    def _replace_state(self, run: Run, saved: full_state.Saved, groups: list[Group]) -> None:
-        self.synchronize()
-        if run.is_under_way:
-            raise FailedPrecondition(FailedPrecondition.code, "gradients of the coming step have travelled: call "
-                                     "load_full_state_dict behind step(), before the next backward pass")
-        before = [dict(group) for group in self.param_groups]
-        try:
-            light_state.take_hypers(self.param_groups, groups)
-            self._terms()               # raises if one of them is fixed while the job runs
-            full_state.replace(saved, run.client)
-        except BaseException:
-            for group, values in zip(self.param_groups, before):
-                group.update(values)
-            raise
+        if self._run is None:
+            self.load_state_dict(state_dict)
+        else:
+            self._states.replace(self._run, state_dict)
 
 
 def _stock_scaler() -> FailedPrecondition:

@@ -61,6 +61,7 @@ class Overlap:
                 raise _failed(f"parameter {place.name} is sharded, and its gradient comes from fully_shard: use "
                               "overlap=False")
         self._run, self._terms_of, self._unscale = run, terms, unscale
+        self._hooks: list[Any] = []
         self._lock = threading.Lock()
         self._paused = False
         self._terms: Terms | None = None            # of the gradients that are pushed
@@ -82,7 +83,12 @@ class Overlap:
                     self._arrive(place, bucket)
 
         register: Any = place.param.register_post_accumulate_grad_hook
-        register(arrived)
+        self._hooks.append(register(arrived))
+
+    def detach(self) -> None:
+        """Removes the hooks."""
+        for hook in self._hooks:
+            hook.remove()
 
     def _arrive(self, place: Place, bucket: _Bucket) -> None:
         if place.name in self._arrived:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,6 +30,11 @@ class Place:
     replica: int = 0
     everywhere: bool = True
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the parameter is no DTensor."""
+        return not is_dtensor(self.param)
+
     @property
     def is_empty(self) -> bool:
         """Whether this rank has no elements of the parameter."""
@@ -41,14 +47,19 @@ class Place:
 
     def local(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns this rank's elements of the parameter or its gradient, without a copy."""
-        plain: Any = tensor.detach()
-        local: torch.Tensor = plain.to_local() if is_dtensor(plain) else plain
-        return local
+        return local(tensor)
 
     def declaration(self) -> Param:
         """Returns what the client declares. Gradients have the type of the weights."""
         dtype = str(self.param.dtype).rsplit(".", maxsplit=1)[-1]
         return Param(self.name, tuple(self.param.shape), dtype, range=self.range)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns this rank's elements of a tensor, without a copy."""
+    plain: Any = tensor.detach()
+    found: torch.Tensor = plain.to_local() if is_dtensor(plain) else plain
+    return found
 
 
 def is_dtensor(tensor: Any) -> bool:

@@ -1,0 +1,65 @@
+"""Parameters that were frozen when the optimizer got them.
+
+torch's optimizers have them in their groups from the beginning, and train them once they are thawed. A job cannot have
+them without reason: the server would keep weights and state for them. So they come into their groups when they are
+thawed, or when a state is loaded that has them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from ..errors import invalid
+from .names import Group, Named
+
+
+class Frozen:
+    """The frozen parameters of an optimizer's groups, and the places that they were given at."""
+
+    def __init__(self) -> None:
+        self._params: dict[str, torch.Tensor] = {}
+        self._orders: list[list[str]] = []          # for each group all names, in the order in which they were given
+
+    def add(self, known: Named) -> None:
+        """Notes the frozen parameters of new groups."""
+        self._params.update(known.frozen)
+        self._orders += known.orders
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return iter(self._params.items())
+
+    def thawed(self) -> list[str]:
+        """Returns the names of those that require gradients by now."""
+        return [name for name, param in self._params.items() if param.requires_grad]
+
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Returns those of these names that are frozen parameters."""
+        return [name for name in names if name in self._params]
+
+    def bring(self, groups: list[Group], names: Iterable[str]) -> None:
+        """Puts parameters into their groups, at their places."""
+        coming = {name: self._params.pop(name) for name in names}
+        for group, order in zip(groups, self._orders):
+            new = [name for name in order if name in coming]
+            if new:
+                known = {**dict(zip(group["param_names"], group["params"])), **{name: coming[name] for name in new}}
+                group["param_names"] = [name for name in order if name in known]
+                group["params"] = [known[name] for name in group["param_names"]]
+
+    def names_of(self, groups: list[Group], saved: list[Group]) -> list[list[str]]:
+        """Returns the names of the parameters of saved groups: as they say, or else by their places.
+
+        InvalidArgument: a group has another number of parameters.
+        """
+        return [self._names_of(i, own, other) for i, (own, other) in enumerate(zip(groups, saved))]
+
+    def _names_of(self, i: int, own: Group, other: Group) -> list[str]:
+        count, present, every = len(other["params"]), own["param_names"], self._orders[i]
+        told = list(other.get("param_names") or ())
+        if len(told) == count and set(present) <= set(told) <= set(every):
+            return told
+        for names in (present, every):
+            if len(names) == count:
+                return list(names)
+        raise invalid(f"group {i}: the state has {count} parameters, and the optimizer {len(present)}")

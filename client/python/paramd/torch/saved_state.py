@@ -1,0 +1,109 @@
+"""A job's state outside the server: its step, seed, optimizer state and weights, in memory and in paramctl's files."""
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Callable, TypeVar
+
+import torch
+
+from ..client import Client
+from ..errors import FailedPrecondition
+from . import tensor_file
+
+State = dict[str, torch.Tensor]
+_FILE = "state.safetensors"
+_LEAST_PAUSE, _MOST_PAUSE = 0.01, 0.5   # seconds between two tries
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class Saved:
+    """The state of a job at one step.
+
+    step: number of steps that the job had closed.
+    seed: of the job's random numbers; None: it is not known, as in a state of torch's optimizers.
+    slots: for each parameter its optimizer state under the server's names, and "step": the steps that its optimizer has
+        counted. A parameter that is missing here, or without some of them, begins with those of a new job.
+    weights: the server's weights in float32, by parameter. Some or all may be missing.
+    is_light: it says the step alone, and the server has the rest.
+    """
+
+    step: int
+    seed: int | None = None
+    slots: dict[str, State] = field(default_factory=dict)
+    weights: State = field(default_factory=dict)
+    is_light: bool = False
+
+    def same_state(self, other: Saved) -> bool:
+        """Returns whether step, seed and optimizer state are equal, bit for bit."""
+        return (self.step, self.seed) == (other.step, other.seed) and self.slots.keys() == other.slots.keys() and \
+            all(_same(slots, other.slots[name]) for name, slots in self.slots.items())
+
+
+def _same(a: State, b: State) -> bool:
+    """Returns whether two parameters have the same state. An import ignores which shape a single number has."""
+    return a.keys() == b.keys() and all(
+        torch.equal(tensor.reshape(-1), b[slot].reshape(-1)) for slot, tensor in a.items())
+
+
+class Export:
+    """A state that was fetched from the server, kept in a file: every reader gets tensors of its own."""
+
+    def __init__(self, client: Client) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="paramd-")
+        self._names, self._seed = client.names, client.welcome.seed
+        path = os.path.join(self._folder.name, _FILE)
+        self.step = patiently(client, lambda: client.export_state(path))
+
+    def read(self) -> Saved:
+        """Returns the state."""
+        slots: dict[str, State] = {name: {} for name in self._names}
+        saved = Saved(self.step, self._seed, slots)
+        for key, tensor in tensor_file.load(os.path.join(self._folder.name, _FILE)).items():
+            name = _owner(key, slots)
+            if name == key:
+                saved.weights[name] = tensor
+            elif name is not None:
+                slots[name][key[len(name) + 1:]] = tensor
+        return saved
+
+
+def _owner(key: str, names: Iterable[str]) -> str | None:
+    """Returns the parameter to which a tensor of a file belongs: NAME or NAME.SLOT, of the longest name that fits."""
+    name = key
+    while name not in names and "." in name:
+        name = name.rpartition(".")[0]
+    return name if name in names else None
+
+
+def patiently(client: Client, function: Callable[[], _Result]) -> _Result:
+    """Calls a function until the job is ready for it, at most for the client's deadline: another rank may be exporting,
+    or has not declared its parameters yet. Returns its result. FailedPrecondition: the job was not ready in time."""
+    end, pause = time.monotonic() + client.deadline, _LEAST_PAUSE
+    while True:
+        try:
+            return function()
+        except FailedPrecondition:
+            if time.monotonic() > end:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _MOST_PAUSE)
+
+
+def put(client: Client, saved: Saved, partial: bool) -> None:
+    """Puts optimizer state into a job between two of its steps. Rank 0 calls it.
+
+    partial: parameters without state keep what they have.
+    Errors: those of Client.import_state, after which nothing has changed.
+    """
+    tensors = {f"{name}.{slot}": tensor for name in client.names for slot, tensor in saved.slots.get(name, {}).items()}
+    if not tensors:
+        return
+    with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
+        path = os.path.join(folder, _FILE)
+        tensor_file.save(path, tensors)
+        client.import_state(path, partial=partial)
