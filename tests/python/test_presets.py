@@ -103,6 +103,7 @@ def test_who_has_chosen_is_told_nothing(rule, given, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.filterwarnings("ignore::paramd.errors.ParamdWarning")
 def test_kron_s_preset_bounds_its_factors_where_upstream_s_defaults_do_not(daemon, job):
     numpy = pytest.importorskip("numpy")
     shapes = {"kernel": (64, 32), "conv": (3, 3, 16, 8), "bias": (512,), "large": (300, 700)}
@@ -229,6 +230,7 @@ def test_a_list_by_the_number_of_dimensions_may_be_short(rule):
     assert words(rule("shampoo", {"inv_root_override": [0, 1, 4]}))["inv_root_override"] == "0,1,4,0,0,0,0,0,0"
 
 
+@pytest.mark.filterwarnings("ignore::paramd.errors.ParamdWarning")
 @pytest.mark.parametrize("optimizer, given, text", [
     ("shampoo", {"grafting_config": {"type": "rmsprop", "beta2": 0.5, "epsilon": 0.25}},
      "grafting_config=RMSprop(beta2=0.5,epsilon=0.25)"),
