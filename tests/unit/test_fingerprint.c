@@ -10,7 +10,7 @@
 
 #include "paramd/client.h"
 
-enum { BYTES = 3000, EVERY = 256 };
+enum { BYTES = 5000, EVERY = 256, SMALL = 4096 };
 
 static unsigned char memory[BYTES];
 
@@ -44,21 +44,28 @@ static void a_whole_hash_notices_every_byte(void **state)
 static void a_small_tensor_is_hashed_whole(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < (size_t)4 * EVERY; i++) assert_true(notices(i, (size_t)4 * EVERY, EVERY, 100));
+    for (size_t i = 0; i < SMALL; i++) assert_true(notices(i, SMALL, EVERY, 100));
 }
 
 static void a_sample_notices_64_bytes_of_each_piece(void **state)
 {
     enum { FIRST = 100 };
-    size_t seen = 0;
 
     (void)state;
     for (size_t i = 0; i < BYTES; i++) {
-        bool expected = i % EVERY >= FIRST && i % EVERY < FIRST + 64;
-        assert_true(notices(i, BYTES, EVERY, FIRST) == (expected && i - i % EVERY + FIRST + 64 <= BYTES));
-        seen += expected;
+        size_t at = i % EVERY;
+        bool sampled = at >= FIRST && at < FIRST + 64 && i - at + FIRST + 64 <= BYTES;
+        assert_true(notices(i, BYTES, EVERY, FIRST) == sampled);
     }
-    assert_true(seen >= BYTES / EVERY * 64);
+}
+
+static void a_sample_has_64_bytes_of_each_quarter_at_least(void **state)
+{
+    size_t seen = 0;
+
+    (void)state;
+    for (size_t i = 0; i < BYTES; i++) seen += notices(i, BYTES, 1 << 20, 0);
+    assert_int_equal(seen, 4 * 64);
 }
 
 static void other_samples_notice_every_byte_of_whole_pieces(void **state)
@@ -66,7 +73,7 @@ static void other_samples_notice_every_byte_of_whole_pieces(void **state)
     (void)state;
     for (size_t i = 0; i < BYTES - BYTES % EVERY; i++) {
         bool found = false;
-        for (size_t first = 0; first < EVERY; first++) found |= notices(i, BYTES, EVERY, first);
+        for (size_t first = 0; !found && first < EVERY; first++) found = notices(i, BYTES, EVERY, first);
         assert_true(found);
     }
 }
@@ -90,6 +97,7 @@ int main(void)
         cmocka_unit_test(a_whole_hash_notices_every_byte),
         cmocka_unit_test(a_small_tensor_is_hashed_whole),
         cmocka_unit_test(a_sample_notices_64_bytes_of_each_piece),
+        cmocka_unit_test(a_sample_has_64_bytes_of_each_quarter_at_least),
         cmocka_unit_test(other_samples_notice_every_byte_of_whole_pieces),
         cmocka_unit_test(several_tensors_have_hashes_of_their_own_also_empty_ones),
     };
