@@ -365,15 +365,16 @@ def test_a_rank_that_starts_again_alone_cannot_take_the_others_back(daemon, job,
         model = mlp()
         opt = optimizer(model, daemon, job, "adamw", rank=rank, world_size=2)
         train(model, opt, range(2), rank, lambda step: kept.append(opt.state_dict()) if step + rank == 1 else None)
-        return opt.client
+        return opt
 
     monkeypatch.setattr("torch_support.close_all", lambda: None)
-    first, _ = ranks(2, work)
-    first.close()                                       # rank 1 stays
+    first, stays = ranks(2, work)
+    first.client.close()
     opt = optimizer(mlp(), daemon, job, "adamw", rank=0, world_size=2)
     opt.load_state_dict(kept[0])
     with pytest.raises(paramd.FailedPrecondition, match=r"state is of step 1, and other ranks of job"):
-        opt.join()
+        quietly(opt.join)
+    assert stays.step_count == 2
     close_all()
 
 

@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Callable, TypeVar
 
 import torch
 
@@ -17,7 +16,6 @@ from . import tensor_file
 State = dict[str, torch.Tensor]
 _FILE = "state.safetensors"
 _LEAST_PAUSE, _MOST_PAUSE = 0.01, 0.5   # seconds between two tries
-_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Export:
         self._folder = tempfile.TemporaryDirectory(prefix="paramd-")
         self._names, self._seed = client.names, client.welcome.seed
         path = os.path.join(self._folder.name, _FILE)
-        self.step = patiently(client, lambda: client.export_state(path))
+        self.step = _export(client, path)
 
     def read(self) -> Saved:
         """Returns the state."""
@@ -80,15 +78,15 @@ def _owner(key: str, names: Iterable[str]) -> str | None:
     return name if name in names else None
 
 
-def patiently(client: Client, function: Callable[[], _Result]) -> _Result:
-    """Calls a function until the job is ready for it, at most for the client's deadline: another rank may be exporting,
-    or has not declared its parameters yet. Returns its result. FailedPrecondition: the job was not ready in time."""
+def _export(client: Client, path: str) -> int:
+    """Writes a job's state to a file. Waits while another rank exports it, at most for the client's deadline. Returns
+    its step."""
     end, pause = time.monotonic() + client.deadline, _LEAST_PAUSE
     while True:
         try:
-            return function()
+            return client.export_state(path)
         except FailedPrecondition:
-            if time.monotonic() > end:
+            if client.handle.closed or time.monotonic() > end:
                 raise
         time.sleep(pause)
         pause = min(2 * pause, _MOST_PAUSE)

@@ -22,7 +22,7 @@ from .light_state import LIGHT, mark_of
 from .names import Group
 from .placement import Place, is_dtensor, local
 from .run import Run
-from .saved_state import Export, Saved, patiently, put
+from .saved_state import Export, Saved, put
 from .state_plan import Plan, plans
 
 if TYPE_CHECKING:
@@ -298,7 +298,9 @@ class States:
         if run is None:
             return self._waiting
         self._check_idle()
-        return self.fetch(run) if run.client.rank == 0 else Saved(run.step, run.client.welcome.seed)
+        if run.client.rank == 0 or self._needs_precision():
+            return self.fetch(run)
+        return Saved(run.step, run.client.welcome.seed)
 
     def resume(self, saved: Saved | None) -> None:
         """Begins the job anew with a state that was held, once the optimizer has its new parameters."""
@@ -381,7 +383,7 @@ class States:
             missing = [name for name in client.names if set(saved.slots.get(name, {})) <= {"step"}]
             for name in missing:
                 saved.slots.setdefault(name, {}).setdefault("step", torch.tensor(0))
-            patiently(client, lambda: put(client, saved, partial=bool(missing)))
+            put(client, saved, partial=bool(missing))
         return True
 
     def joined(self, client: Client) -> None:
