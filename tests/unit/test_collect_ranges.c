@@ -259,7 +259,7 @@ static void shards_are_counted_with_their_own_size(void **state)
     rig r;
 
     (void)state;
-    config.max_total_bytes = LARGE * sizeof(float) * 7;
+    config.max_total_bytes = LARGE * sizeof(float) * 8;
     rig_new(&r, &config);
     join(&r, 8, "aggregate=median", "* sgd lr=1");
     before = r.store->budget.used;
