@@ -50,8 +50,8 @@ static void give_notice(pd_client *client, double seconds_left)
 }
 
 /* Counts `seconds` in which a call has waited without a connection to its job. After NOTICE_SECONDS of them, or as soon
- * as another process is found to have the rank, tells the user: once until there is a connection again. The core must be
- * locked. */
+ * as another process is found to have the rank, tells the user: once until there is a connection again. The core must
+ * be locked. */
 static void count_alone(pd_client *client, double seconds)
 {
     double left = client->deadline - (client->alone += seconds);

@@ -84,8 +84,8 @@ def check_programs():
     subprocess.run(["paramctl", "plan", "model.shapes", "--rule", "* kron"], check=True, stdout=subprocess.DEVNULL)
     for name in ("doctor", "replay", "bench"):                      # a program of its own for each
         subprocess.run(["paramctl", name, "--help"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["paramctl", "bench", "net", "--workers", "1", "--tensors", "1", "--floats", "1000", "--rounds", "5"],
-                   check=True, stdout=subprocess.DEVNULL)
+    small = ["--workers", "1", "--tensors", "1", "--floats", "1000", "--rounds", "5"]
+    subprocess.run(["paramctl", "bench", "net", *small], check=True, stdout=subprocess.DEVNULL)
 
 
 def main():

@@ -38,8 +38,8 @@ typedef struct pd_flags {
  *
  * PD_INVALID_ARGUMENT, PD_NOT_FOUND: a flag, variable, key or value is wrong; the error names the nearest valid one. */
 int pd_flags_read(pd_config *config, char *const *argv, char *const *environment, pd_flags *flags, pd_error *err);
-/* Returns the flags that make a configuration, a line each: --server-listen=VALUE, and one for each other key whose value
- * is not the default. The caller frees the text. NULL: out of memory. */
+/* Returns the flags that make a configuration, a line each: --server-listen=VALUE, and one for each other key whose
+ * value is not the default. The caller frees the text. NULL: out of memory. */
 char *pd_flags_text(const pd_config *config);
 /* Writes the help: every flag, and the default value of every configuration key. */
 void pd_flags_help(const pd_config *config, FILE *out);

@@ -1,5 +1,5 @@
-/* local_daemons.h - finds this user's local daemons, which Python programs have started (client/python/LOCAL.md): by the
- * sockets in the folder where they listen. */
+/* local_daemons.h - finds this user's local daemons, which Python programs have started (client/python/LOCAL.md): by
+ * the sockets in the folder where they listen. */
 #ifndef PD_LOCAL_DAEMONS_H
 #define PD_LOCAL_DAEMONS_H
 

@@ -18,8 +18,8 @@
  * answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their calls
  * are carried out one after the other, and a call that waits lets the others in. But let only one thread at a time make
  * each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart, rewind,
- * recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are no
- * globals. A handle does not survive fork().
+ * recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are
+ * no globals. A handle does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -27,10 +27,10 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, recall, sync, barrier, leave, wait. Each
- * waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
- * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
- * same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
+ * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, recall, sync, barrier, leave, wait.
+ * Each waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with
+ * "waited" (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call
+ * with the same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
  * (pd_client_options.notice). A program that must do something while it waits, such as to handle signals, makes short
  * calls again and again (pd_client_options.slice), or has its event loop watch a descriptor (pd_client_fd).
  *
@@ -294,8 +294,8 @@ typedef struct pd_push_options {
      * ranks: see pd_client_recall. Copied. NULL: no note. One push of a step is enough; the last note counts. */
     const void *note;
     size_t note_bytes;
-    /* Number of the change that the program has made by hand to this rank's weights since the last step, the same on all
-     * ranks: see pd_client_replace. 0: none, or none since it has received them (pd_client_init, a pull). */
+    /* Number of the change that the program has made by hand to this rank's weights since the last step, the same on
+     * all ranks: see pd_client_replace. 0: none, or none since it has received them (pd_client_init, a pull). */
     uint64_t replaces;
 } pd_push_options;
 

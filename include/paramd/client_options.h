@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What becomes of a job of this name that exists. AUTO: the server decides by the run (client/README.md, "Runs"). YES: continue
- * it, also take over this rank from a process that lives. NO: begin anew, if no worker is connected. */
+/* What becomes of a job of this name that exists. AUTO: the server decides by the run (client/README.md, "Runs"). YES:
+ * continue it, also take over this rank from a process that lives. NO: begin anew, if no worker is connected. */
 enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
 
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
@@ -16,9 +16,9 @@ typedef struct pd_client_options {
      * "tls://", or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in turn.
      * Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
     const char *urls;
-    /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun)
-     * unless that is "none". Else a single worker gets a name that no other process has, and several workers the name of
-     * their run (`run`). "" (not NULL): an operator's connection, which belongs to no job. */
+    /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun) unless
+     * that is "none". Else a single worker gets a name that no other process has, and several workers the name of their
+     * run (`run`). "" (not NULL): an operator's connection, which belongs to no job. */
     const char *job;
     /* This process's rank, from 0 to world_size - 1, and the number of workers in the job. If world_size is 0, both
      * are taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. */

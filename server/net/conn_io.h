@@ -12,8 +12,8 @@ void pd_conn_resume(pd_conn *conn);
 /* Writes as many queued bytes of a connection as the transport takes now, at most the connection's part of this turn of
  * the loop. */
 void pd_conn_write(pd_conn *conn);
-/* Sends a warning about its job to a worker that reads such, in a heartbeat that it did not ask for. Does nothing for any
- * other connection, or before the worker has joined its job. */
+/* Sends a warning about its job to a worker that reads such, in a heartbeat that it did not ask for. Does nothing for
+ * any other connection, or before the worker has joined its job. */
 void pd_conn_remark(pd_conn *conn, const pd_remark *remark);
 /* Ends the connection if a timeout has passed, and sends a heartbeat if one is due. Called several times a second. */
 void pd_conn_tick(pd_conn *conn, uint64_t now_ms);

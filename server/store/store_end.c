@@ -1,4 +1,4 @@
-/* store_end.c - ends jobs. Jobs that are over stay only as long as nobody needs their place or their memory. */
+/* store_end.c - ends jobs; those that are over as soon as somebody needs their place or their memory. */
 #include "store_end.h"
 
 #include "checkpoint.h"

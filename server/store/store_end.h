@@ -12,8 +12,8 @@ void pd_store_end(pd_store *store, pd_job *job, const pd_error *err);
 void pd_store_end_all(pd_store *store, const pd_error *err);
 
 /* Ends the job that has been over (pd_job_is_over) for the longest time, among those whose bytes count in the budget
- * `of` (NULL: all jobs). The job that has the account `except` stays, and so does one that is being exported or imported
- * into. Returns false if there is none. */
+ * `of` (NULL: all jobs). The job that has the account `except` stays, and so does one that is being exported or
+ * imported into. Returns false if there is none. */
 bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account *except);
 /* Allows or forbids that jobs which are over end when another job takes memory that it cannot have otherwise
  * (pd_account_budget). Allowed only while nobody walks through the table of jobs. */

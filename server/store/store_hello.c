@@ -42,8 +42,8 @@ static int take_place(pd_store *store, pd_job *old, const pd_request *request, p
     return PD_OK;
 }
 
-/* Creates the job that a Hello describes, in place of the job `old` of this name; NULL: there is none. If the Hello does
- * not describe a valid job, `old` stays. */
+/* Creates the job that a Hello describes, in place of the job `old` of this name; NULL: there is none. If the Hello
+ * does not describe a valid job, `old` stays. */
 static int create_job(pd_store *store, const pd_request *request, pd_job *old, pd_job **out, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);

@@ -1,5 +1,5 @@
-/* Tests workers with uneven numbers of steps: who needs a rank that has left for good gets an error at once, and goes on
- * when a process comes back to that rank. */
+/* Tests workers with uneven numbers of steps: who needs a rank that has left for good gets an error at once, and goes
+ * on when a process comes back to that rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -63,7 +63,8 @@ static const uint8_t reporting[] = {
     PD_PUSH, 0, 2, SCALARS(2, 0, 6), 1, 1, 1,  PD_PUSH, 1, 2 | LAST, SCALARS(1, 0, 2), 1, 1, F32_,  PD_PUSH, 1, 3,
     SCALARS(7, 1, 0), 1, 1, F32_,
 };
-#define CHANGED(number, step, whole) (uint8_t)(0x80 | (whole) << 4 | (step) << 2 | (number))   /* Init: replaces weights */
+/* Init: replaces weights */
+#define CHANGED(number, step, whole) (uint8_t)(0x80 | (whole) << 4 | (step) << 2 | (number))
 /* Rank 0 replaces weights between two steps, in one frame and in several. Pushes tell of the change, of none, and of
  * one that was not sent; another process takes rank 0 over in the midst of a change. */
 static const uint8_t replacing[] = {

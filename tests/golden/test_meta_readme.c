@@ -1,6 +1,6 @@
 /* Tests that the four examples of upstream's README are in server/optim/README.md as rules of a job, with the settings
- * of the recorded runs readme_* in meta_shampoo, but for the two changes that the guide names. The recorded runs compute
- * roots more often, so that they contain more of them. */
+ * of the recorded runs readme_* in meta_shampoo, but for the two changes that the guide names. The recorded runs
+ * compute roots more often, so that they contain more of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tests a client whose rank another process has, or whose job is not there yet: what its Hello says, and for how long it
- * tries again. */
+/* Tests a client whose rank another process has, or whose job is not there yet: what its Hello says, and for how long
+ * it tries again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Steps elements whose gradients, or the squares of these, leave the range of float32, and compares each weight with that
- * of torch.optim. The values are torch 2.13's for lr 0.1, of three steps of weights that begin with 1. */
+/* Steps elements whose gradients, or the squares of these, leave the range of float32, and compares each weight with
+ * that of torch.optim. The values are torch 2.13's for lr 0.1, of three steps of weights that begin with 1. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

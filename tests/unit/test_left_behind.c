@@ -1,5 +1,5 @@
-/* Tests requests that wait for a rank which has left for good: they fail at once, with an error that names the rank, and
- * a process that takes the rank lets the job go on. */
+/* Tests requests that wait for a rank which has left for good: they fail at once, with an error that names the rank,
+ * and a process that takes the rank lets the job go on. */
 #include "rig.h"
 
 #include <setjmp.h>

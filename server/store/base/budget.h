@@ -13,8 +13,8 @@ typedef struct pd_budget {
     uint64_t limit, used;
     const char *whose; /* what error texts call those who share the budget: "all jobs" */
     const char *key;   /* where the limit is set: "limits.max_total_bytes" */
-    /* Of the budget of all jobs: ends a job that is over, so that `more` bytes of `account` fit into the budget `tight`.
-     * Returns whether it has ended one. NULL: no job may end now (store_end.h). */
+    /* Of the budget of all jobs: ends a job that is over, so that `more` bytes of `account` fit into the budget
+     * `tight`. Returns whether it has ended one. NULL: no job may end now (store_end.h). */
     bool (*relieve)(void *arg, const pd_account *account, const struct pd_budget *tight, uint64_t more);
     void *relieve_arg;
 } pd_budget;

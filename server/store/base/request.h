@@ -177,13 +177,13 @@ typedef struct pd_request {
             pd_piece *pieces;
             size_t n;
             pd_buffer *buffer; /* the frame's payload, with the elements of all pieces; NULL: there are no elements */
-            /* PUSH requests: the step that the push contributes to. INIT requests with `replaces`: the step whose weights
-             * are replaced */
+            /* PUSH requests: the step that the push contributes to. INIT requests with `replaces`: the step whose
+             * weights are replaced */
             uint64_t step;
             /* number of a change by hand of the rank's weights: job/replacement.h. 0: PUSH requests: they were not
              * changed; INIT requests: these are initial weights */
             uint64_t replaces;
-            /* INIT requests with `replaces`: number of parameters whose weights are replaced, by this frame and others */
+            /* INIT requests with `replaces`: number of parameters that this frame and others replace */
             uint32_t whole;
             /* PUSH requests: weight in a weighted mean, the gradient's number of examples; otherwise 1 */
             double weight;

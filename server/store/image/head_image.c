@@ -149,8 +149,8 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_leave(archive);
 }
 
-/* Visits the number of the change by hand whose weights the parameters have (job/replacement.h). Images lack the section
- * if no weights were replaced since the last step. */
+/* Visits the number of the change by hand whose weights the parameters have (job/replacement.h). Images lack the
+ * section if no weights were replaced since the last step. */
 static void visit_replaced(pd_archive *archive, pd_job *job)
 {
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)

@@ -137,8 +137,8 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins or joins, nor if the
- * job has weights and the worker names no start_step: when a job starts from saved weights, only rank 0 may have
+/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins or joins, nor
+ * if the job has weights and the worker names no start_step: when a job starts from saved weights, only rank 0 may have
  * known the step. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {

@@ -16,8 +16,8 @@ static const uint64_t second = 1000000000ull;
 /* most slots (records of contributions) that one report looks at, which takes about a millisecond */
 enum { MOST_LOOKED = 1000000 };
 
-/* Requests that wait for a rank which has left for good are reported at once, and then as often as this: the loop thread
- * has pulls of which the store does not know. */
+/* Requests that wait for a rank which has left for good are reported at once, and then as often as this: the loop
+ * thread has pulls of which the store does not know. */
 enum { AGAIN_MS = 1000 };
 /* most slots that one look for such requests takes, which takes less than 0.1 ms */
 enum { MOST_LOOKED_AT_ONCE = 65536 };
@@ -254,8 +254,8 @@ static const pd_rank *deserter(const pd_job *job, const pd_param *param, owes_it
     return NULL;
 }
 
-/* Returns the parameter to name if the open round of `param` waits for a rank that has left, and its policy says that it
- * stays open; NULL: it does not. */
+/* Returns the parameter to name if the open round of `param` waits for a rank that has left, and its policy says that
+ * it stays open; NULL: it does not. */
 static const pd_param *deserted(const pd_job *job, const pd_param *param)
 {
     const pd_param *late = culprit(job, param);
