@@ -63,7 +63,7 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
     uint64_t there;
     /* Number of the change by hand (pd_push_options.replaces) that the weights after step `replaced` have, as this
-     * process has sent or received them; 0: they are those of the step. there_replaces: as last declared by the server. */
+     * process has sent or received them; 0: they are those of the step. there_replaces: as last declared. */
     uint64_t replaces, replaced, there_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
