@@ -2,7 +2,7 @@
 #include "bucket.h"
 
 #include "pieces.h"
-#include "replace.h"
+#include "replaced.h"
 #include "resend.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "op.h"
 #include "post.h"
 #include "push_scalars.h"
-#include "replace.h"
+#include "replaced.h"
 #include "resend.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* op.c - the operations (calls of the user that wait for answers): makes them, finds them by ticket, and ends them. */
 #include "op.h"
 
-#include "replace.h"
+#include "replaced.h"
 #include "window.h"
 
 #include <stdlib.h>

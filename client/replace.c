@@ -3,7 +3,6 @@
 
 #include "bucket.h"
 #include "op.h"
-#include "window.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +23,12 @@ static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_er
                        "while the job runs: begin a new job with the changed weights",
                        known->name);
     if (known->step != core->params[items[0].param].step)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
-                       "step",
-                       core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step,
-                       known->name, (unsigned long long)known->step);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
+            "step",
+            core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step, known->name,
+            (unsigned long long)known->step);
     if (items[i].weights == NULL && known->start < known->end)
         return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no weights", i, known->name);
     return PD_OK;
@@ -42,7 +42,8 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
         pd_known *known = &core->params[items[i].param];
         if (known->pushing)
-            rc = pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i, known->name);
+            rc =
+                pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i, known->name);
         known->pushing = true;
     }
     for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
@@ -125,41 +126,4 @@ int pd_replace_again(pd_core *core)
         if (post(core, op) != PD_OK) return PD_NO_MEMORY;
     }
     return PD_OK;
-}
-
-void pd_replace_done(pd_core *core, const pd_op *op)
-{
-    for (size_t i = 0; i < op->n; i++) pd_replace_forget_versions(&core->params[op->items[i].param]);
-    for (size_t i = 0; i < core->n_params; i++) {
-        pd_known *known = &core->params[i];
-        if (known->step != core->params[op->items[0].param].step) continue;
-        known->replaces = op->replaces;
-        known->replaced = known->step;
-        pd_window_begin(known); /* the window cannot send the weights again */
-    }
-}
-
-/* ---- what is known of a parameter ---- */
-
-uint64_t pd_replace_number(const pd_known *known, uint64_t given)
-{
-    return given == 0 && known->replaced == known->step ? known->replaces : given;
-}
-
-void pd_replace_forget_versions(pd_known *known)
-{
-    free(known->holds);
-    known->holds = NULL;
-}
-
-void pd_replace_begin(pd_known *known)
-{
-    known->replaces = known->there_replaces;
-    known->replaced = known->there;
-}
-
-bool pd_replace_is_lost(const pd_core *core, const pd_known *known)
-{
-    if (core->rank != 0 || known->replaces == 0 || known->there > known->replaced) return false;
-    return known->there < known->replaced || known->there_replaces != known->replaces;
 }

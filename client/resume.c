@@ -10,9 +10,9 @@
  * lost the job or its last steps. The core (the client's protocol state machine) must be locked. */
 static void forget_calls(pd_client *client)
 {
-    pd_ticket_id *const tickets[] = { &client->declare, &client->init,   &client->fetch,
-                                      &client->barrier, &client->leave,  &client->restart,
-                                      &client->rewind,  &client->recall, &client->sync,    &client->replace };
+    pd_ticket_id *const tickets[] = { &client->declare, &client->init,    &client->fetch,  &client->barrier,
+                                      &client->leave,   &client->restart, &client->rewind, &client->recall,
+                                      &client->sync,    &client->replace };
 
     for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
         uint8_t *reply = NULL;

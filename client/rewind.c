@@ -3,7 +3,7 @@
 
 #include "core_end.h"
 #include "op.h"
-#include "replace.h"
+#include "replaced.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -35,7 +35,8 @@ const pd_known *pd_core_furthest_behind(const pd_core *core)
 
     for (size_t i = 1; i < core->n_params; i++) {
         const pd_known *known = &core->params[i];
-        if (is_behind(core, known) && (!is_behind(core, found) || known->step - known->there > found->step - found->there))
+        if (is_behind(core, known) &&
+            (!is_behind(core, found) || known->step - known->there > found->step - found->there))
             found = known;
     }
     return found;

@@ -9,6 +9,7 @@
 #include "reply.h"
 #include "renew.h"
 #include "replace.h"
+#include "replaced.h"
 #include "resend.h"
 #include "restart.h"
 #include "rewind.h"
@@ -191,7 +192,9 @@ static void retire_initialised(pd_core *core)
         pd_op *op = frame->op;
 
         next = frame->next;
-        if (op == NULL || frame->answered || frame->method != PD_INIT || op->replaces != 0 || !all_initialised(core, frame)) continue;
+        if (op == NULL || frame->answered || frame->method != PD_INIT || op->replaces != 0 ||
+            !all_initialised(core, frame))
+            continue;
         pd_op_retire(core, frame);
     }
 }

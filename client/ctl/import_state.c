@@ -273,35 +273,13 @@ static int place(state_import *im, const pd_st_tensor *tensor, const char **why)
     return PD_OK;
 }
 
-/* Returns the index of the first tensor of a parameter in the job's list, which is sorted by parameters. */
-static size_t first_of(const pd_state_list *list, const char *param)
-{
-    size_t low = 0, high = list->n;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(list->at[middle].param, param) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Lets the file leave out the state of parameters that have counted no step in it: they have seen no gradient yet, and
- * begin as a new job does. */
+ * begin as a new job does. A file with names that are unknown may be of another optimizer. */
 static void excuse_fresh(state_import *im)
 {
-    for (size_t i = 0; i < im->n; i++) {
-        const entry *e = &im->entries[i];
-        size_t first = first_of(&im->list, e->param), end = first;
-        bool any = false;
-
-        if (e->key.kind != PD_KEY_COUNT || e->count > 0) continue;
-        for (; end < im->list.n && strcmp(im->list.at[end].param, e->param) == 0; end++)
-            any = any || im->list.at[end].covered > 0;
-        for (; !any && first < end; first++) im->list.at[first].fresh = true;
-    }
+    for (size_t i = 0; im->n_unknown == 0 && i < im->n; i++)
+        if (im->entries[i].key.kind == PD_KEY_COUNT && im->entries[i].count == 0)
+            pd_state_list_excuse(&im->list, im->entries[i].param);
 }
 
 static int sort_out(state_import *im, pd_error *err)

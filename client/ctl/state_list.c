@@ -130,6 +130,22 @@ void pd_state_list_free(pd_state_list *list)
     *list = (pd_state_list){ 0 };
 }
 
+void pd_state_list_excuse(const pd_state_list *list, const char *param)
+{
+    size_t first = 0, end = list->n;
+    bool any = false;
+
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (strcmp(list->at[middle].param, param) < 0)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    for (; end < list->n && strcmp(list->at[end].param, param) == 0; end++) any = any || list->at[end].covered > 0;
+    for (; !any && first < end; first++) list->at[first].fresh = true;
+}
+
 pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,
                                     int block)
 {

@@ -41,6 +41,8 @@ void pd_state_list_free(pd_state_list *list);
 /* Returns the optimizer state tensor with this parameter, slot, number and block; NULL: the list has none. */
 pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,
                                     int block);
+/* Marks the tensors of a parameter as fresh, if none of them is covered. */
+void pd_state_list_excuse(const pd_state_list *list, const char *param);
 /* Writes the name of an optimizer state tensor without its parameter, such as "block_3.factor_matrices.1". Returns
  * `text`. */
 char *pd_state_tensor_name(const pd_state_tensor *tensor, char *text, size_t size);

@@ -187,16 +187,17 @@ static const pd_given *last_given(const pd_line *line, const char *name)
 
 /* Returns the address that --server means: the text itself, or that of a local daemon of this name. Ends the program
  * if several have it. */
-static const char *address_of(const pd_line *line, const char *text)
+static const char *address_of(pd_line *line, const char *text)
 {
     pd_local_daemon daemon;
     pd_error err;
-    char *url;
     int rc;
 
     if (text == NULL || text[0] == '\0' || text[strcspn(text, ":/,")] != '\0') return text;
     if ((rc = pd_local_daemon_find(&daemon, text, &err)) == PD_INVALID_ARGUMENT) pd_line_refuse(line, "%s", err.text);
-    return rc == PD_OK && asprintf(&url, "unix://%s.sock", daemon.base) > 0 ? url : text;
+    if (rc != PD_OK) return text;
+    snprintf(line->local, sizeof line->local, "unix://%s.sock", daemon.base);
+    return line->local;
 }
 
 /* Copies the values of the options that all commands have into fields of the pd_line. */

@@ -25,6 +25,7 @@ struct pd_line {
     const pd_command *command; /* command of paramctl; NULL until its name has been read */
     /* address that --server names; NULL: not given, so the client library takes its default */
     const char *server;
+    char local[128]; /* that address, if --server names a local daemon */
     double timeout;  /* --timeout, in seconds */
     bool json, wide; /* --output */
     char **args;     /* arguments, without options */

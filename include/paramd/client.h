@@ -352,9 +352,9 @@ PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, 
 /* Hashes n tensors, of bytes[i] bytes at tensors[i] each, so that a program notices weights that were changed since.
  * Equal bytes give equal hashes on every machine.
  *
- * every: 0: all bytes are hashed. From 64 on: tensors of more than four times as many bytes are sampled: 64 bytes in
- *     each `every` bytes. Which ones follows from `first`, so that another value each time finds in the end what one
- *     value passes over. The others are hashed whole. */
+ * every: 0: all bytes are hashed. From 64 on: tensors of more than 4096 bytes are sampled: 64 bytes in each `every`
+ *     bytes, or in each quarter if that is less. Which ones follows from `first`, so that other values find in the end
+ *     what one value passes over. */
 PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
                                   uint64_t *hashes);
 /* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives

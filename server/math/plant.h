@@ -74,6 +74,7 @@
     X(control_unread, "a restart does not read the control log")                                                       \
     X(control_base_early, "entries of the control log are given up before the checkpoint that has them is durable")    \
     X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
+    X(change_not_counted, "weights that are replaced do not count as a change of the state besides steps")             \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
     X(world_change_forgets_last,                                                                                       \
       "a job that goes on with another number of workers loses the weights of its last parameter")                     \

@@ -280,6 +280,11 @@ class Stranger(unittest.TestCase):
         self.client().hello(self.id(), 0, 2, 999, run="another", resume=1)
         self.assertRefused(ABORTED, "taken over", one.receive)
 
+    def test_a_hello_with_a_bad_run_or_wish_is_refused(self):
+        for run in "a" * 129, "a\n":
+            self.assertRefused(INVALID_ARGUMENT, "run", self.client().hello, self.id(), run=run)
+        self.assertRefused(INVALID_ARGUMENT, "resume = 3", self.client().hello, self.id(), resume=3)
+
     def test_a_job_that_is_over_begins_anew(self):
         for worker in self.pair():
             worker.call(LEAVE)

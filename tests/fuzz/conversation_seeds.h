@@ -63,6 +63,24 @@ static const uint8_t reporting[] = {
     PD_PUSH, 0, 2, SCALARS(2, 0, 6), 1, 1, 1,  PD_PUSH, 1, 2 | LAST, SCALARS(1, 0, 2), 1, 1, F32_,  PD_PUSH, 1, 3,
     SCALARS(7, 1, 0), 1, 1, F32_,
 };
+#define CHANGED(number, step, whole) (uint8_t)(0x80 | (whole) << 4 | (step) << 2 | (number))   /* Init: replaces weights */
+/* Rank 0 replaces weights between two steps, in one frame and in several. Pushes tell of the change, of none, and of
+ * one that was not sent; another process takes rank 0 over in the midst of a change. */
+static const uint8_t replacing[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,
+    PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_DECLARE, 1, 2, 0, 10, 10, 1, 1, 7,  PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3,
+    F32_, 1, F32_,
+    PD_INIT, 0, CHANGED(1, 0, 2), 2, 0, F32_, 1, F32_,  PD_INIT, 0, CHANGED(1, 0, 2), 1, 0 | 1 << 3, F32_,
+    PD_INIT, 1, CHANGED(1, 0, 1), 1, 1, F32_,  PD_INIT, 0, CHANGED(1, 1, 1), 1, 1, F32_,
+    PD_PUSH, 1, 1, 0, 1, 0, F32_,  PD_PUSH, 1, 1, 4, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_INIT, 0, CHANGED(2, 0, 1), 1, 1, F32_,  PD_PUSH_PULL, 0, 1, 4, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_INIT, 0, CHANGED(1, 0, 2), 2, 0, F32_, 1, F32_,  PD_INIT, 0, CHANGED(1, 0, 2), 1, 0 | 1 << 3, F32_,
+    PD_PUSH_PULL, 0, 1, 4, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_INIT, 0, CHANGED(3, 1, 2), 1, 0, F32_,  CLOSE, 0,  PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 3,
+    PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_INIT, 0, CHANGED(3, 1, 2), 2, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH, 0, 2, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH, 1, 2, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PULL, 1, 2, 1, 1, F32_,
+};
 /* An operator lists the state of a worker's job and drops the job. */
 static const uint8_t operating[] = {
     PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_INIT, 0, 0, 1, 0, F32_,  PD_PULL, 0, 5, 1,

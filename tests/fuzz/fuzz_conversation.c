@@ -43,6 +43,7 @@ static struct {
     uint64_t now;
     peer peers[CONNS];
     unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
+    unsigned changed;                      /* number of the change by hand that was sent last */
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
     int pass;                        /* descriptor that goes with the next bytes; -1: none */
@@ -481,6 +482,11 @@ static void say_init(peer *p)
     make_pieces(p, &all);
     init.pieces = all.list;
     init.n_pieces = all.n;
+    if (fill >= 0x80 && fill < 0xff) { /* weights that were changed by hand */
+        init.replaces = world.changed = fill & 3;
+        init.step = fill >> 2 & 3;
+        init.whole = fill >> 4 & 7;
+    }
     send_frame(p, PD_INIT, &init.base, all.bytes, fill);
 }
 
@@ -514,6 +520,7 @@ static void send_push(peer *p, unsigned method)
     push.weight = (how & 8) != 0 ? 2 : (how & 16) != 0 ? -1 : 0;
     push.zero_weight = (how & 32) != 0;
     push.presummed = (how & 64) != 0;
+    if ((fill & 4) != 0) push.replaces = world.changed;
     lr.name = (char *)"lr";
     lr.value = (char *)"0.5";
     push.hypers = hypers;
@@ -635,7 +642,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     world.at = data;
     world.end = data + (size < 2048 ? size : 2048);
-    world.spoil_with = world.cut_to = 0;
+    world.spoil_with = world.cut_to = world.changed = 0;
     begin_world();
     while (world.at < world.end) {
         uint8_t op = choice();
@@ -656,17 +663,19 @@ static void make_seeds(const char *folder)
         const char *name;
         const uint8_t *at;
         size_t n;
+        /* clang-format off */
     } seeds[] = {
-        { "training", training, sizeof training },       { "closing", closing, sizeof closing },
-        { "reporting", reporting, sizeof reporting },    { "operating", operating, sizeof operating },
-        { "setting", setting, sizeof setting },          { "importing", importing, sizeof importing },
-        { "exporting", exporting, sizeof exporting },    { "updating", updating, sizeof updating },
-        { "troubles", troubles, sizeof troubles },       { "shards", shards, sizeof shards },
-        { "collecting", collecting, sizeof collecting }, { "alone", alone, sizeof alone },
-        { "merging", merging, sizeof merging },          { "stating", stating, sizeof stating },
-        { "averaging", averaging, sizeof averaging },    { "sharing", sharing, sizeof sharing },
-        { "keeping", keeping, sizeof keeping },
+        { "training", training, sizeof training },    { "closing", closing, sizeof closing },
+        { "replacing", replacing, sizeof replacing }, { "reporting", reporting, sizeof reporting },
+        { "operating", operating, sizeof operating }, { "setting", setting, sizeof setting },
+        { "importing", importing, sizeof importing }, { "exporting", exporting, sizeof exporting },
+        { "updating", updating, sizeof updating },    { "troubles", troubles, sizeof troubles },
+        { "shards", shards, sizeof shards },          { "collecting", collecting, sizeof collecting },
+        { "alone", alone, sizeof alone },             { "merging", merging, sizeof merging },
+        { "stating", stating, sizeof stating },       { "averaging", averaging, sizeof averaging },
+        { "sharing", sharing, sizeof sharing },       { "keeping", keeping, sizeof keeping },
     };
+    /* clang-format on */
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         write_seed(folder, seeds[i].name, seeds[i].at, seeds[i].n);

@@ -126,6 +126,9 @@ static void seed_large(const char *folder)
     }
     init.pieces = pieces;
     init.n_pieces = MANY;
+    init.replaces = UINT64_MAX;
+    init.step = 7;
+    init.whole = MANY;
     seed_message(folder, "init", PD_INIT, &init.base);
     for (size_t i = 0; i < HOSTILE; i += 2)
         memcpy(wants + i, i == 0 ? (const uint8_t[]){ PD_PULL, 1 } : (const uint8_t[]){ 0x12, 0 }, 2);

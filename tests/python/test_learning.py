@@ -86,7 +86,8 @@ RULES = [
     Example(f"{PACKAGE}/__init__.py", MOMENTUM),
     Example(f"{PACKAGE}/schedules.py", "* adamw lr=0.001 betas[0]=0.95"),
     Example("include/paramd/client.h", MOMENTUM),
-    Example("include/paramd/client_options.h", "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)", swaps={"=500": "=5"}),
+    Example("include/paramd/client_options.h", "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)",
+            swaps={"=500": "=5"}),
     Example(OPTIM, MIXED),
     Example(OPTIM, "* sgd lr=cosine(peak=0.1,steps=90000,warmup_steps=5000) momentum=piecewise(0.85,5000:0.95)",
             swaps={"90000": "200", "5000": "11"}),
@@ -136,8 +137,10 @@ PYTORCH = [
     Example(TORCH, 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3, weight_decay=0.01, precondition_frequency=20)'),
     Example(TORCH, 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3, betas=(0.9, 0.99), '
             'grafting_config={"type": "adam", "beta2": 0.99, "epsilon": 1e-8})'),
-    Example(TORCH, '(paramd.torch.TrainerFactory, {"optimizer": "shampoo", "lr": 1e-3})'),
-    Example(f"{PACKAGE}/torch/trainer.py", '(TrainerFactory, {"optimizer": "shampoo", "lr": 1e-3})'),
+    Example(TORCH, 'paramd.torch.Optimizer(self, "adamw", lr=1e-2)', 1e-2, swaps={"self": "model"}),
+    Example(TORCH, 'paramd.torch.TrainerFactory, {"optimizer": "adamw", "lr": 1e-2}', 1e-2),
+    Example(TORCH, '(paramd.torch.optim.AdamW, {"lr": 1e-3})'),
+    Example(f"{PACKAGE}/torch/trainer.py", '(TrainerFactory, {"optimizer": "shampoo"})'),
     Example(f"{PACKAGE}/torch/__init__.py", 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3)'),
     Example(f"{PACKAGE}/torch/notes.py", 'paramd.torch.Optimizer(model, "adamw", lr=1e-3, note=note)'),
     Example(f"{PROGRAMS}/fashion.py", 'paramd.torch.Optimizer(model, "shampoo", lr=2e-3)', 2e-3),
@@ -229,8 +232,9 @@ def loss_in_torch(on, expression):
                                  "AdamW": optim.AdamW, "TrainerFactory": TrainerFactory, "rows": paramd.rows})
         if isinstance(made, str):
             made = paramd.torch.Optimizer(model, client=paramd.Client(rules=made))
-        elif isinstance(made, tuple):
-            made = made[0]()(model, **made[1])
+        elif isinstance(made, tuple):               # what a Trainer takes: a factory or a class, and its arguments
+            maker, arguments = made
+            made = maker()(model, **arguments) if maker is TrainerFactory else maker(model.parameters(), **arguments)
         made.join()
         return made
 
@@ -296,8 +300,9 @@ OTHERS = {
 DOCUMENTS = ("*.md", "client/**/*.md", "server/**/*.md", "deploy/**/*.md", "include/**/*.h", "client/example/*.c",
              f"{PACKAGE}/**/*.py", f"{PROGRAMS}/*.py", "server/net/dashboard.html")
 A_RULE = re.compile(rf"(?<![\w.])[\w.]*\*[*\w.]* ({'|'.join(paramd.rows.names())}) [\w.\[\]]+=")
-A_CALL = re.compile(r"((paramd\.(torch\.Optimizer|jax\.Remote|optax\.remote)|rows\.rule|(?<!torch\.)\boptim\.[A-Z]\w*|"
-                    r"(?<![\w.])AdamW)\(|TrainerFactory, \{)")
+A_CLASS = r"(paramd\.torch\.|(?<!torch\.)\b)optim\.[A-Z]\w*"
+A_CALL = re.compile(r"((paramd\.(torch\.Optimizer|jax\.Remote|optax\.remote)|rows\.rule|(?<![\w.])AdamW|"
+                    rf"{A_CLASS})\(|(TrainerFactory|{A_CLASS}), \{{)")
 
 
 @pytest.mark.parametrize("path", sorted({one.document for one in TABLES}))

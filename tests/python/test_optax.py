@@ -252,7 +252,8 @@ def test_parameters_that_were_changed_by_hand_are_refused(daemon, job):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_right_parameters_pass_in_any_program(daemon, job, dtype):
     optimizer = paramd.optax.remote("adam", daemon.url, job=job, learning_rate=0.3)
-    params = {"w": jnp.asarray(np.random.default_rng(1).standard_normal(515), dtype)}
+    draw = np.random.default_rng(1).standard_normal
+    params = {"w": jnp.asarray(draw(515), dtype), "large": jnp.asarray(draw((3, 10_000)), dtype)}
 
     def step(params, state):
         updates, state = optimizer.update(jax.tree.map(jnp.sin, params), state, params)
@@ -281,8 +282,20 @@ def test_a_sum_tells_any_changed_bit_and_exchanged_elements():
                 other = bits.copy()
                 other[place] ^= bits.dtype.type(1 << bit)
                 others.append(other.view(dtype))
-        found = jax.vmap(lambda one: sums({"w": one}))(jnp.asarray(np.stack([leaf, *others])))
+        found = jax.vmap(lambda one: sums({"w": one}, 0))(jnp.asarray(np.stack([leaf, *others])))
         assert (found[1:] != found[0]).all()
+
+
+def test_of_a_large_parameter_each_element_is_looked_at_within_some_steps():
+    from paramd.handed import WINDOW, sums
+
+    leaf = jnp.zeros(3 * WINDOW + 5)
+    places = [0, WINDOW - 1, WINDOW, 2 * WINDOW + 7, 3 * WINDOW + 4]
+    total = jax.jit(lambda leaf, count: sums({"w": leaf}, count))
+    for place in places:
+        told = [bool(total(leaf.at[place].set(1.0), jnp.int32(count)) != total(leaf, jnp.int32(count)))
+                for count in (0, 1, 2, 3, 2 ** 31 - 1)]
+        assert any(told[:4])
 
 
 def test_other_parameters_than_the_job_s_are_refused_in_the_first_update(daemon, job):

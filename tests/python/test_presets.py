@@ -103,6 +103,7 @@ def test_who_has_chosen_is_told_nothing(rule, given, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.filterwarnings("ignore::paramd.errors.ParamdWarning")
 def test_kron_s_preset_bounds_its_factors_where_upstream_s_defaults_do_not(daemon, job):
     numpy = pytest.importorskip("numpy")
     shapes = {"kernel": (64, 32), "conv": (3, 3, 16, 8), "bias": (512,), "large": (300, 700)}
@@ -122,6 +123,17 @@ def test_the_arguments_of_a_drop_in_class_show_the_preset():
 
     arguments = inspect.signature(Shampoo).parameters
     assert (arguments["lr"].default, arguments["grafting_config"].default) == (1e-3, "Adam")
+
+
+def test_a_group_has_a_preset_of_its_own():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import paramd.torch
+
+    model = torch.nn.Linear(2, 1)
+    groups = [{"params": [("weight", model.weight)]},
+              {"params": [("bias", model.bias)], "preset": "upstream", "lr": 0.5}]
+    first, second = paramd.torch.Optimizer(groups, "shampoo").param_groups
+    assert (first["grafting_config"], second["grafting_config"], second["lr"]) == ("Adam", "none", 0.5)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -218,6 +230,7 @@ def test_a_list_by_the_number_of_dimensions_may_be_short(rule):
     assert words(rule("shampoo", {"inv_root_override": [0, 1, 4]}))["inv_root_override"] == "0,1,4,0,0,0,0,0,0"
 
 
+@pytest.mark.filterwarnings("ignore::paramd.errors.ParamdWarning")
 @pytest.mark.parametrize("optimizer, given, text", [
     ("shampoo", {"grafting_config": {"type": "rmsprop", "beta2": 0.5, "epsilon": 0.25}},
      "grafting_config=RMSprop(beta2=0.5,epsilon=0.25)"),

@@ -12,15 +12,19 @@ import paramd
 
 np = pytest.importorskip("numpy")
 
-# Takes a step of SGD with rate 1 whenever it is told to, from weights of argument 1. Prints weight and step.
+# Takes a step of SGD with rate 1 whenever it is told to, from weights of argument 1. Prints weight and step. EARLIER:
+# number of clients of the same job that it has had before.
 SCRIPT = """
-import sys, warnings
+import os, sys, warnings
 import numpy
 import paramd
 warnings.showwarning = lambda text, *_: print("warning:", text, flush=True)
 weights = {"w": numpy.full(2, float(sys.argv[1]), numpy.float32)}
 try:
-    client = paramd.Client(rules="* sgd lr=1", deadline=5)
+    job = os.environ.get("PARAMD_JOB")
+    for _ in range(int(os.environ.get("EARLIER", "0"))):
+        paramd.Client(job=job).leave()
+    client = paramd.Client(job=job, rules="* sgd lr=1", deadline=5)
     client.declare(weights)
     client.init(weights)
 except paramd.Error as error:
@@ -150,6 +154,14 @@ def test_process_1_that_is_one_of_several_ranks_is_told_that_it_needs_a_daemons_
     one_of_two = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
     error = Script(daemon, 5, *CONTAINER, **{**one_of_two, "PARAMD_URL": ""}).error()
     assert error.startswith("FailedPrecondition this run has 2 ranks") and "set PARAMD_URL=tcp://HOST:7070" in error
+
+
+@pytest.mark.parametrize("launch", [TORCHRUN, SRUN])
+def test_a_program_that_had_begun_a_job_anew_begins_it_anew_when_it_is_started_again(daemon, job, launch):
+    """Its first client meets the job that the second one has left behind."""
+    own = {"PARAMD_JOB": job, **launch}
+    trained(daemon, 5, EARLIER="1", **own).kill()
+    trained(daemon, 7, **own).leave()
 
 
 def test_a_launch_does_not_go_on_with_another_launchs_job_unless_it_says_so(daemon, job):

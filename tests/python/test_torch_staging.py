@@ -146,7 +146,7 @@ class FakeRun:
         self.memory = types.SimpleNamespace(
             follow=lambda place: self.calls.append(f"follow {place.name}"),
             is_ready=lambda names: set(names) <= self.ready)
-        self.by_hand = types.SimpleNamespace(begin=lambda: None, moved=lambda: [])
+        self.by_hand = types.SimpleNamespace(begin=lambda: None, moved=list)
         self.calls, self.ready = [], set()
 
     def is_untouched(self):

@@ -11,8 +11,9 @@
 
 enum { RETRY_MS = 200 };
 
-const char *const sim_phase_names[] = { "welcome", "declare", "init",      "fetch", "recall",  "step",    "stepping",
-                                        "pulling", "replacing", "barrier", "rewinding", "sync",  "leaving", "resting", "ended" };
+const char *const sim_phase_names[] = { "welcome",   "declare",  "init",    "fetch",     "recall",
+                                        "step",      "stepping", "pulling", "replacing", "barrier",
+                                        "rewinding", "sync",     "leaving", "resting",   "ended" };
 
 /* Returns whether another process of the job has finished all its steps. */
 static bool is_over(const sim_worker *w)

@@ -208,7 +208,7 @@ static void replace_twin(rig *r, const sim_history *h, uint64_t step)
     float weights[SIM_ELEMENTS];
     uint32_t whole = 0;
 
-    for (uint32_t p = 0; p < h->job->n_params; p++) 
+    for (uint32_t p = 0; p < h->job->n_params; p++)
         whole += h->params[p].weights[0] != NULL && sim_is_replaced(h->job, step, p);
     for (uint32_t p = 0; p < h->job->n_params; p++) {
         if (h->params[p].weights[0] == NULL || !sim_is_replaced(h->job, step, p)) continue;

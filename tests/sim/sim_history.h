@@ -15,7 +15,7 @@ typedef struct lost_weights {
 } lost_weights;
 
 typedef struct published {
-    float *weights[VERSIONS]; /* weights by version; NULL: no step has made this version */
+    float *weights[VERSIONS];  /* weights by version; NULL: no step has made this version */
     float *replaced[VERSIONS]; /* weights by which those of a step were replaced; NULL: they were not */
     bool is_replaced;          /* the present weights are those of `replaced` */
     lost_weights *lost;

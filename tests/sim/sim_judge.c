@@ -222,9 +222,9 @@ static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
                  (unsigned long long)closed->step);
     pub->step = closed->step;
     pub->version = closed->snapshot->version;
-    pub->is_replaced = pub->replaced[pub->version] != NULL &&
-                       memcmp(pub->replaced[pub->version], closed->snapshot->at[PD_F32],
-                              (size_t)h->job->params[p].n * sizeof(float)) == 0;
+    pub->is_replaced =
+        pub->replaced[pub->version] != NULL && memcmp(pub->replaced[pub->version], closed->snapshot->at[PD_F32],
+                                                      (size_t)h->job->params[p].n * sizeof(float)) == 0;
 }
 
 /* Checks the first report of a restarted server: it must equal the last report before the restart, or the report of the
@@ -432,19 +432,25 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 
 static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step, bool replaced);
 
-/* Returns whether a worker may have got these weights at a version that was replaced: of each chunk it may have the
- * weights before or after that. */
+static bool is_one_of(const sim_history *h, uint32_t param, uint64_t version, int64_t i, const float *weight)
+{
+    const float *after = h->params[param].replaced[version], *before = weights_after(h, param, version, false);
+
+    if (after != NULL && memcmp(&after[i], weight, sizeof *weight) == 0) return true;
+    if (before != NULL && memcmp(&before[i], weight, sizeof *weight) == 0) return true;
+    for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+        if (lost->version == version && memcmp(&lost->at[i], weight, sizeof *weight) == 0) return true;
+    return false;
+}
+
+/* Returns whether a worker may have got these weights, whose chunks came in several answers: between these the weights
+ * of the version were replaced, or the server went back and took another course. */
 static bool is_mixed(const sim_history *h, uint32_t param, uint64_t version, const float *weights, int64_t first,
                      int64_t n)
 {
-    const float *after = version < VERSIONS ? h->params[param].replaced[version] : NULL;
-    const float *before = after != NULL ? weights_after(h, param, version, false) : NULL;
-
-    if (before == NULL) return false;
+    if (version >= VERSIONS || (h->params[param].replaced[version] == NULL && !h->loose)) return false;
     for (int64_t i = 0; i < n; i++)
-        if (memcmp(&weights[i], &before[first + i], sizeof *weights) != 0 &&
-            memcmp(&weights[i], &after[first + i], sizeof *weights) != 0)
-            return false;
+        if (!is_one_of(h, param, version, first + i, &weights[i])) return false;
     return true;
 }
 

@@ -328,6 +328,19 @@ void sim_plan_draw_strangers(sim_plan *plan)
     }
 }
 
+/* Draws jobs whose processes do not know their run: one of four of those in which no worker leaves in the middle, since
+ * nobody could take its rank, and no stranger comes, who could take the rank of a worker that is lost for a moment. The
+ * draws have a random state of their own. */
+static void draw_runless(sim_plan *plan)
+{
+    uint64_t own = sim_mix(plan->seed, 28, 11, 20);
+
+    for (uint32_t j = 0; j < plan->n_jobs; j++) plan->jobs[j].runless = sim_once_in(&own, 4);
+    for (uint32_t i = 0; i < plan->n_faults; i++)
+        if (plan->faults[i].kind == SIM_LEAVE || plan->faults[i].kind == SIM_STRANGER)
+            plan->jobs[plan->faults[i].job].runless = false;
+}
+
 static void draw_faults(sim_plan *plan, uint64_t *r)
 {
     uint64_t most = sim_once_in(r, 4) ? SIM_FAULTS : 6;
@@ -340,6 +353,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     draw_exports(plan);
     draw_sharing(plan);
     sim_plan_draw_strangers(plan);
+    draw_runless(plan);
     sim_plan_mark_missing(plan);
 }
 

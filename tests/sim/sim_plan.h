@@ -41,11 +41,12 @@ typedef struct sim_job {
     uint32_t n_options;
     char rule[240];
     uint64_t steps, start_ns;
-    int how;    /* aggregate of the job: an enum pd_aggregation_choice */
-    bool plain; /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
-    bool ready; /* roots are used when they are ready, and operators set values: the weights depend on timing */
+    int how;      /* aggregate of the job: an enum pd_aggregation_choice */
+    bool plain;   /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
+    bool ready;   /* roots are used when they are ready, and operators set values: the weights depend on timing */
+    bool runless; /* its processes do not know their run */
     bool rejects, clips, mean_init, barriers, weighted;
-    bool replaces; /* weights are changed by hand after some steps: sim_replaces */
+    bool replaces;                         /* weights are changed by hand after some steps: sim_replaces */
     uint32_t absent_of_16, infinite_of_64; /* of 16 gradients, so many are left out; of 64, so many have an infinity */
     uint32_t missing;                      /* rank that leaves for good; `world`: no rank does */
     double step_timeout;

@@ -112,6 +112,10 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
             w); /* the job ended while all its workers were away, or the server read the Hello of a dead process late */
         return;
     }
+    if (code == PD_ALREADY_EXISTS && w->job->runless) { /* the process that it replaces is not known to be dead yet */
+        sim_worker_end_dropped(w);
+        return;
+    }
     if (code == PD_FAILED_PRECONDITION && strstr(text, "than the first time") != NULL &&
         sim_judge_is_loose(w->s, w->job)) {
         end_misled(w);
@@ -257,7 +261,7 @@ static void make_core(sim_worker *w)
                               .label = "sim",
                               .rank = w->rank,
                               .world_size = w->job->world,
-                              .run = "launch",
+                              .run = w->job->runless ? NULL : "launch",
                               .options = options,
                               .rules = rules,
                               .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,

@@ -174,7 +174,8 @@ static void weights_are_not_replaced_during_a_push(void **state)
     peer_reply_data(p, &l.prefix, 1, 1, STEP + 1, p->weights[0], SMALL);
     peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
-    assert_refused(p, (uint32_t[]){ 0, 1 }, 2, NUMBER, PD_INVALID_ARGUMENT, "weights are replaced that are of one step");
+    assert_refused(p, (uint32_t[]){ 0, 1 }, 2, NUMBER, PD_INVALID_ARGUMENT,
+                   "weights are replaced that are of one step");
     peer_free(p);
 }
 

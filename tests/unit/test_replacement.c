@@ -119,8 +119,8 @@ static void step_all(rig *r, uint64_t step, uint64_t number)
 
 static bool is_in_force(rig *r, uint32_t param, uint64_t number)
 {
-    return memcmp(rig_weights(r, r->job, param), made(param, number),
-                  (size_t)kept_job_sizes[param] * sizeof(float)) == 0;
+    return memcmp(rig_weights(r, r->job, param), made(param, number), (size_t)kept_job_sizes[param] * sizeof(float)) ==
+           0;
 }
 
 static void assert_says(const rig *r, const char *text)
@@ -199,6 +199,34 @@ static void the_next_step_goes_on_from_them(void **state)
     assert_int_equal(rig_send(&r, frame), PD_OK);
     rig_work(&r);
     assert_true(*rig_weights(&r, r.job, 0) == 4);
+    rig_free(&r);
+}
+
+/* Sends both weights of the job's only parameter. */
+static void send_two(rig *r, uint64_t number, pd_dtype dtype, const float *weights)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, KEPT_CONN, 0);
+
+    rig_replaces(frame, number, 1);
+    rig_piece(frame, 0, dtype, 0, 2, weights);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+}
+
+static void weights_of_16_bits_leave_those_that_they_round_alike(void **state)
+{
+    const float fine[] = { 1 + 0x1p-12f, 2 };
+    const float coarse[] = { 1, 4 };
+    const int64_t size = 2;
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    rig_start(&r, "job", 1, KEPT_CONN, &size, 1, NULL, "* sgd lr=1");
+    send_two(&r, NUMBER, PD_F32, fine);
+    send_two(&r, OTHER, PD_BF16, coarse);
+    assert_true(rig_weights(&r, r.job, 0)[0] == fine[0] && rig_weights(&r, r.job, 0)[1] == 4);
     rig_free(&r);
 }
 
@@ -558,6 +586,7 @@ int main(void)
         TEST(other_parameters_keep_their_weights),
         TEST(a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one),
         cmocka_unit_test(the_next_step_goes_on_from_them),
+        cmocka_unit_test(weights_of_16_bits_leave_those_that_they_round_alike),
         TEST(an_update_does_not_build_on_weights_that_were_replaced),
         TEST(only_rank_0_sends_them),
         TEST(they_replace_those_of_the_step_that_is_closed),

@@ -314,13 +314,44 @@ static void rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew(vo
     expect_continued(r, r->job);
 }
 
+/* ---- an earlier generation of the same launch ---- */
+
+static void a_launch_that_starts_its_program_again_begins_the_job_of_a_later_generation_anew(void **state)
+{
+    rig *r = *state;
+    uint32_t job;
+
+    start(r, "monday#10");
+    job = r->job;
+    lose(r, 1);
+    assert_int_equal(hello(r, 1, "monday#2"), PD_ALREADY_EXISTS);
+    expect(r, PD_ALREADY_EXISTS, "rank 0 (host:10, connected) holds it");
+    lose(r, 0);
+    assert_int_equal(hello(r, 1, "monday"), PD_UNAVAILABLE);
+    assert_int_equal(hello(r, 0, "monday"), PD_OK);
+    expect_anew(r, job);
+    assert_int_equal(hello(r, 1, "monday"), PD_OK);
+}
+
+static void a_later_generation_and_another_launch_are_strangers(void **state)
+{
+    static const char *const strangers[] = { "monday#3", "mon", "mon#1", "tuesday#1" };
+    rig *r = *state;
+
+    start(r, "monday#2");
+    lose(r, 0);
+    lose(r, 1);
+    for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++)
+        assert_int_equal(hello(r, 0, strangers[i]), PD_FAILED_PRECONDITION);
+}
+
 /* ---- a run that is not known ---- */
 
 static void without_a_run_a_rank_is_not_taken_from_a_process_that_lives(void **state)
 {
     rig *r = *state;
     static const char *const runs[][2] = { { NULL, NULL }, { "monday", NULL }, { NULL, "tuesday" } };
-    char name[8];
+    char name[16];
 
     for (int i = 0; i < 3; i++) {
         r->run = runs[i][0];
@@ -443,6 +474,8 @@ int main(void)
         TEST(another_run_waits_for_a_job_that_is_about_to_end),
         TEST(another_run_is_told_of_a_job_whose_workers_are_lost),
         TEST(rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew),
+        TEST(a_launch_that_starts_its_program_again_begins_the_job_of_a_later_generation_anew),
+        TEST(a_later_generation_and_another_launch_are_strangers),
         TEST(without_a_run_a_rank_is_not_taken_from_a_process_that_lives),
         TEST(without_a_run_a_process_waits_for_a_rank_that_was_left),
         TEST(without_a_run_a_process_takes_a_rank_that_was_lost),

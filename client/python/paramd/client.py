@@ -495,8 +495,8 @@ class Client:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
         the server makes at once.
 
-        step: None: the last one that this client knows of. 0: returns at once. timeout: most seconds; None: the client's
-            deadline.
+        step: None: the last one that this client knows of. 0: returns at once.
+        timeout: most seconds; None: the client's deadline.
 
         FailedPrecondition: the job has no checkpoints: the server has no state_dir, or durability is none. Unavailable:
         the server's disk has failed; the error says how. DeadlineExceeded: not in time; a checkpoint that has begun is
@@ -546,8 +546,8 @@ class Client:
     # ---- facts ----
 
     def step_of(self, name: str) -> int:
-        """Returns how many rounds of the parameter are closed, as the server's last answer reported. A parameter without
-        elements is never behind another one."""
+        """Returns how many rounds of the parameter are closed, as the server's last answer reported. For a parameter
+        without elements: as many as of all others."""
         if name in self.model.hollow:
             return min(map(self.step_of, self.names), default=0)
         with self.handle as pointer:
@@ -652,7 +652,9 @@ class Client:
     def import_state(self, path: str | os.PathLike[str], partial: bool = False) -> None:
         """Puts the optimizer state of a safetensors file into the job, by paramctl. One rank calls it, between two
         steps of the job. For a new job that is after `init`, which was given the weights of the file, and with the
-        option start_step, which is the file's step.
+        option start_step, which is the file's step. Other ranks need not wait for it, if rank 0 calls it before its
+        next push: no step is taken before that. A parameter that has seen no gradient needs only its counter
+        "NAME.step", 0. In a job with checkpoints `sync` then waits until the state is on the disk.
 
         partial: names that the job does not know are skipped, and it keeps the state that the file does not have.
         InvalidArgument: this is no such file, or its names are not those of the job's state; nothing has changed.

@@ -63,14 +63,21 @@ class Handed:
 
 # ---- sums, under jit ----
 
-def _sum(leaf: Any) -> Any:
-    """Returns a number that a change of one element changes, and an exchange of two elements nearly always."""
+WINDOW = 1 << 14                        # elements of a leaf that a sum has
+
+
+def _sum(leaf: Any, count: Any) -> Any:
+    """Returns a number that a change of one element changes, and an exchange of two elements nearly always. A large
+    leaf is read in windows that go on with each step: to read all of it would take as long as the step itself."""
     leaf = jnp.ravel(leaf)
+    if leaf.size > WINDOW:
+        place = count % -(-leaf.size // WINDOW) * WINDOW
+        leaf = jax.lax.dynamic_slice(leaf, (jnp.minimum(place, leaf.size - WINDOW),), (WINDOW,))
     bits = jax.lax.bitcast_convert_type(leaf, _BITS[leaf.dtype.itemsize]).astype(jnp.uint32)
     bits = jnp.where(leaf != leaf, jnp.uint32(1), bits)             # NaNs are alike
     return jnp.sum(bits * (2 * jax.lax.iota(jnp.uint32, leaf.size) + 1), dtype=jnp.uint32)
 
 
-def sums(leaves: Mapping[str, Any]) -> Any:
-    """Returns a vector with a sum of the bits of each leaf. JAX may trace it."""
-    return jnp.stack([_sum(leaf) for leaf in leaves.values()])
+def sums(leaves: Mapping[str, Any], count: Any) -> Any:
+    """Returns a vector with a sum of bits of each leaf, for the step with the number `count`. JAX may trace it."""
+    return jnp.stack([_sum(leaf, count) for leaf in leaves.values()])

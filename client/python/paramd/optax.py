@@ -43,7 +43,7 @@ class RemoteState(NamedTuple):
     """State of the transformation. The optimizer's own state is in the server.
 
     count: number of steps that the job has taken.
-    weights: a sum of the bits of each parameter, as `params` must be in the next update.
+    weights: a sum of bits of each parameter, as `params` must be in the next update.
     """
 
     count: Any
@@ -112,7 +112,8 @@ class _Session:
         if not same:
             warnings.warn("the job has other weights than those given to init (those of rank 0, or of a run that goes "
                           "on): take them with `params = optimizer.remote.pull()`", stacklevel=3)
-        return RemoteState(jnp.asarray(self.remote.step_count, jnp.int32), sums(weights))
+        count = jnp.asarray(self.remote.step_count, jnp.int32)
+        return RemoteState(count, sums(weights, count))
 
     # ---- update ----
 
@@ -128,12 +129,12 @@ class _Session:
         _check_devices(everything)
         shapes = [_result(self._tree.shapes[name], self._tree.dtypes[name]) for name in before]
         exchange = _ordered(self._take_step, (shapes, _result((), numpy.int32)))
-        weights, count = exchange(gradients, self._terms(state.count, extra), state, sums(before))
+        weights, count = exchange(gradients, self._terms(state.count, extra), state, sums(before, state.count))
         # The barrier keeps XLA from rounding before + updates in one way here, and in another way in apply_updates.
         moved = jax.lax.optimization_barrier([after - before[name] for name, after in zip(before, weights)])
         expected = {name: (leaf + update).astype(leaf.dtype) for (name, leaf), update in zip(before.items(), moved)}
         updates = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(params), moved)
-        return updates, RemoteState(count, sums(expected))
+        return updates, RemoteState(count, sums(expected, count))
 
     def _terms(self, count: Any, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the numbers that travel with a step: its schedules' values, then those that update was given.

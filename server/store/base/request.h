@@ -367,11 +367,11 @@ typedef struct pd_closed {
 } pd_closed;
 
 typedef struct pd_declared {
-    uint32_t param;   /* index of the parameter in the job */
-    uint64_t step;    /* last step whose round has closed: the next push is for step + 1 */
-    bool initialised; /* the parameter has initial weights, or this rank has sent its part of them */
+    uint32_t param;    /* index of the parameter in the job */
+    uint64_t step;     /* last step whose round has closed: the next push is for step + 1 */
+    bool initialised;  /* the parameter has initial weights, or this rank has sent its part of them */
     uint64_t replaced; /* number of the change by hand that pushes of the next step must bring (job/replacement.h) */
-    char *note;       /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
+    char *note;        /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
 } pd_declared;
 
 void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */

@@ -162,7 +162,7 @@ static bool refuse_late(pd_job *job, pd_request *request, uint64_t now_ns)
             "job %.100s: the values hold from step %" PRIu64
             " on, but the disk has not taken them for 10 s, so they are "
             "lost if the server stops before the next checkpoint: look at the disk, then call `paramctl "
-            "checkpoint %.100s`%s%.200s",
+            "checkpoint %.256s`%s%.200s",
             job->steps.name, change != NULL ? change->from_least : 0, job->steps.name,
             job->keeping.error[0] != '\0' ? ". It said: " : "", job->keeping.error);
     pd_request_refuse(job->steps.outbox, request, &err);

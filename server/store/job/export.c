@@ -107,7 +107,7 @@ static int check_begin(const pd_job *job, pd_error *err)
     if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL)
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
-            "job %.100s: %u of its %u parameters have weights: export when all have (`paramctl params %.100s`)",
+            "job %.100s: %u of its %u parameters have weights: export when all have (`paramctl params %.256s`)",
             job->steps.name, job->steps.n_begun, job->steps.n_params, job->steps.name);
     if (job->export != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,

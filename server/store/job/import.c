@@ -96,8 +96,8 @@ static void forget(pd_job *job)
 static int begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job->steps.n_params == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: no worker has declared its parameters yet: import then",
-                       job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: no worker has declared its parameters yet: import then", job->steps.name);
     forget(job);
     if ((job->import = calloc(1, sizeof *job->import)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);

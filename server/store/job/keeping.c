@@ -123,9 +123,10 @@ void pd_keeping_say_lost(const pd_job *job, const pd_error *why)
     if (job->keeping.kept)
         snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
                  durable > job->keeping.kept_step ? "log has an entry" : "newest checkpoint is", durable);
-    pd_say(job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
-           "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
-           " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.60s` before "
-           "the server stops; else workers send or compute these steps again",
-           durable + 1, step, newest, why->text, job->steps.name);
+    pd_say(
+        job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
+        "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
+        " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.256s` before "
+        "the server stops; else workers send or compute these steps again",
+        durable + 1, step, newest, why->text, job->steps.name);
 }

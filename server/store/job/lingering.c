@@ -4,6 +4,7 @@
 #include "listing.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum { NS_PER_MS = 1000000 };
 
@@ -20,10 +21,13 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     const pd_error refusal = *err;
     uint32_t ms = pd_linger_ms(job, now_ns);
+    const int name = (int)strlen(job->steps.name);
 
     if (ms == 0) return;
+    /* The command needs the whole name, and the client puts its address in: both have room. */
     pd_fail(err, refusal.code,
-            "%.380s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.40s`, or choose "
+            "%.*s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.256s`, or choose "
             "another name",
-            refusal.text, job->steps.name, pd_job_count_totals(job)->step_least, (ms + 999) / 1000, job->steps.name);
+            name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_job_count_totals(job)->step_least,
+            (ms + 999) / 1000, job->steps.name);
 }

@@ -91,7 +91,7 @@ static int none_matches(const pd_job *job, const char *pattern, pd_error *err)
             nearest = &job->steps.params[i];
     return pd_fail(err, PD_NOT_FOUND,
                    "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
-                   "(`paramctl params %.100s` lists them)",
+                   "(`paramctl params %.256s` lists them)",
                    job->steps.name, pattern, job->steps.n_params, nearest->name, job->steps.name);
 }
 

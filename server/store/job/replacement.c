@@ -6,6 +6,7 @@
 #include "cut.h"
 #include "data_frame.h"
 #include "frames.h"
+#include "plant.h"
 
 #include <stdlib.h>
 
@@ -30,8 +31,8 @@ static int check_param(const pd_job *job, const pd_param *param, const pd_reques
                        param->name);
     if (step != present)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: weights came that replace those of step %llu, but it has closed step %llu",
-                       param->name, step, present);
+                       "%.160s: weights came that replace those of step %llu, but it has closed step %llu", param->name,
+                       step, present);
     if (job->drain_step <= step)
         return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no weights any more",
                        param->name);
@@ -201,7 +202,7 @@ static void publish(pd_job *job, pd_effect *effect)
     }
     job->replacing = (pd_replacing){ 0 };
     job->keeping.log.moved = "weights are replaced";
-    job->keeping.changes++;
+    if (!PD_PLANTED(change_not_counted)) job->keeping.changes++;
     pd_effects_add(job->steps.outbox, effect);
 }
 

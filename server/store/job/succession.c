@@ -15,8 +15,9 @@
 
 /* The answers to the questions. A row of the table names those that it demands; 0: any. */
 enum { BY_RUN = 1, RESUMES, ANEW }; /* intent: what the Hello wants of a job that is there */
-/* run: that of the Hello beside that of the job. UNKNOWN: one of them is not known */
-enum { SAME = 1, OTHER, UNKNOWN };
+/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job anew since, so its
+ * program was started from its beginning. UNKNOWN: one of them is not known */
+enum { SAME = 1, EARLIER, OTHER, UNKNOWN };
 enum {
     OVER = 1, /* job: all its ranks have left for good */
     ENDING,   /* some rank has left, and a worker is connected */
@@ -51,6 +52,10 @@ static const row table[] = {
     { .run = SAME, .verdict = CONTINUE },
     { .intent = ANEW, .job = LONELY, .who = RANK_0, .verdict = BEGIN_ANEW },
     { .intent = ANEW, .job = LONELY, .verdict = WAIT_FOR_BEGIN },
+    { .run = EARLIER, .job = ENDING, .verdict = WAIT_FOR_END },
+    { .run = EARLIER, .job = LIVE, .verdict = REFUSE_HELD },
+    { .run = EARLIER, .job = LONELY, .who = RANK_0, .verdict = BEGIN_ANEW },
+    { .run = EARLIER, .job = LONELY, .verdict = WAIT_FOR_BEGIN },
     { .run = OTHER, .job = ENDING, .verdict = WAIT_FOR_END },
     { .run = OTHER, .job = LIVE, .verdict = REFUSE_HELD },
     { .run = OTHER, .job = LONELY, .who = JOINS, .verdict = WAIT_FOR_BEGIN },
@@ -70,10 +75,28 @@ static unsigned intent_of(const pd_request *hello)
                                                      : BY_RUN;
 }
 
+/* Returns the generation of a run: the number behind the last '#', else 1. *launch: length of what stands before. */
+static unsigned long generation_of(const char *run, size_t *launch)
+{
+    const char *mark = strrchr(run, '#');
+
+    *launch = mark != NULL ? (size_t)(mark - run) : strlen(run);
+    return mark != NULL ? strtoul(mark + 1, NULL, 10) : 1;
+}
+
+static bool is_earlier(const char *run, const char *than)
+{
+    size_t length, other;
+    unsigned long generation = generation_of(run, &length), later = generation_of(than, &other);
+
+    return length == other && strncmp(run, than, length) == 0 && generation < later;
+}
+
 static unsigned run_of(const pd_job *job, const pd_request *hello)
 {
     if (job->run == NULL || hello->u.hello.run == NULL) return UNKNOWN;
-    return strcmp(job->run, hello->u.hello.run) == 0 || PD_PLANTED(any_run) ? SAME : OTHER;
+    if (strcmp(job->run, hello->u.hello.run) == 0 || PD_PLANTED(any_run)) return SAME;
+    return is_earlier(hello->u.hello.run, job->run) ? EARLIER : OTHER;
 }
 
 static unsigned job_of(const pd_job *job)

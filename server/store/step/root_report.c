@@ -108,7 +108,7 @@ void pd_roots_watch(pd_steps *steps, pd_param *param)
     }
     if (lines > MOST_LINES)
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name },
-               "so it is with %zu more roots of %.160s (`paramctl roots %.100s`)", lines - MOST_LINES, param->name,
+               "so it is with %zu more roots of %.160s (`paramctl roots %.256s`)", lines - MOST_LINES, param->name,
                steps->name);
 }
 

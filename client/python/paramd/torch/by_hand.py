@@ -5,16 +5,15 @@ before the next step. What tells a change:
 
 - the version counter of a parameter, which operations in place raise, and the address of its memory, which
   `param.data = other` changes. They are read at each step and cost next to nothing.
-- a fingerprint of the memory, since `param.data.clamp_()` raises no counter. Models of up to 64 MiB in the CPU's memory
-  are hashed whole, larger ones by a line in each 4 KiB, other lines in each step. On a device the sums of some
-  parameters are compared, other parameters in each step, without waiting for the device.
+- a fingerprint of the memory, since `param.data.clamp_()` raises no counter. Models of up to 32 MiB in the CPU's memory
+  are hashed whole, larger ones by 4096 lines of 64 bytes or more, other lines in each step. On a device the sums of
+  some parameters are compared, other parameters in each step, without waiting for the device.
 
 A counter and a sample only raise the suspicion: the suspects are compared bit by bit with the weights that the server
 has. So weights that were moved and moved back (an average that was swapped in for an evaluation) count as unchanged.
 """
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Iterable
 from ctypes import POINTER, c_size_t, c_uint64, c_void_p, cast
@@ -26,11 +25,11 @@ from .._library import library
 from ..client import Client
 from ..errors import FailedPrecondition, invalid
 from .memory import Direct, Staged, on_cpu
-from .placement import Place, is_dtensor
+from .placement import Place
 
 WATCHES = ("auto", "all", "counters", "none")
-_WHOLE = 64 << 20                       # bytes of a model that is hashed whole
-_EVERY = 4096                           # a line of 64 bytes is hashed in each of so many bytes of larger models
+_WHOLE = 32 << 20                       # bytes of a model that is hashed whole
+_LINES = 4096                           # lines of 64 bytes that are hashed of larger models; a tensor has four at least
 _TURN = 64                              # parameters on a device whose sums are compared in a step
 _SPREAD = 2654435761                    # spreads the numbers of steps over the lines
 
@@ -45,7 +44,7 @@ class _Trace(NamedTuple):
 
 def _raw(place: Place) -> torch.Tensor:
     """Returns this rank's elements of a parameter. A plain parameter has them itself: no view of it is made."""
-    return place.local(place.param) if is_dtensor(place.param) else place.param
+    return place.param if place.is_plain else place.local(place.param)
 
 
 def _trace(place: Place) -> _Trace:
@@ -153,7 +152,7 @@ class ByHand:
         self._near = [place for place in hashed if on_cpu(place)]
         self._far = [place for place in hashed if not on_cpu(place)]
         size = sum(_raw(place).numel() * _raw(place).element_size() for place in self._near)
-        self._every = _EVERY if size > _WHOLE and watch == "auto" else 0
+        self._every = size // _LINES if size > _WHOLE and watch == "auto" else 0
         self._exact: set[str] = set()           # parameters of a sampled model that are hashed whole
         self._turn = 0
         self._lent: dict[int, tuple[list[int], _Memory]] = {}

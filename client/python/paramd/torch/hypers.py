@@ -100,7 +100,7 @@ class Row:
         """Returns the hyperparameters of a group by key, and its own keys, which schedulers and wrappers of optimizers
         put there: torch keeps them, and so do we. Warns of an own key whose name is close to a hyperparameter's."""
         own = {name: value for name, value in group.items()
-               if self.key(name) not in self._members and name not in NO_MEANING}
+               if self.key(name) not in self._members and name not in (*NO_MEANING, "preset")}
         for name in own:
             close = self._meant(name)
             if close is not None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,6 +29,11 @@ class Place:
     range: tuple[int, int] | None = None
     replica: int = 0
     everywhere: bool = True
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the parameter is no DTensor."""
+        return not is_dtensor(self.param)
 
     @property
     def is_empty(self) -> bool:

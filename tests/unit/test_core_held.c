@@ -1,0 +1,120 @@
+/* Tests a client whose rank another process has, or whose job is not there yet: what its Hello says, and for how long it
+ * tries again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "peer.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static const char text[] = "job j is in training: rank 0 (host:7, connected) holds it";
+
+/* The client connects, and the server refuses its Hello. */
+static void refuse(peer *p, int code)
+{
+    peer_frame l;
+
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    peer_refuse(p, &l.prefix, code, text);
+    peer_frame_drop(&l);
+}
+
+static void hello_tells_the_run_the_wish_to_resume_and_that_it_joins(void **state)
+{
+    pd_core_config config = peer_four;
+    const Paramd__HelloRequest *hello;
+    peer *p;
+    peer_frame l;
+    (void)state;
+
+    config.run = "monday";
+    config.resume = PD_RESUME_NO;
+    config.joins = true;
+    p = peer_new(&config);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    hello = l.message;
+    assert_string_equal(hello->run, "monday");
+    assert_int_equal(hello->resume, 2);
+    assert_true(hello->joins);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static void over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held(void **state)
+{
+    peer *p = peer_new(&peer_four);
+    uint64_t begin = p->now;
+    pd_error err;
+    (void)state;
+
+    for (refuse(p, PD_ALREADY_EXISTS); pd_core_ended(p->core) == NULL; refuse(p, PD_ALREADY_EXISTS)) {
+        assert_true(p->now - begin < 35 * SECOND);
+        assert_true(pd_core_held(p->core));
+        assert_string_equal(pd_core_reason(p->core), text);
+        peer_cut(p); /* the next attempt comes at most 2 s later */
+    }
+    assert_true(p->now - begin >= 35 * SECOND && p->now - begin < 38 * SECOND);
+    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
+    assert_string_equal(err.text, text);
+    peer_free(p);
+}
+
+static void it_gets_the_rank_when_the_server_finds_the_other_process_dead(void **state)
+{
+    peer *p = peer_new(&peer_four);
+    (void)state;
+
+    refuse(p, PD_ALREADY_EXISTS);
+    peer_cut(p);
+    p->now += 30 * SECOND;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
+    assert_false(pd_core_held(p->core));
+    peer_free(p);
+}
+
+static void over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once(void **state)
+{
+    peer *p = peer_new(&peer_four);
+    pd_error err;
+    (void)state;
+
+    p->local = true;
+    refuse(p, PD_ALREADY_EXISTS);
+    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
+    peer_free(p);
+}
+
+static void an_impatient_client_does_not_try_again(void **state)
+{
+    pd_core_config config = peer_four;
+    pd_error err;
+    peer *p;
+    (void)state;
+
+    config.impatient = true;
+    p = peer_new(&config);
+    refuse(p, PD_ALREADY_EXISTS);
+    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hello_tells_the_run_the_wish_to_resume_and_that_it_joins),
+        cmocka_unit_test(over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held),
+        cmocka_unit_test(it_gets_the_rank_when_the_server_finds_the_other_process_dead),
+        cmocka_unit_test(over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once),
+        cmocka_unit_test(an_impatient_client_does_not_try_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
