@@ -223,13 +223,13 @@ class States:
         if run.client.handle.closed:    # the job was left: a framework loads states into all optimizers that it had
             return _nothing
         if saved is None:
-            return _nothing if run.step == 0 else self._begin_anew
-        if not saved.is_light:
-            present = saved.step == run.step and saved.same_state(self.fetch(run))
-            return _nothing if present else self._begin_anew
-        if saved.step == run.step:
+            is_present = run.step == 0
+        else:
+            is_present = saved.step == run.step and (saved.is_light or saved.same_state(self.fetch(run)))
+        if is_present:
             return _nothing
-        if run.client.rank == 0:
+        self._check_client()
+        if saved is not None and saved.is_light and run.client.rank == 0:
             raise light_state.other_step(saved.step, run.step, run.client.job)
         return self._begin_anew
 
@@ -239,23 +239,19 @@ class States:
         self._optimizer.state.clear()
 
     def _begin_anew(self, saved: Saved | None) -> None:
-        self.leave()
+        """Leaves the job for good, to begin it anew with the next forward pass. Every rank does."""
+        run = self._optimizer._run
+        assert run is not None
+        self._optimizer._detach()
+        self.forget()
         self._wait(saved)
+        leave(run.client)
 
-    def leave(self) -> None:
-        """Leaves the job for good, to begin it anew with the next forward pass. Every rank does.
-
-        FailedPrecondition: the client is the program's own.
-        """
-        optimizer = self._optimizer
-        if optimizer._settings.client is not None:
+    def _check_client(self) -> None:
+        """FailedPrecondition: the client is the program's own, and cannot begin its job anew."""
+        if self._optimizer._settings.client is not None:
             raise FailedPrecondition(FailedPrecondition.code, "the optimizer was made with client=..., and cannot "
                                      "begin its job anew: make it with url, job, rank and world_size instead")
-        run = optimizer._run
-        assert run is not None
-        optimizer._detach()
-        self.forget()
-        leave(run.client)
 
     def replace(self, run: Run, state: Mapping[str, Any]) -> None:
         """Replaces the optimizer state of the running job, whose weights and step stay. Rank 0 brings it.
@@ -298,6 +294,7 @@ class States:
         if run is None:
             return self._waiting
         self._check_idle()
+        self._check_client()
         if run.client.rank == 0 or self._needs_precision():
             return self.fetch(run)
         return Saved(run.step, run.client.welcome.seed)
