@@ -29,8 +29,8 @@ def program(name):
 class Output:
     """Standard output in a file. The process is killed when it has written the line of a step."""
 
-    def __init__(self, path, last):
-        self._file, self._last = open(path, "w", encoding="utf-8"), last
+    def __init__(self, file, last):
+        self._file, self._last = file, last
 
     def write(self, text):
         self._file.write(text)
@@ -47,8 +47,10 @@ def _run(text, folder, variables, path, last):
     os.environ.update(variables, CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1")
     os.chdir(folder)
     torch.set_num_threads(1)
-    sys.stdout = Output(path, last)
-    exec(compile(text, "TORCH.md", "exec"), {"__name__": "__main__"})
+    with open(path, "w", encoding="utf-8") as file:
+        sys.stdout = Output(file, last)
+        exec(compile(text, "TORCH.md", "exec"), {"__name__": "__main__"})
+        sys.stdout = sys.__stdout__
 
 
 def run(text, folder, daemon, job, n, name, last=0):
