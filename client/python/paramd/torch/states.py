@@ -8,6 +8,7 @@ those of the state.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable
@@ -41,7 +42,8 @@ class States:
     def __init__(self, optimizer: Optimizer, kind: str) -> None:
         if kind not in KINDS:
             raise invalid(f"state: expected one of {', '.join(KINDS)}, got {kind!r}")
-        self._optimizer, self._kind = optimizer, kind
+        self._owner = weakref.ref(optimizer)    # not the optimizer: without a circle it is freed with its last user
+        self._kind = kind
         self._waiting: Saved | None = None      # the state that was loaded, until the job is joined
         self._export: Export | None = None      # of the present step, once somebody has asked for it
         self._seat: tuple[int, int] | None = None       # rank and seed in the job that was joined last
@@ -50,6 +52,12 @@ class States:
         self._to_model: dict[str, torch.Tensor] = {}    # weights that take the place of the model's
         self._began = False                     # this process has begun the job with the state that waits
         self._versions: dict[str, int] | None = {}      # of a model's weights; None: a job has changed them
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        optimizer = self._owner()
+        assert optimizer is not None
+        return optimizer
 
     def note_versions(self, params: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Notes the versions of the weights of new parameters: later ones tell that somebody has changed them."""
