@@ -48,10 +48,16 @@ void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *role
     HASH_ITER(hh, jobs->names, job, next) pd_job_owner_resume(job, owners, roles);
 }
 
+/* Returns whether the job's owner sends a Hello, as far as owners are known. */
+static bool is_owners(const pd_job *job, const pd_roles *roles, const pd_request *hello)
+{
+    return roles == NULL || job->owner_identity == NULL ||
+           strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0;
+}
+
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
 {
-    if (roles == NULL || job->owner_identity == NULL || strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0)
-        return PD_OK;
+    if (is_owners(job, roles, hello)) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "restored job %.100s has %u workers and belongs to another identity: %.200s may join it, but not "
                    "change their number",
@@ -60,8 +66,7 @@ int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_reque
 
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
 {
-    if (roles == NULL || job->owner_identity == NULL || strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0)
-        return PD_OK;
+    if (is_owners(job, roles, hello)) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "job %.100s belongs to another identity: %.200s may not end it to begin anew. Choose another name "
                    "(job=, PARAMD_JOB)",
