@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import time
@@ -47,7 +48,9 @@ def leave(client: Client) -> None:
 
 
 def leave_abandoned(seconds: float = _SECONDS_TO_LEAVE) -> None:
-    """Leaves the jobs whose optimizers were collected. Called before a job is joined."""
+    """Leaves the jobs whose optimizers nobody has any more. Called before a job is joined."""
+    if _open:
+        gc.collect()                    # a scheduler, or a hook, and its optimizer hold each other
     found = []
     while _abandoned:
         found.append(_abandoned.popleft())
@@ -66,12 +69,16 @@ def _leave(clients: list[Client], seconds: float) -> None:
 
 def _leave_all() -> None:
     """Leaves all jobs. After an exception the server keeps them, so that a new process can go on with them."""
-    failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
+    failed = not _is_interactive() and (hasattr(sys, "last_type") or hasattr(sys, "last_exc"))
     if not failed and not _is_failing():
         _leave(list(_open), _SECONDS_TO_LEAVE)
 
 
 # ---- the end of a process ----
+
+def _is_interactive() -> bool:
+    """Returns whether somebody types the program (a notebook, a prompt), whom an exception does not end."""
+    return hasattr(sys, "ps1")
 
 def _is_failing() -> bool:
     """Returns whether an exception ends a process of multiprocessing, which leaves no other trace of it. It calls its
