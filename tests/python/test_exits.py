@@ -49,6 +49,7 @@ main()
     ("pass", "left"),
     ("sys.exit(0)", "left"),
     ("raise ValueError", "lost"),
+    ("sys.exit(3)", "lost"),
     ("pid = os.fork(); pid and os.waitpid(pid, 0)", "left"),
 ])
 def test_a_script_whose_main_returns_leaves_its_job_and_one_that_fails_keeps_it(daemon, job, end, expected):
