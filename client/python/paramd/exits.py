@@ -73,9 +73,8 @@ def _leave(clients: list[Client], seconds: float) -> None:
 def _leave_all() -> None:
     """Leaves all jobs. After an exception, or sys.exit with an error, the server keeps them, so that a new process
     can go on with them."""
-    failed = _status not in (None, 0) or not _is_interactive() and (hasattr(sys, "last_type")
-                                                                    or hasattr(sys, "last_exc"))
-    if not failed and not _is_failing():
+    raised = not _is_interactive() and (hasattr(sys, "last_type") or hasattr(sys, "last_exc"))
+    if not raised and _status in (None, 0) and not _is_failing():
         _leave(list(_open), _SECONDS_TO_LEAVE)
 
 
