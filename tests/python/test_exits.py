@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import subprocess
 import sys
 
 import pytest
@@ -48,12 +49,19 @@ main()
     ("pass", "left"),
     ("sys.exit(0)", "left"),
     ("raise ValueError", "lost"),
+    ("sys.exit(3)", "lost"),
     ("pid = os.fork(); pid and os.waitpid(pid, 0)", "left"),
 ])
 def test_a_script_whose_main_returns_leaves_its_job_and_one_that_fails_keeps_it(daemon, job, end, expected):
     script = run_python(SCRIPT.format(end=end), daemon.url, job)
     script.communicate()
     await_that(lambda: state(daemon, job) == expected)
+
+
+def test_an_exception_at_a_prompt_does_not_end_the_program_which_leaves_its_job_later(daemon, job):
+    lines = f"from test_exits import join\nowner = join({daemon.url!r}, {job!r})\nraise ValueError\n"
+    subprocess.run([sys.executable, "-i"], input=lines, text=True, capture_output=True, check=True)
+    await_that(lambda: state(daemon, job) == "left")
 
 
 def child(url, job, kind):
@@ -85,6 +93,18 @@ def test_a_client_whose_owner_was_collected_leaves_its_job_before_the_next_join(
     assert state(daemon, job) == "connected"            # a finalizer sends nothing
     exits.leave_abandoned()
     assert state(daemon, job) == "left"
+
+
+def test_a_client_whose_owner_is_part_of_a_cycle_leaves_its_job_too(daemon, job):
+    owner = join(daemon.url, job)
+    owner.itself = owner
+    gc.disable()
+    try:
+        del owner
+        exits.leave_abandoned()
+    finally:
+        gc.enable()
+    await_that(lambda: state(daemon, job) == "left")
 
 
 def test_a_client_that_was_left_is_not_left_again(daemon, job):

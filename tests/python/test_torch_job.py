@@ -1,7 +1,9 @@
 """How an optimizer joins a job, waits for others, and leaves."""
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 import threading
 
@@ -158,6 +160,19 @@ def test_a_rank_that_never_comes_is_an_error_when_patience_is_over(daemon, job, 
         return opt.step_count
 
     assert ranks(2, work)[0] == 0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_a_copy_of_an_optimizer_says_that_it_is_one_and_the_optimizer_goes_on(daemon, job, copied):
+    model = mlp()
+    opt = optimizer(model, daemon, job, lr=0.1)
+    step(model, opt)
+    other, its = copied((model, opt))
+    with pytest.raises(paramd.FailedPrecondition, match="this is a copy of an optimizer"):
+        step(other, its)
+    step(model, opt, 1)
+    assert opt.step_count == 2
+    opt.close()
 
 
 def test_a_step_that_the_optimizer_refuses_is_counted_and_raises(daemon, job):

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
+import threading
 import time
 import weakref
 from collections import deque
 from multiprocessing import process, util
+from typing import NoReturn
 
 from .client import Client
 from .errors import Error
@@ -17,6 +20,7 @@ _SECONDS_TO_LEAVE = 1.5                 # of all jobs together
 _open: set[Client] = set()              # held here: at the end of the program nobody else may have them
 _abandoned: deque[Client] = deque()     # those whose owner was collected, until they are left
 _hooked = 0                             # the process in which `_at_exit` is called at the end
+_status: object = None                  # with which the program has called sys.exit
 
 
 def leave_at_exit(client: Client, owner: object | None = None) -> None:
@@ -47,7 +51,9 @@ def leave(client: Client) -> None:
 
 
 def leave_abandoned(seconds: float = _SECONDS_TO_LEAVE) -> None:
-    """Leaves the jobs whose optimizers were collected. Called before a job is joined."""
+    """Leaves the jobs whose optimizers nobody has any more. Called before a job is joined."""
+    if _open:
+        gc.collect()                    # a scheduler, or a hook, and its optimizer hold each other
     found = []
     while _abandoned:
         found.append(_abandoned.popleft())
@@ -65,13 +71,31 @@ def _leave(clients: list[Client], seconds: float) -> None:
 
 
 def _leave_all() -> None:
-    """Leaves all jobs. After an exception the server keeps them, so that a new process can go on with them."""
-    failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
-    if not failed and not _is_failing():
+    """Leaves all jobs. After an exception, or sys.exit with an error, the server keeps them, so that a new process
+    can go on with them."""
+    raised = not _is_interactive() and (hasattr(sys, "last_type") or hasattr(sys, "last_exc"))
+    if not raised and _status in (None, 0) and not _is_failing():
         _leave(list(_open), _SECONDS_TO_LEAVE)
 
 
 # ---- the end of a process ----
+
+def _is_interactive() -> bool:
+    """Returns whether somebody types the program (a notebook, a prompt), whom an exception does not end."""
+    return hasattr(sys, "ps1")
+
+def _note_status() -> None:
+    """Lets sys.exit note its status: functions of atexit find no other trace of it."""
+    end = sys.exit
+
+    def noted(status: str | int | None = None, /) -> NoReturn:
+        global _status
+        if threading.current_thread() is threading.main_thread():
+            _status = status
+        end(status)
+
+    sys.exit = noted
+
 
 def _is_failing() -> bool:
     """Returns whether an exception ends a process of multiprocessing, which leaves no other trace of it. It calls its
@@ -93,14 +117,18 @@ def _hook() -> None:
     if process.parent_process() is not None:
         util.Finalize(None, _at_exit, exitpriority=100)
     else:
+        if not _hooked:
+            _note_status()
         atexit.register(_at_exit)       # behind weakref's, so it comes before that one, which closes connections
     _hooked = os.getpid()
 
 
 def _forget_in_child() -> None:
     """Lets a forked child forget its parent's clients."""
+    global _status
     _open.clear()
     _abandoned.clear()
+    _status = None
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -81,7 +81,6 @@ class Optimizer(torch.optim.Optimizer):
         if client is not None and window is not None:
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
         self._prepare(copied=False, state=state)
-        self._at_forward: JoinAtForward | None = None
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
                                   resume)
         self._recovery = Recovery(note)
@@ -110,6 +109,8 @@ class Optimizer(torch.optim.Optimizer):
         self._settings = Settings()
         self._recovery = Recovery(None)
         self._delay, self._watch = 0, "auto"
+        self._overlaps, self._contribute = False, "all"
+        self._at_forward: JoinAtForward | None = None
         self._run: Run | None = None
         self._overlap: Overlap | None = None
         self._states = States(self, state)
