@@ -28,6 +28,12 @@ def other_storage(model, step):
         p.data = p.data * 0.5
 
 
+def turned(model, step):
+    for p in model.parameters():
+        if p.dim() == 2:                            # the same memory, with its elements in other places
+            p.data = torch.as_strided(p.data, p.shape, (1, len(p)))
+
+
 def mask(model, step):
     model[0].weight.data[0] = 0
 
@@ -64,7 +70,8 @@ def nothing_in_the_end(model, step):
             p.copy_(own)
 
 
-CHANGES = [clamp, clamp_data, other_storage, mask, begin_anew, roll_back, through_numpy, flattened, nothing_in_the_end]
+CHANGES = [clamp, clamp_data, other_storage, turned, mask, begin_anew, roll_back, through_numpy, flattened,
+           nothing_in_the_end]
 
 
 def train(model, opt, change, steps=6):

@@ -3,8 +3,8 @@
 torch's optimizers step from the weights that the model has. The server has weights of its own, so changed ones are sent
 before the next step. What tells a change:
 
-- the version counter of a parameter, which operations in place raise, and the address of its memory, which
-  `param.data = other` changes. They are read at each step and cost next to nothing.
+- the version counter of a parameter, which operations in place raise, and the address and strides of its memory,
+  which `param.data = other` changes. They are read at each step and cost next to nothing.
 - a fingerprint of the memory, since `param.data.clamp_()` raises no counter. Models of up to 32 MiB in the CPU's memory
   are hashed whole, larger ones by 4096 lines of 64 bytes or more, other lines in each step. On a device the sums of
   some parameters are compared, other parameters in each step, without waiting for the device.
@@ -33,6 +33,8 @@ _LINES = 4096                           # lines of 64 bytes that are hashed of l
 _TURN = 64                              # parameters on a device whose sums are compared in a step
 _SPREAD = 2654435761                    # spreads the numbers of steps over the lines
 
+_Print = tuple[int, tuple[int, ...]]    # a hash of a tensor's memory, and its strides, by which elements lie there
+
 
 class _Trace(NamedTuple):
     """What tells cheaply that a parameter's weights were changed."""
@@ -40,6 +42,7 @@ class _Trace(NamedTuple):
     param: int
     version: int
     address: int
+    strides: tuple[int, ...]
 
 
 def _raw(place: Place) -> torch.Tensor:
@@ -50,7 +53,7 @@ def _raw(place: Place) -> torch.Tensor:
 def _trace(place: Place) -> _Trace:
     local = _raw(place)
     version = local._version if local is place.param else local._version + place.param._version
-    return _Trace(id(place.param), version, local.data_ptr())
+    return _Trace(id(place.param), version, local.data_ptr(), local.stride())
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -157,7 +160,7 @@ class ByHand:
         self._turn = 0
         self._lent: dict[int, tuple[list[int], _Memory]] = {}
         self._traces: list[_Trace] = []
-        self._hashes: dict[str, int] = {}
+        self._hashes: dict[str, _Print] = {}
         self._sums: _Sums | None = None
         self.remember()
 
@@ -176,7 +179,7 @@ class ByHand:
         """Notes counters and addresses of weights that were found unchanged."""
         self._traces = [_trace(place) for place in self._places]
 
-    def _hashes_now(self) -> dict[str, int]:
+    def _hashes_now(self) -> dict[str, _Print]:
         for place in self._near:
             if not on_cpu(place):
                 raise FailedPrecondition(
@@ -189,13 +192,14 @@ class ByHand:
     def _is_whole(self, place: Place) -> bool:
         return self._every == 0 or place.name in self._exact
 
-    def _hashed(self, places: list[Place], every: int) -> dict[str, int]:
+    def _hashed(self, places: list[Place], every: int) -> dict[str, _Print]:
         tensors = [_raw(place) for place in places]
         addresses = [tensor.data_ptr() for tensor in tensors]
         known = self._lent.get(every)
         if known is None or known[0] != addresses or known[1].is_copied:
             known = self._lent[every] = addresses, _Memory(tensors)
-        return dict(zip((place.name for place in places), known[1].hashes(every, self._turn * _SPREAD % (1 << 32))))
+        hashes = known[1].hashes(every, self._turn * _SPREAD % (1 << 32))
+        return {place.name: (one, tensor.stride()) for place, one, tensor in zip(places, hashes, tensors)}
 
     def begin(self) -> None:
         """Queues comparisons on devices, in front of copies of gradients for which `changed` would wait anyway."""
