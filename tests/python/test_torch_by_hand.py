@@ -139,6 +139,18 @@ def test_the_watch_can_be_narrowed(daemon, watch, sees, change):
     opt.close()
 
 
+def test_a_step_does_not_look_for_the_memory_of_a_model_again(daemon, job, monkeypatch):
+    found, make = [], by_hand._Memory.__init__
+    monkeypatch.setattr(by_hand._Memory, "__init__", lambda memory, tensors: found.append(make(memory, tensors)))
+    model = mlp()
+    opt = optimizer(model, daemon, job)
+    for step in range(3):
+        row_loss(model, rows(step)).backward()
+        opt.step()
+    assert len(found) == 1
+    opt.close()
+
+
 def test_an_unknown_watch_is_refused_in_words():
     with pytest.raises(paramd.InvalidArgument, match="watch: expected auto, all, counters, none, got 'never'"):
         paramd.torch.Optimizer(mlp(), "sgd", watch="never")
