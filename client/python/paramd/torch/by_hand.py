@@ -33,7 +33,7 @@ _LINES = 4096                           # lines of 64 bytes that are hashed of l
 _TURN = 64                              # parameters on a device whose sums are compared in a step
 _SPREAD = 2654435761                    # spreads the numbers of steps over the lines
 
-_Trace = tuple[int, int, int, tuple[int, ...]]  # a parameter, its version counter, and address and strides of its memory
+_Trace = tuple[int, int, int, tuple[int, ...]]  # a parameter, its version, and its memory's address and strides
 _Print = tuple[int, tuple[int, ...]]    # a hash of a tensor's memory, and its strides, by which elements lie there
 
 
