@@ -98,7 +98,7 @@ int pd_run_daemons(pd_line *line)
     if (rc != PD_OK) return pd_result_fail_reached(line->json, &err);
     if (line->json)
         list = json_array();
-    else if ((table = pd_table_new("~NAME|>PID|>UP|~JOBS|~ADDRESS")) != NULL)
+    else if ((table = pd_table_new("NAME|>PID|>UP|~JOBS|~ADDRESS")) != NULL)
         pd_table_limit(table, line->wide ? 0 : pd_table_default_limit());
     for (size_t i = 0; i < n; i++) ask(line, &daemons[i], table, list);
     free(daemons);

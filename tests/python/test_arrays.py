@@ -39,6 +39,17 @@ def test_arrays_with_strides_are_copied_once_and_written_back(daemon, job):
     assert len([text for text in notices if "not contiguous" in text]) == 1
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_gradients_are_only_read(daemon, job, kind):
+    weights = {"w": np.zeros((4, 8), np.float32)}
+    gradient = np.broadcast_to(np.float32(2), (4, 8))       # one number in memory that cannot be written
+    if kind == "torch":
+        gradient = pytest.importorskip("torch").full((1, 1), 2.0).expand(4, 8)
+    with opened(daemon, job, weights) as client:
+        client.push_pull({"w": gradient}, weights).wait()
+    assert (weights["w"] == -2).all()
+
+
 def test_a_range_has_its_part_of_the_tensor(daemon, job):
     mine = np.zeros(60, np.float32)
     clients = [paramd.Client(daemon.url, job, rank=0, world_size=1, rules=RULE)]

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import tempfile
+import termios
 import urllib.request
 
 import pytest
@@ -55,6 +57,19 @@ def test_daemons_are_listed_with_jobs_and_steps(run, room):  # noqa: F811
         assert re.match(rf"mine-\w{{8}} +{own.pid} .* - +{re.escape(own.url)}$", first)
         assert re.match(rf"mnist-\w{{8}} +{daemon['pid']} .* {daemon['jobs'][0]['name']} 4 +{re.escape(run)}$", second)
     assert [one["pid"] for one in listed()] == [daemon["pid"]]
+
+
+def test_a_narrow_terminal_shows_the_names_that_s_takes(room):  # noqa: F811
+    with paramd.local(name="process-with-a-long-name") as own:
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, 70))
+        subprocess.run([BIN + "/paramctl", "daemons"], check=True, stdout=theirs)
+        os.close(theirs)
+        lines = os.read(ours, 1 << 16).decode().splitlines()
+        os.close(ours)
+        assert "\u2026" in lines[1] and len(lines[1]) <= 70
+        name = lines[1].split()[0]
+        assert own.url == "unix://" + os.path.join(os.path.dirname(own.url[7:]), name + ".sock")
 
 
 def test_a_folder_that_others_may_read_is_not_looked_into(run):

@@ -28,6 +28,12 @@ def other_storage(model, step):
         p.data = p.data * 0.5
 
 
+def turned(model, step):
+    for p in model.parameters():
+        if p.dim() == 2:                            # the same memory, with its elements in other places
+            p.data = torch.as_strided(p.data, p.shape, (1, len(p)))
+
+
 def mask(model, step):
     model[0].weight.data[0] = 0
 
@@ -64,7 +70,8 @@ def nothing_in_the_end(model, step):
             p.copy_(own)
 
 
-CHANGES = [clamp, clamp_data, other_storage, mask, begin_anew, roll_back, through_numpy, flattened, nothing_in_the_end]
+CHANGES = [clamp, clamp_data, other_storage, turned, mask, begin_anew, roll_back, through_numpy, flattened,
+           nothing_in_the_end]
 
 
 def train(model, opt, change, steps=6):
@@ -129,6 +136,18 @@ def test_the_watch_can_be_narrowed(daemon, watch, sees, change):
         p.grad = torch.zeros_like(p)
     opt.step()
     assert same_bits(weights(model), after if sees in ("both", change.__name__) else before)
+    opt.close()
+
+
+def test_a_step_does_not_look_for_the_memory_of_a_model_again(daemon, job, monkeypatch):
+    found, make = [], by_hand._Memory.__init__
+    monkeypatch.setattr(by_hand._Memory, "__init__", lambda memory, tensors: found.append(make(memory, tensors)))
+    model = mlp()
+    opt = optimizer(model, daemon, job)
+    for step in range(3):
+        row_loss(model, rows(step)).backward()
+        opt.step()
+    assert len(found) == 1
     opt.close()
 
 

@@ -47,6 +47,19 @@ def test_tied_weights_are_there_once():
     assert "head.weight" not in names(paramd.torch.Optimizer(pairs, "sgd"))
 
 
+def test_a_parameter_in_two_groups_is_refused_as_torch_refuses_it():
+    model = mlp()
+    twice = [{"params": list(model.parameters())}, {"params": [model[0].bias], "lr": 0.1}]
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        torch.optim.SGD(twice)
+    with pytest.raises(ValueError, match=r"0\.bias: it is in two groups"):
+        paramd.torch.Optimizer(twice, "sgd", model=model)
+    opt = paramd.torch.Optimizer(model, "sgd")
+    with pytest.raises(ValueError, match=r"0\.bias: it is in two groups, or in one of the optimizer's already"):
+        opt.add_param_group({"params": [("0.bias", model[0].bias)]})
+    assert len(opt.param_groups) == 1
+
+
 def test_prefixes_of_wrappers_are_stripped():
     assert strip("module._orig_mod.layers.0._fsdp_wrapped_module.w") == "layers.0.w"
     assert strip("_orig_mod.module.w") == "w"
@@ -144,6 +157,8 @@ def test_rules_are_few_and_separate_the_groups():
     assert rules([(["a"], "A"), (["b"], "A"), ([], "B")]) == [("*", "A")]
     odd = [f"w[{i}] x*" for i in range(200)]
     assert len(rules([(odd[:3], "A"), (odd[3:], "B")])) == 4
+    turns = [f"group{i}.param.0" for i in range(400)]       # names that say nothing of their kinds
+    assert len(rules([(turns[i::4], "A" if i else "B") for i in range(4)])) == 101
     odd = [f"w[{i}] x*" for i in range(600)]
     with pytest.raises(INVALID, match="need 301 rules, and a job has at most 255"):
         rules([(odd[:300], "A"), (odd[300:], "B")])
@@ -210,7 +225,8 @@ def test_hundreds_of_groups_travel_in_as_many_pushes_as_they_have_values(daemon,
 
 def test_groups_keep_keys_of_their_own_and_a_name_that_is_nearly_right_is_told():
     model = mlp()
-    given = {"params": list(model.named_parameters()), "rho": 0.05, "name": "all", "lr_scale": 0.5, "initial_lr": 0.1}
+    given = {"params": list(model.named_parameters()), "rho": 0.05, "name": "all", "lr_scale": 0.5, "initial_lr": 0.1,
+             0: "any key", "extra": [{1}]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         opt = paramd.torch.Optimizer([given], "sgd")
@@ -308,9 +324,10 @@ def test_values_that_do_not_fit_are_refused_in_words():
         paramd.torch.Optimizer(mlp(), "kron", lr=1, learning_rate=1)
     with pytest.raises(paramd.NotFound, match=r"no optimizer adamq; there are: .*adamw"):
         paramd.torch.Optimizer(mlp(), "adamq")
-    paramd.torch.Optimizer(mlp(), "adamw", fused=None, foreach=False, capturable=False)     # they ask for nothing
-    with pytest.raises(INVALID, match="adamw fused: expected None or False, got True"):
-        paramd.torch.Optimizer(mlp(), "adamw", fused=True)
+    paramd.torch.Optimizer(mlp(), "adamw", fused=None, capturable=False)    # they ask for nothing
+    paramd.torch.Optimizer(mlp(), "adamw", fused=True, foreach=True)        # the same steps, sooner
+    with pytest.raises(INVALID, match="adamw capturable: expected None or False, got True"):
+        paramd.torch.Optimizer(mlp(), "adamw", capturable=True)
 
 
 def test_a_fixed_hyperparameter_that_was_changed_raises_with_its_name(daemon, job):

@@ -27,7 +27,7 @@ class Borrowed:
     dtype, shape: element type (its number in the protocol) and shape of the array.
     owner: what keeps the memory alive.
     staged: bytes that were copied because the array is not contiguous; else 0.
-    write_back: copies the staged memory back into the array; None if nothing was staged.
+    write_back: copies the staged memory back into an array that is written; None: there is nothing to copy.
     """
 
     address: int
@@ -69,7 +69,7 @@ def _numpy(array: Any, name: str, write: bool) -> Borrowed:
     def write_back() -> None:
         array[...] = copy
 
-    return Borrowed(copy.ctypes.data, dtype, array.shape, copy, copy.nbytes, write_back)
+    return Borrowed(copy.ctypes.data, dtype, array.shape, copy, copy.nbytes, write_back if write else None)
 
 
 # ---- PyTorch ----
@@ -81,12 +81,17 @@ def _torch_check(tensor: Any, name: str, torch: Any) -> None:
     if tensor.device.type != "cpu":
         raise invalid(f"parameter {name}: expected a tensor in the CPU's memory, got one on {tensor.device}: pass "
                       "tensor.cpu()", name)
+    check_dense(tensor, name, torch)
+
+
+def check_dense(tensor: Any, name: str, torch: Any) -> None:
+    """Checks that a tensor of PyTorch is dense."""
     if tensor.layout != torch.strided:
         raise invalid(f"parameter {name}: expected a dense tensor, got {tensor.layout}: use Embedding(sparse=False), "
                       "or pass grad.to_dense()", name)
 
 
-def _torch(tensor: Any, name: str, torch: Any) -> Borrowed:
+def _torch(tensor: Any, name: str, torch: Any, write: bool) -> Borrowed:
     _torch_check(tensor, name, torch)
     dtype = dtype_tag(tensor.dtype, name)
     shape = tuple(tensor.shape)
@@ -98,7 +103,7 @@ def _torch(tensor: Any, name: str, torch: Any) -> Borrowed:
     def write_back() -> None:
         plain.copy_(copy)
 
-    return Borrowed(copy.data_ptr(), dtype, shape, copy, _nbytes(shape, dtype), write_back)
+    return Borrowed(copy.data_ptr(), dtype, shape, copy, _nbytes(shape, dtype), write_back if write else None)
 
 
 # ---- memoryviews: Client.buffer ----
@@ -191,7 +196,7 @@ def borrow(array: Any, name: str, write: bool) -> Borrowed:
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(array, torch.Tensor):
-        return _torch(array, name, torch)
+        return _torch(array, name, torch, write)
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _numpy(array, name, write)
     if isinstance(array, memoryview):

@@ -3,8 +3,8 @@
 torch's optimizers step from the weights that the model has. The server has weights of its own, so changed ones are sent
 before the next step. What tells a change:
 
-- the version counter of a parameter, which operations in place raise, and the address of its memory, which
-  `param.data = other` changes. They are read at each step and cost next to nothing.
+- the version counter of a parameter, which operations in place raise, and the address and strides of its memory,
+  which `param.data = other` changes. They are read at each step and cost next to nothing.
 - a fingerprint of the memory, since `param.data.clamp_()` raises no counter. Models of up to 32 MiB in the CPU's memory
   are hashed whole, larger ones by 4096 lines of 64 bytes or more, other lines in each step. On a device the sums of
   some parameters are compared, other parameters in each step, without waiting for the device.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from ctypes import POINTER, c_size_t, c_uint64, c_void_p, cast
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -33,13 +33,8 @@ _LINES = 4096                           # lines of 64 bytes that are hashed of l
 _TURN = 64                              # parameters on a device whose sums are compared in a step
 _SPREAD = 2654435761                    # spreads the numbers of steps over the lines
 
-
-class _Trace(NamedTuple):
-    """What tells cheaply that a parameter's weights were changed."""
-
-    param: int
-    version: int
-    address: int
+_Trace = tuple[int, int, int, tuple[int, ...]]  # a parameter, its version, and its memory's address and strides
+_Print = tuple[int, tuple[int, ...]]    # a hash of a tensor's memory, and its strides, by which elements lie there
 
 
 def _raw(place: Place) -> torch.Tensor:
@@ -48,9 +43,10 @@ def _raw(place: Place) -> torch.Tensor:
 
 
 def _trace(place: Place) -> _Trace:
+    """Returns what tells cheaply that a parameter's weights were changed."""
     local = _raw(place)
     version = local._version if local is place.param else local._version + place.param._version
-    return _Trace(id(place.param), version, local.data_ptr())
+    return id(place.param), version, local.data_ptr(), local.stride()
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -155,9 +151,9 @@ class ByHand:
         self._every = size // _LINES if size > _WHOLE and watch == "auto" else 0
         self._exact: set[str] = set()           # parameters of a sampled model that are hashed whole
         self._turn = 0
-        self._lent: dict[int, tuple[list[int], _Memory]] = {}
+        self._lent: dict[int, tuple[list[tuple[int, tuple[int, ...]]], _Memory]] = {}
         self._traces: list[_Trace] = []
-        self._hashes: dict[str, int] = {}
+        self._hashes: dict[str, _Print] = {}
         self._sums: _Sums | None = None
         self.remember()
 
@@ -176,12 +172,9 @@ class ByHand:
         """Notes counters and addresses of weights that were found unchanged."""
         self._traces = [_trace(place) for place in self._places]
 
-    def _hashes_now(self) -> dict[str, int]:
-        for place in self._near:
-            if not on_cpu(place):
-                raise FailedPrecondition(
-                    FailedPrecondition.code, f"parameter {place.name}: it was moved to {_raw(place).device} after the "
-                    "optimizer had joined the job: move the model before, or make a new optimizer", place.name)
+    def _hashes_now(self) -> dict[str, _Print]:
+        if self._every == 0:
+            return self._hashed(self._near, 0)
         whole = [place for place in self._near if self._is_whole(place)]
         sampled = [place for place in self._near if not self._is_whole(place)]
         return {**self._hashed(whole, 0), **self._hashed(sampled, self._every)}
@@ -189,13 +182,23 @@ class ByHand:
     def _is_whole(self, place: Place) -> bool:
         return self._every == 0 or place.name in self._exact
 
-    def _hashed(self, places: list[Place], every: int) -> dict[str, int]:
+    def _hashed(self, places: list[Place], every: int) -> dict[str, _Print]:
         tensors = [_raw(place) for place in places]
-        addresses = [tensor.data_ptr() for tensor in tensors]
+        layout = [(tensor.data_ptr(), tensor.stride()) for tensor in tensors]
         known = self._lent.get(every)
-        if known is None or known[0] != addresses or known[1].is_copied:
-            known = self._lent[every] = addresses, _Memory(tensors)
-        return dict(zip((place.name for place in places), known[1].hashes(every, self._turn * _SPREAD % (1 << 32))))
+        if known is None or known[0] != layout or known[1].is_copied:
+            self._check_near(places)
+            known = self._lent[every] = layout, _Memory(tensors)
+        hashes = known[1].hashes(every, self._turn * _SPREAD % (1 << 32))
+        return {place.name: (one, strides) for place, one, (_, strides) in zip(places, hashes, layout)}
+
+    @staticmethod
+    def _check_near(places: list[Place]) -> None:
+        for place in places:
+            if not on_cpu(place):
+                raise FailedPrecondition(
+                    FailedPrecondition.code, f"parameter {place.name}: it was moved to {_raw(place).device} after the "
+                    "optimizer had joined the job: move the model before, or make a new optimizer", place.name)
 
     def begin(self) -> None:
         """Queues comparisons on devices, in front of copies of gradients for which `changed` would wait anyway."""

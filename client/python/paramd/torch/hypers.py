@@ -20,10 +20,11 @@ _ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
     "kron": {"lr": ("learning_rate",), "momentum": ("b1",)},
     "adafactor": {"lr": ("learning_rate",)},
 }
-# Arguments of torch that say how a step is executed, which has no meaning on a server, and maximize, which not every
-# optimizer has; with torch's defaults.
 _MAY_BE_0 = ("lr", "learning_rate", "weight_decay", "weight_decay_rate")
 _CLOSE = 0.82                           # difflib's ratio of two names that may be one, with a typing error
+# Arguments of torch that say how a step is executed, which has no meaning on a server, and maximize, which not every
+# optimizer has; with torch's defaults. The faster executions take the same steps, so scripts may ask for them.
+_SAME_STEPS = ("foreach", "fused")
 NO_MEANING = {"foreach": None, "fused": None, "capturable": False, "differentiable": False, "maximize": False}
 
 
@@ -108,8 +109,10 @@ class Row:
                               f"it: is {close} meant?", stacklevel=_outside())
         return self.canonical({name: value for name, value in group.items() if name not in own}), own
 
-    def _meant(self, name: str) -> str | None:
+    def _meant(self, name: Any) -> str | None:
         """Returns the key that a name stands for elsewhere, or that is spelt nearly like it; None: there is none."""
+        if not isinstance(name, str):           # torch's groups take any key
+            return None
         known = own_name(self.optimizer, name)
         if known is not None:
             return self.key(known.partition("[")[0])
@@ -131,7 +134,7 @@ class Row:
         return tuple(found)
 
     def _check_unset(self, name: str, value: Any) -> None:
-        if value:
+        if value and name not in _SAME_STEPS:
             raise invalid(f"{self.optimizer} {name}: expected None or False, got {value!r}: it has no meaning for an "
                           "optimizer that runs in a server. Leave it out")
 

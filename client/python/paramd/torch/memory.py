@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..arrays import check_dense
 from ..client import Client
 from .placement import Place
 
@@ -122,6 +123,7 @@ class Staged:
         by_device: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
         for name, gradient in gradients.items():
             local = places[name].local(gradient)
+            check_dense(local, name, torch)
             by_device.setdefault(local.device, []).append((name, local))
         for device, pairs in by_device.items():
             event = self._copy(device, [(self._gradients[name], local) for name, local in pairs])

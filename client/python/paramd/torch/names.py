@@ -105,7 +105,7 @@ def _given_groups(params: Any) -> list[Group]:
 
 
 def named(params: Any, model: torch.nn.Module | None, before: Named | None = None, numbered: bool = False) -> Named:
-    """Returns the groups of `params` with names. Tied parameters are in it once, frozen ones not at all.
+    """Returns the groups of `params` with names. Tied parameters of a group are in it once, frozen ones not at all.
 
     params: a model, pairs (name, parameter), groups of such pairs, groups with param_names, or bare parameters of
         `model`.
@@ -113,21 +113,27 @@ def named(params: Any, model: torch.nn.Module | None, before: Named | None = Non
     numbered: parameters without names get numbers instead of an error: their places in their groups, which are the same
         on all ranks.
 
-    InvalidArgument: parameters without names, names that are equal, a meta tensor, a lazy or flattened parameter, an
-    element type that does not travel.
+    InvalidArgument: parameters without names, names that are equal, a parameter in two groups, a meta tensor, a lazy or
+    flattened parameter, an element type that does not travel.
     """
     result = Named()
     seen = {id(p) for group in (before.groups if before else ()) for p in group["params"]}
     taken = {name for group in (before.groups if before else ()) for name in group["param_names"]}
     known = _names_of(model)
+    own: set[int] = set()                       # parameters of the group
     for number, given in enumerate(_given_groups(params), len(before.groups) if before else 0):
         group: Group = {**given, "params": [], "param_names": []}
         result.orders.append([])
+        own.clear()
         for raw, param in _pairs(given, known, number if numbered else None):
             name = strip(raw)
             _check(name, param)
-            if id(param) in seen:
+            if id(param) in own:
                 continue
+            if id(param) in seen:
+                raise invalid(f"parameter {name}: it is in two groups, or in one of the optimizer's already: give it "
+                              "to one group", name)
+            own.add(id(param))
             seen.add(id(param))
             if name in taken:
                 raise invalid(f"parameter {name}: two parameters have this name", name)

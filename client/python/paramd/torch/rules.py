@@ -84,11 +84,12 @@ def _matches(texts: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def _best(matches: Mapping[str, set[str]], left: Mapping[str, str]) -> tuple[str, set[str]]:
-    """Returns the pattern that matches most of the names that are left, all of one group; else one name."""
+    """Returns the pattern that matches most of the names that are left, all of one group; else one name of the group
+    with the fewest."""
     best: tuple[int, int, str] | None = None
     for glob, names in matches.items():
         hit = names & left.keys()
-        if hit and len({left[name] for name in hit}) == 1:
+        if len(hit) > 1 and len({left[name] for name in hit}) == 1:
             best = min(best or (1, 0, ""), (-len(hit), len(glob), glob))
     if best is not None:
         return best[2], matches[best[2]] & left.keys()
