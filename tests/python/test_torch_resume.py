@@ -155,6 +155,23 @@ def test_ranks_of_the_same_launch_that_start_again_go_back_to_the_state(daemon, 
         assert all(same_bits(got, whole) and step == STEPS for got, step in quietly(ranks, 2, again))
 
 
+def test_the_role_of_a_worker_is_enough_to_save_and_to_go_on(tmp_path, job):
+    (tmp_path / "roles").write_text("* push *\n")
+    (tmp_path / "roles").chmod(0o600)
+    strict = Daemon(f"--server-roles={tmp_path}/roles")
+    try:
+        model, kept = mlp(), []
+        opt = optimizer(model, strict, job, "adamw", lr=0.02)
+        whole = train(model, opt, range(STEPS), saves=lambda step: kept.append(copy.deepcopy(
+            (model.state_dict(), opt.state_dict()))))
+        model.load_state_dict(kept[SAVED - 1][0])
+        opt.load_state_dict(kept[SAVED - 1][1])
+        assert same_bits(train(model, opt, range(SAVED, STEPS)), whole)
+        opt.close()
+    finally:
+        strict.end()
+
+
 # ---- torch's own optimizers ----
 
 def test_torch_goes_on_with_a_state_and_its_own_state_comes_back(daemon, job):
