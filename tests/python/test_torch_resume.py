@@ -184,6 +184,18 @@ def test_a_state_leaves_no_file_where_the_process_is_killed_later(daemon, job, t
     opt.close()
 
 
+def test_a_light_state_of_another_job_says_which_job_has_it(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adamw", state="light")
+    train(model, opt, range(2))
+    kept = opt.state_dict()
+    opt.close()
+    other = optimizer(mlp(), daemon, job + "-2", "adamw")
+    other.load_state_dict(kept)
+    with pytest.raises(paramd.FailedPrecondition, match=rf'step 2 of job {re.escape(job)}, and .*-2, at step 0.*job="'):
+        other.join()
+
+
 # ---- torch's own optimizers ----
 
 def test_torch_goes_on_with_a_state_and_its_own_state_comes_back(daemon, job):
@@ -470,7 +482,7 @@ def test_a_frozen_parameter_that_is_added_stays_in_its_group(daemon, job):
     opt = optimizer(model, daemon, job, "adam", lr=0.02)
     train(model, opt, range(3))
     model.backbone.requires_grad_(True)
-    with pytest.warns(UserWarning, match=r"backbone\.0\.weight and others have been in a group.*stays there"):
+    with pytest.warns(UserWarning, match=r"backbone\.0\.weight and others have been in a group.*and stays"):
         opt.add_param_group({"params": list(model.backbone.parameters()), "lr": 0.005})
     assert len(opt.param_groups) == 1 and farthest(train(model, opt, range(3, 6)), expected) < 1e-6
     opt.close()

@@ -41,9 +41,10 @@ class Frozen:
         again = [name for name in names if name is not None]
         if not again:
             return {**group, "params": given}
-        warnings.warn(f"parameter {again[0]}{' and others have' if len(again) > 1 else ' has'} been in a group since the "
-                      "optimizer was made, frozen, and stays there: it trains once it requires gradients. For a group of "
-                      "its own make the optimizer with the parameters that require gradients", stacklevel=4)
+        others = " and others have" if len(again) > 1 else " has"
+        warnings.warn(f"parameter {again[0]}{others} been in a group since the optimizer was made, frozen, and stays: "
+                      "it trains once it requires gradients. For a group of its own make the optimizer with the "
+                      "parameters that require gradients", stacklevel=3)
         kept = {"params": [one for one, name in zip(given, names) if name is None]}
         if "param_names" in group:
             kept["param_names"] = [one for one, name in zip(group["param_names"], names) if name is None]

@@ -29,6 +29,7 @@ class Saved:
         counted. A parameter that is missing here, or without some of them, begins with those of a new job.
     weights: the server's weights in float32, by parameter. Some or all may be missing.
     is_light: it says the step alone, and the server has the rest.
+    job: the job that it was saved in; None: that is not known.
     """
 
     step: int
@@ -36,6 +37,7 @@ class Saved:
     slots: dict[str, State] = field(default_factory=dict)
     weights: State = field(default_factory=dict)
     is_light: bool = False
+    job: str | None = None
 
     def same_state(self, other: Saved) -> bool:
         """Returns whether step, seed and optimizer state are equal, bit for bit."""
@@ -58,7 +60,7 @@ class Export:
         with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
             path = os.path.join(folder, _FILE)
             self.step = _export(client, path)
-            self._file = open(path, "rb")
+            self._file = open(path, "rb")       # noqa: SIM115 (it is closed with the Export)
         weakref.finalize(self, self._file.close)
 
     def read(self) -> Saved:
