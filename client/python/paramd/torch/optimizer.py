@@ -154,6 +154,8 @@ class Optimizer(torch.optim.Optimizer):
     def _take_groups(self) -> None:
         """Takes groups that the program has put in the place of its own, as Lightning's fine-tuning does where it goes
         on from a checkpoint. In a job that runs, it begins anew, as for `add_param_group`."""
+        if self._is_copy:
+            return
         for i, group in enumerate(self.param_groups):
             if len(group["params"]) != len(group.get("param_names", group["params"])):
                 raise invalid(f"group {i} has {len(group['params'])} parameters and names of "
