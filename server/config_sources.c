@@ -82,6 +82,8 @@ static const struct {
 } foreign[] = {
     { "URL=*", "url" },         /* environment variable of the client library and paramctl: the daemon's address */
     { "JOB=*", "job" },         /* environment variable of the client library: the job's name */
+    { "RUN=*", "run" },         /* environment variable of the client library: the run's identity */
+    { "RESUME=*", "resume" },   /* environment variable of the client library: whether to go on with a job */
     { "LIBRARY=*", "library" }, /* environment variable of bindings of other languages: the path of libparamd */
     { "TOKEN_FILE=*", "token_file" }, /* environment variables of the client library: the files of tls:// addresses */
     { "CA_FILE=*", "ca_file" },

@@ -18,7 +18,7 @@ typedef struct answer {
 static const char *const meanings[] = {
     [PD_ROLE_NONE] = "nothing, and is not told whether the job exists",
     [PD_ROLE_READ] = "look at the job and export its weights",
-    [PD_ROLE_PUSH] = "the same as read, and be a worker of the job and create it",
+    [PD_ROLE_PUSH] = "the same as read, and be a worker of the job, create it, and save and load its state",
     [PD_ROLE_ADMIN] = "everything with the job",
 };
 

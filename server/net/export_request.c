@@ -59,7 +59,7 @@ int pd_run_export(pd_conn *conn, const pd_prefix *prefix, void *message, pd_erro
     int rc = check_export(conn, export, err);
 
     if (rc == PD_OK && export->act == PD_EXPORT_BEGIN && export->state)
-        rc = pd_access_check_job(conn, "Export with optimizer state", PD_ROLE_ADMIN, export->job, err);
+        rc = pd_access_check_job(conn, "Export with optimizer state", PD_ROLE_PUSH, export->job, err);
     if (rc != PD_OK) return rc;
     pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     request = pending != NULL ? pd_request_new(PD_REQ_EXPORT, pd_conn_ticket(conn, pending)) : NULL;

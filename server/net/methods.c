@@ -266,7 +266,7 @@ const pd_method_entry pd_methods[PD_METHODS] = {
                       .kind = PD_AWAITS_OTHERS,
                       .run = run_shutdown },
     [PD_SET] = { "Set", PD_NEEDS_OPERATOR, NAMED(ADMIN, Set), .kind = PD_AWAITS_STORE, .run = run_set },
-    [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, NAMED(ADMIN, Import), .kind = PD_AWAITS_STORE,
+    [PD_IMPORT] = { "Import", PD_NEEDS_OPERATOR, NAMED(PUSH, Import), .kind = PD_AWAITS_STORE,
                     .prepare = pd_prepare_import, .finish = pd_finish_import },
     [PD_EXPORT] = { "Export", PD_NEEDS_OPERATOR, NAMED(READ, Export), .kind = PD_AWAITS_OTHERS, .run = pd_run_export },
     [PD_SHARE] = { "Share", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .kind = PD_AWAITS_STORE, .run = pd_run_share },

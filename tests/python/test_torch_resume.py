@@ -155,6 +155,47 @@ def test_ranks_of_the_same_launch_that_start_again_go_back_to_the_state(daemon, 
         assert all(same_bits(got, whole) and step == STEPS for got, step in quietly(ranks, 2, again))
 
 
+def test_the_role_of_a_worker_is_enough_to_save_and_to_go_on(tmp_path, job):
+    (tmp_path / "roles").write_text("* push *\n")
+    (tmp_path / "roles").chmod(0o600)
+    strict = Daemon(f"--server-roles={tmp_path}/roles")
+    try:
+        model, kept = mlp(), []
+        opt = optimizer(model, strict, job, "adamw", lr=0.02)
+        whole = train(model, opt, range(STEPS), saves=lambda step: kept.append(copy.deepcopy(
+            (model.state_dict(), opt.state_dict()))))
+        model.load_state_dict(kept[SAVED - 1][0])
+        opt.load_state_dict(kept[SAVED - 1][1])
+        assert same_bits(train(model, opt, range(SAVED, STEPS)), whole)
+        opt.close()
+    finally:
+        strict.end()
+
+
+def test_a_state_leaves_no_file_where_the_process_is_killed_later(daemon, job, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adamw")
+    train(model, opt, range(2))
+    first, second = opt.state_dict(), opt.state_dict()      # the second one is read from what was fetched for the first
+    assert list(tmp_path.iterdir()) == []
+    assert all(torch.equal(tensor, second["state"][i][slot]) for i, one in first["state"].items()
+               for slot, tensor in one.items())
+    opt.close()
+
+
+def test_a_light_state_of_another_job_says_which_job_has_it(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, "adamw", state="light")
+    train(model, opt, range(2))
+    kept = opt.state_dict()
+    opt.close()
+    other = optimizer(mlp(), daemon, job + "-2", "adamw")
+    other.load_state_dict(kept)
+    with pytest.raises(paramd.FailedPrecondition, match=rf'step 2 of job {re.escape(job)}, and .*-2, at step 0.*job="'):
+        other.join()
+
+
 # ---- torch's own optimizers ----
 
 def test_torch_goes_on_with_a_state_and_its_own_state_comes_back(daemon, job):
@@ -412,6 +453,48 @@ def test_parameters_that_come_later_train_as_with_torch(daemon, how):
                                                       overlap=how == "overlap"), True, how=how)
     assert farthest(got, expected) < 1e-6 and opt.step_count == 6
     opt.close()
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_groups_that_take_the_place_of_the_optimizers_train_as_with_torch(daemon, before):
+    def run(make, trained):     # as Lightning's fine-tuning puts the groups of a checkpoint in their place
+        torch.manual_seed(0)
+        model = Two()
+        opt = make(list(model.head.parameters()), model)
+        trained(model, opt, range(before))
+        late = {**opt.param_groups[0], "params": list(model.backbone.parameters()), "lr": 0.005}
+        late.pop("param_names", None)
+        opt.param_groups = [*opt.param_groups, late]
+        return trained(model, opt, range(before, 6)), opt
+
+    expected, _ = run(lambda given, model: torch.optim.Adam(given, lr=0.02), train_torch)
+    got, opt = run(lambda given, model: optimizer(given, daemon, f"replaced-{before}", "adam", lr=0.02, model=model),
+                   train)
+    assert farthest(got, expected) < 1e-6
+    opt.close()
+
+
+def test_a_frozen_parameter_that_is_added_stays_in_its_group(daemon, job):
+    expected, _ = thawing(lambda given, model: torch.optim.Adam(given, lr=0.02), False, how="thawed")
+    torch.manual_seed(0)
+    model = Two()
+    model.backbone.requires_grad_(False)
+    opt = optimizer(model, daemon, job, "adam", lr=0.02)
+    train(model, opt, range(3))
+    model.backbone.requires_grad_(True)
+    with pytest.warns(UserWarning, match=r"backbone\.0\.weight and others have been in a group.*and stays"):
+        opt.add_param_group({"params": list(model.backbone.parameters()), "lr": 0.005})
+    assert len(opt.param_groups) == 1 and farthest(train(model, opt, range(3, 6)), expected) < 1e-6
+    opt.close()
+
+
+def test_a_parameter_put_into_the_list_of_a_group_is_refused():
+    model = Two()
+    opt = paramd.torch.Optimizer(model.head, "sgd")
+    opt.param_groups[0]["params"].append(model.backbone[0].weight)
+    with pytest.raises(paramd.InvalidArgument, match="group 0 has . parameters and names of .: .*add_param_group"):
+        opt.step()
+
 
 
 def test_ranks_add_parameters_alike(daemon, job):

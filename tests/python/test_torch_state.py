@@ -111,7 +111,7 @@ def test_a_light_state_that_was_loaded_first_is_compared_when_the_job_is_joined(
     same.close()
     fresh = optimizer(mlp(), daemon, job + "-new")
     fresh.load_state_dict(state)
-    with pytest.raises(FAILED, match=r"the state is of step 2, and job .* is at step 0"):
+    with pytest.raises(FAILED, match=r"the state is of step 2 of job .* and this is job .*-new, at step 0"):
         fresh.join()
     begun = optimizer(mlp(), daemon, job + "-begun", options={"start_step": 2})
     begun.load_state_dict(state)

@@ -378,6 +378,8 @@ static void variables_of_our_other_programs_are_left_alone(void **state)
                                   "PARAMD_JOB=mine",
                                   "PARAMD_BIN=/bin",
                                   "PARAMD_TEST_CONTAINERS=1",
+                                  "PARAMD_RUN=a-launch",
+                                  "PARAMD_RESUME=1",
                                   "PARAMD_LIBRARY=/usr/lib/libparamd.so",
                                   "PARAMD_CPU=avx2",
                                   NULL };

@@ -6,6 +6,7 @@ thawed, or when a state is loaded that has them.
 """
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -28,6 +29,26 @@ class Frozen:
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
         return iter(self._params.items())
+
+    def others_of(self, group: Group) -> Group | None:
+        """Returns a group without the frozen parameters that the optimizer has already, None: no other ones are in it.
+        They stay in their groups, as in torch's optimizers, where Lightning's BackboneFinetuning leaves them out; a
+        warning says so."""
+        known = {id(param): name for name, param in self._params.items()}
+        given = group["params"]
+        given = [given] if isinstance(given, torch.Tensor) else list(given)
+        names = [known.get(id(one[1] if isinstance(one, tuple) else one)) for one in given]
+        again = [name for name in names if name is not None]
+        if not again:
+            return {**group, "params": given}
+        others = " and others have" if len(again) > 1 else " has"
+        warnings.warn(f"parameter {again[0]}{others} been in a group since the optimizer was made, frozen, and stays: "
+                      "it trains once it requires gradients. For a group of its own make the optimizer with the "
+                      "parameters that require gradients", stacklevel=3)
+        kept = {"params": [one for one, name in zip(given, names) if name is None]}
+        if "param_names" in group:
+            kept["param_names"] = [one for one, name in zip(group["param_names"], names) if name is None]
+        return {**group, **kept} if kept["params"] else None
 
     def thawed(self) -> list[str]:
         """Returns the names of those that require gradients by now."""

@@ -123,7 +123,8 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
     if marks and all(mark == (None, None) for mark in marks):
         return None                     # a template that nothing was loaded into
     is_light = not any(set(one) - {"step"} for one in given) and (any(marks) or "paramd" in state)
-    saved = Saved(0, is_light=is_light)
+    told = state.get("paramd", {})
+    saved = Saved(0, is_light=is_light, job=told.get("job"))
     for name, optimizer, one in zip(flat, optimizers, given):
         if 0 in shapes[name]:
             continue                    # it has no elements, so the job does not have it
@@ -132,7 +133,7 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
         if not is_light:
             saved.slots[name] = _from_torch(optimizer, one, _slots(given, optimizers, optimizer), shapes[name])
     counted = [int(slots["step"]) for slots in saved.slots.values() if "step" in slots]
-    top = state.get("paramd", {}).get("step", max(counted, default=0))
+    top = told.get("step", max(counted, default=0))
     step, saved.seed = next((mark for mark in marks if mark is not None), (None, None))
     saved.step = int(top) if step is None else step
     _check_shapes(saved, shapes)

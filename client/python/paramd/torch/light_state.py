@@ -8,6 +8,7 @@ import torch
 from ..errors import FailedPrecondition, invalid
 from .hypers import NO_MEANING, row
 from .names import Group
+from .saved_state import Saved
 
 # Marks of entries: tensors, since torch.distributed.checkpoint keeps nothing else. A light one is equal on all ranks.
 MARK, LIGHT = "paramd", "paramd_light"
@@ -33,13 +34,25 @@ def read_mark(mark: torch.Tensor, slots: Mapping[str, torch.Tensor]) -> tuple[in
 
 def _checksum(slots: Mapping[str, torch.Tensor]) -> int:
     """Returns a sum of the bits of tensors."""
-    return sum(int(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).view(
-        torch.int32 if tensor.element_size() % 4 == 0 else torch.uint8).sum(dtype=torch.int64))
-        for tensor in slots.values()) % (1 << 63)
+    return sum(_sum_of_bits(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8))
+               for tensor in slots.values()) % (1 << 63)
 
 
-def other_step(saved: int, present: int, job: str) -> FailedPrecondition:
+def _sum_of_bits(data: torch.Tensor) -> int:
+    """Returns a sum of the bytes of a flat tensor, eight at a time as far as they go, which takes half of the time."""
+    whole = data.numel() // 8 * 8
+    return int(data[:whole].view(torch.int64).sum()) + int(data[whole:].sum(dtype=torch.int64))
+
+
+def other_step(state: Saved, present: int, job: str) -> FailedPrecondition:
     """Returns the error for a light state of another step than the job's."""
+    saved = state.step
+    if state.job not in (None, job):
+        return FailedPrecondition(
+            FailedPrecondition.code, f"the state is of step {saved} of job {state.job}, and this is job {job}, at step "
+            f"{present}. It is a light state: the server has the full one under that name. Go on in that job "
+            f"(job=\"{state.job}\", resume=True; or PARAMD_JOB and PARAMD_RESUME=1). A state that any job can take is "
+            "saved with state=\"full\"")
     return FailedPrecondition(
         FailedPrecondition.code, f"the state is of step {saved}, and job {job} is at step {present}. It is a light "
         "state: the server has the full one. If it keeps a checkpoint of that step (`paramctl checkpoints DIR`), stop "

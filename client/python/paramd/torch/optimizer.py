@@ -132,7 +132,14 @@ class Optimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: Group) -> None:
         """Adds a group of parameters. In a job that runs, every rank does: the job begins anew with the next forward
         pass, from this step and state, and the new parameters begin as those of a new optimizer."""
+        others = self._frozen.others_of(param_group) if self._is_made else param_group
+        if others is None:
+            return
         held = self._states.hold()
+        self._add(others)
+        self._states.resume(held)
+
+    def _add(self, param_group: Group) -> None:
         group = self._named_group(param_group) if self._is_made else param_group
         known = row(str(group.get("optimizer", self._optimizer)))
         given, own = known.split({name: value for name, value in group.items() if name not in _NO_HYPERS})
@@ -144,6 +151,27 @@ class Optimizer(torch.optim.Optimizer):
             del added[name]             # a hyperparameter of another optimizer, which torch has filled in
         self._declared.append(Declared(known.optimizer, hypers, {**known.defaults, **hypers}))
         self._states.note_versions(zip(added["param_names"], added["params"]))
+
+    def _take_groups(self) -> None:
+        """Takes groups that the program has put in the place of its own, as Lightning's fine-tuning does where it goes
+        on from a checkpoint. In a job that runs, it begins anew, as for `add_param_group`."""
+        if self._is_copy:
+            return
+        for i, group in enumerate(self.param_groups):
+            if len(group["params"]) != len(group.get("param_names", group["params"])):
+                raise invalid(f"group {i} has {len(group['params'])} parameters and names of "
+                              f"{len(group['param_names'])}: add parameters with add_param_group, not to its list")
+        if len(self.param_groups) == len(self._declared):
+            return
+        held = self._states.hold()
+        before = self.param_groups, self._declared, self._frozen
+        self.param_groups, self._declared, self._frozen = [], [], Frozen()
+        try:
+            for group in before[0]:
+                self._add(group)
+        except BaseException:
+            self.param_groups, self._declared, self._frozen = before
+            raise
         self._states.resume(held)
 
     def _named_group(self, group: Group) -> Group:
@@ -191,6 +219,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._is_copy:
             raise FailedPrecondition(FailedPrecondition.code, "this is a copy of an optimizer, and a rank has one "
                                      "connection: use the optimizer itself")
+        self._take_groups()
         if self._run is None:
             if self._at_forward is not None:
                 self._at_forward.detach()
@@ -406,6 +435,7 @@ class Optimizer(torch.optim.Optimizer):
         self._check_scaler()
         if self._run is None:
             self._recovery.check_begun()
+        self._take_groups()
         self._states.thaw()
         run = self._joined(computed=True)
         if self._delay and run.is_under_way:
@@ -471,6 +501,7 @@ class Optimizer(torch.optim.Optimizer):
         FailedPrecondition: a light state is of another step than the job's; or gradients of the coming step have
         travelled. InvalidArgument, ValueError: it does not fit. Then nothing has changed.
         """
+        self._take_groups()
         self._states.load(state_dict, super().load_state_dict)
 
     def full_state_dict(self) -> dict[str, Any]:

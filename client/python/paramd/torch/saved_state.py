@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ class Saved:
         counted. A parameter that is missing here, or without some of them, begins with those of a new job.
     weights: the server's weights in float32, by parameter. Some or all may be missing.
     is_light: it says the step alone, and the server has the rest.
+    job: the job that it was saved in; None: that is not known.
     """
 
     step: int
@@ -35,6 +37,7 @@ class Saved:
     slots: dict[str, State] = field(default_factory=dict)
     weights: State = field(default_factory=dict)
     is_light: bool = False
+    job: str | None = None
 
     def same_state(self, other: Saved) -> bool:
         """Returns whether step, seed and optimizer state are equal, bit for bit."""
@@ -49,19 +52,22 @@ def _same(a: State, b: State) -> bool:
 
 
 class Export:
-    """A state that was fetched from the server, kept in a file: every reader gets tensors of its own."""
+    """A state that was fetched from the server, kept in a file: every reader gets tensors of its own. The file has no
+    name any more, so nothing is left of it where the process is killed."""
 
     def __init__(self, client: Client) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="paramd-")
         self._names, self._seed = client.names, client.welcome.seed
-        path = os.path.join(self._folder.name, _FILE)
-        self.step = _export(client, path)
+        with tempfile.TemporaryDirectory(prefix="paramd-") as folder:
+            path = os.path.join(folder, _FILE)
+            self.step = _export(client, path)
+            self._file = open(path, "rb")       # noqa: SIM115 (it is closed with the Export)
+        weakref.finalize(self, self._file.close)
 
     def read(self) -> Saved:
         """Returns the state."""
         slots: dict[str, State] = {name: {} for name in self._names}
         saved = Saved(self.step, self._seed, slots)
-        for key, tensor in tensor_file.load(os.path.join(self._folder.name, _FILE)).items():
+        for key, tensor in tensor_file.load(self._file).items():
             name = _owner(key, slots)
             if name == key:
                 saved.weights[name] = tensor

@@ -238,7 +238,7 @@ class States:
             return _nothing
         self._check_client()
         if saved is not None and saved.is_light and run.client.rank == 0:
-            raise light_state.other_step(saved.step, run.step, run.client.job)
+            raise light_state.other_step(saved, run.step, run.client.job)
         return self._begin_anew
 
     def _wait(self, saved: Saved | None) -> None:
@@ -335,7 +335,7 @@ class States:
             present = settings.step_of(client)
             if saved.step != present:
                 self.give_up(client)
-                raise light_state.other_step(saved.step, present, client.job)
+                raise light_state.other_step(saved, present, client.job)
             return client
         self._decide(places, saved)
         begin = {"start_step": saved.step, **({} if saved.seed is None else {"seed": saved.seed})}

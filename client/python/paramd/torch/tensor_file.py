@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import BinaryIO
 
 import torch
 
@@ -28,11 +29,10 @@ def from_block(block: Block) -> torch.Tensor:
     return torch.frombuffer(block.data, dtype=dtype).reshape(block.shape)
 
 
-def load(path: str) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a file. InvalidArgument: it is no safetensors file."""
-    with open(path, "rb") as file:
-        content = bytearray(file.read())
-    blocks, _ = read(content, path)
+def load(file: BinaryIO) -> dict[str, torch.Tensor]:
+    """Returns the tensors of an open file. InvalidArgument: it is no safetensors file."""
+    file.seek(0)
+    blocks, _ = read(bytearray(file.read()), file.name)
     return {name: from_block(block) for name, block in blocks.items()}
 
 
