@@ -65,6 +65,9 @@ class Optimizer(torch.optim.Optimizer):
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
     _scaler: Any = None             # the GradScaler that the optimizer was made with
+    _states: States
+    _frozen: Frozen
+    _at_forward: JoinAtForward | None
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
@@ -110,7 +113,7 @@ class Optimizer(torch.optim.Optimizer):
         self._recovery = Recovery(None)
         self._delay, self._watch = 0, "auto"
         self._overlaps, self._contribute = False, "all"
-        self._at_forward: JoinAtForward | None = None
+        self._at_forward = None
         self._run: Run | None = None
         self._overlap: Overlap | None = None
         self._states = States(self, state)
