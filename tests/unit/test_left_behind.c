@@ -156,6 +156,36 @@ static void contributions_stand_when_a_process_takes_the_rank(void **state)
     assert_int_equal(r->timed_out, 0);
 }
 
+/* Rank 0 has left, and a new process takes rank 1. */
+static void start_rank_1_again(rig *r)
+{
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    ask(r, PD_REQ_LOST, 1, 0);
+    assert_int_equal(rig_hello(r, "j", 1, WORLD, NEW, NEW, "step_timeout=1800s", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 1, NEW, (const char *[]){ "p0", "p1" },
+                                 (pd_shape[]){ { 1, { SIZE } }, { 1, { SIZE } } }, NULL, 2, PD_F32),
+                     PD_OK);
+    push(r, 1, NEW, 2, 0);
+    tick(r);
+}
+
+static void where_the_launch_is_started_again_a_rank_that_has_left_is_waited_for(void **state)
+{
+    rig *r = *state;
+
+    start_rank_1_again(r);
+    assert_int_equal(r->timed_out, 0);
+}
+
+static void a_process_of_an_unknown_run_does_not_wait_for_a_rank_that_has_left(void **state)
+{
+    rig *r = *state;
+
+    r->run = NULL;
+    start_rank_1_again(r);
+    assert_true(r->timed_out > 0);
+}
+
 static void a_barrier_that_needs_a_rank_which_has_left_fails_at_once(void **state)
 {
     rig *r = *state;
@@ -231,6 +261,8 @@ int main(void)
         TEST(who_asks_again_gets_the_same_answer_and_one_line_in_the_log),
         TEST(pulls_of_which_the_store_does_not_know_are_answered_within_a_second),
         TEST(contributions_stand_when_a_process_takes_the_rank),
+        TEST(where_the_launch_is_started_again_a_rank_that_has_left_is_waited_for),
+        TEST(a_process_of_an_unknown_run_does_not_wait_for_a_rank_that_has_left),
         TEST(a_barrier_that_needs_a_rank_which_has_left_fails_at_once),
         TEST(a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank),
         TEST(a_job_without_connected_workers_reports_nothing),

@@ -8,6 +8,7 @@
 #include "plant.h"
 #include "printable.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,25 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
     return PD_OK;
 }
 
+/* Expects ranks that have left to come back: a new process of the job's launch takes an earlier one's place, so the
+ * launch was started again (torchrun --max-restarts), and starts those ranks again, too. Until they are back they count
+ * as lost, and nobody is told that they have left for good. */
+static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
+{
+    const char *run = hello->u.hello.run;
+
+    if (job->run == NULL || run == NULL || strcmp(job->run, run) != 0) return;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        pd_rank *rank = &job->ranks[r];
+        if (rank->state != PD_RANK_LEFT) continue;
+        rank->state = PD_RANK_LOST;
+        rank->saved.left = false;
+        rank->since_ns = now_ns;
+        snprintf(rank->reason, sizeof rank->reason, "left before its launch was started again");
+        job->left--;
+    }
+}
+
 bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
@@ -91,6 +111,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     job->keeping.says_over = false;
     job->joined = true;
     rank->state = PD_RANK_CONNECTED;
+    if (!same && old.state != PD_RANK_ABSENT) expect_back(job, hello, now_ns);
     rank->conn = hello->ticket.conn;
     rank->saved.nonce = hello->u.hello.nonce;
     pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
