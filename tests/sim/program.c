@@ -297,7 +297,7 @@ static void on_replaced(sim_worker *w)
         /* An earlier process of the rank may have replaced them, and pushed. */
         w->began = w->step; /* the window reaches no further back */
         sim_program_go_on(w, STEP);
-    } else if (is_worth_another_try(rc)) {
+    } else if (is_worth_another_try(rc) || lacks_rank(rc, &err)) {
         w->changed = 0;
         sim_program_rest(w, STEP, err.text);
     } else {

@@ -1,6 +1,7 @@
 /* param_image.c - writes or reads one parameter's state, with one table of fields for both directions. */
 #include "param_image.h"
 
+#include "cut.h"
 #include "plant.h"
 #include "round_scalars.h"
 #include "save.h"
@@ -67,10 +68,10 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
 }
 
 /* Visits everything that stands before the optimizer's state. The optimizer comes last, because results of its root
- * tasks may be added later. */
-static void begin(pd_archive *archive, pd_steps *steps, pd_param *param)
+ * tasks may be added later. `weights`: those that the image goes with, if it is written; NULL: there are none. */
+static void begin(pd_archive *archive, pd_steps *steps, pd_param *param, const pd_snapshot *weights)
 {
-    uint64_t version = param->current != NULL ? param->current->version : 0;
+    uint64_t version = weights != NULL ? weights->version : 0;
 
     pd_archive_enter(archive, "parameter");
     visit_record(archive, steps, param);
@@ -80,7 +81,7 @@ static void begin(pd_archive *archive, pd_steps *steps, pd_param *param)
 
 void pd_param_image_visit(pd_archive *archive, pd_steps *steps, pd_param *param)
 {
-    begin(archive, steps, param);
+    begin(archive, steps, param, param->current);
     pd_optim_visit(archive, param->optim);
     pd_archive_leave(archive);
 }
@@ -95,7 +96,8 @@ void pd_param_image_publish(pd_steps *steps, pd_param *param)
 
 size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *param)
 {
-    begin(archive, steps, param);
+    /* Weights that replaced those of the cut too late have the cut's step as version, which the cut's may not have. */
+    begin(archive, steps, param, steps->cut->parts[param->index].weights);
     return pd_optim_write(archive, param->optim);
 }
 

@@ -15,6 +15,7 @@ has. So weights that were moved and moved back (an average that was swapped in f
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable
 from ctypes import POINTER, c_size_t, c_uint64, c_void_p, cast
 from typing import Any
@@ -23,7 +24,8 @@ import torch
 
 from .._library import library
 from ..client import Client
-from ..errors import FailedPrecondition, invalid
+from ..errors import DeadlineExceeded, FailedPrecondition, invalid
+from ..exchange import PATIENCE
 from .memory import Direct, Staged, on_cpu
 from .placement import Place
 
@@ -262,8 +264,19 @@ class ByHand:
         weights = {place.name: place.local(place.param).cpu().contiguous() for place in changed}
         number = number_of(weights)
         if self._client.rank == 0:
-            self._client.replace(weights, number)
+            self._replace(weights, number)
         return number
+
+    def _replace(self, weights: dict[str, torch.Tensor], number: int) -> None:
+        """Sends changed weights, again where memory of the server was awaited when a deadline of the job passed."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._client.replace(weights, number)
+                return
+            except DeadlineExceeded:
+                if time.monotonic() >= end:
+                    raise
 
 
 def check_watch(watch: str) -> str:
