@@ -84,6 +84,7 @@ def _is_interactive() -> bool:
     """Returns whether somebody types the program (a notebook, a prompt), whom an exception does not end."""
     return hasattr(sys, "ps1")
 
+
 def _note_status() -> None:
     """Lets sys.exit note its status: functions of atexit find no other trace of it."""
     end = sys.exit
