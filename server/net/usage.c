@@ -21,6 +21,7 @@ static pd_usage *new_usage(pd_usages *usages, const pd_roles *roles, const char 
 
     if (usage == NULL) return NULL;
     memcpy(usage->identity, identity, n);
+    usage->number = ++usages->last_number;
     usage->quota = pd_roles_allowance(roles, identity, NULL);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, usages->table, usage->identity, n, pd_name_hash(usages->hash_key, identity, n),
                                 usage);

@@ -13,6 +13,7 @@
 #define PD_USAGE_ENDING 8
 
 typedef struct pd_usage {
+    uint64_t number;    /* of the identity, while it has a connection; never used again, never 0 */
     size_t connections; /* open connections of the identity, with those that end with an error */
     size_t requests;    /* requests without an answer on all of them */
     pd_allowance quota;
@@ -23,6 +24,7 @@ typedef struct pd_usage {
 typedef struct pd_usages {
     uint64_t hash_key[2]; /* secret key of the hash function for names: name_hash.h */
     pd_usage *table;      /* hash table of the records by identity */
+    uint64_t last_number; /* pd_usage.number of the newest record */
 } pd_usages;
 
 /* Counts one more connection of an identity. Returns its record, or NULL if memory is out. */

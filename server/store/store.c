@@ -403,8 +403,9 @@ static void take_roles(pd_store *store, pd_request *request)
 
 /* ---- apply, work, tick ---- */
 
-void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
+bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns)
 {
+    (void)budget_ns;
     switch (request->kind) {
     case PD_REQ_HELLO: hello(store, request, now_ns); break;
     case PD_REQ_INFO:
@@ -430,6 +431,12 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     default: to_job(store, request, now_ns); break;
     }
     settle(store, now_ns);
+    return true;
+}
+
+void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    while (!pd_store_apply_some(store, request, store->config.batch_ns, now_ns)) continue;
 }
 
 bool pd_store_work(pd_store *store, uint64_t now_ns)

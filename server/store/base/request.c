@@ -62,6 +62,8 @@ static void free_declare(pd_request *request)
 
 static void free_contents(pd_request *request)
 {
+    if (request->part != NULL) request->free_part(request->part);
+    request->part = NULL;
     switch (request->kind) {
     case PD_REQ_HELLO: free_hello(request); break;
     case PD_REQ_DECLARE: free_declare(request); break;

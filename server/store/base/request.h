@@ -142,6 +142,11 @@ typedef struct pd_request {
     pd_ticket ticket;
     uint32_t job; /* number of the job, as the answer to Hello gave it; 0: the worker does not know it yet */
     uint32_t rank;
+    uint64_t party; /* number of the identity that sends it (pd_usage.number); 0: the daemon itself */
+    /* how far a request has come that the store applies in parts (pd_store_apply_some). It belongs to the step thread.
+     * NULL: it has not begun */
+    void *part;
+    void (*free_part)(void *part);
     union {
         struct {
             char *job_name;
