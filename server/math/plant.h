@@ -85,6 +85,7 @@
     X(barriers_of_others, "a new process passes the barriers that earlier processes of its rank have passed")          \
     X(metric_one_more, "counts of jobs in the metrics are one more than the store has published")                      \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
+    X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")

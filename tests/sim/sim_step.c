@@ -234,8 +234,8 @@ void sim_step_check(const sim_server *server)
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
-    if (!server->step_due && server->n_keeping + server->n_logging == 0 && sim_loop_rests(server, &more) &&
-        live > store->budget.used + more)
+    if (!server->step_due && !pd_flows_wait(&server->turn.flows, true) && server->n_keeping + server->n_logging == 0 &&
+        sim_loop_rests(server, &more) && live > store->budget.used + more)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
                  (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
     if (store->budget.used > store->budget.limit)

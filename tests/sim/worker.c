@@ -170,8 +170,11 @@ static bool is_local(sim_worker *w)
 
 static void connect_to_server(sim_worker *w)
 {
-    pd_transport *transport = sim_server_connect(w->s->server, is_local(w), &w->link);
+    pd_transport *transport;
 
+    w->s->identity = sim_plan_identity(w->s->plan, w->job->number, w->rank);
+    transport = sim_server_connect(w->s->server, is_local(w), &w->link);
+    w->s->identity = NULL;
     if (transport == NULL) {
         pd_pump_lose(&w->pump, w->s->now_ns, "nobody listens");
         return;
