@@ -62,6 +62,9 @@ typedef struct pd_rank {
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     uint32_t window;     /* number of its last steps whose pushes the process can send again; 0: none */
     uint64_t seen;       /* number of steps that the process had seen closed when it joined */
+    /* Up to this step the rank leaves out no parameter any more: it has ended the step, or the rounds have closed. */
+    uint64_t ended;
+    uint32_t obstacle; /* index of the parameter because of which the rank could not end a step last: close_step.h */
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (barrier.h). */
     bool barrier_guessed;
