@@ -31,7 +31,7 @@ extern char **environ;
 #define GUARD "PARAMD_REEXECUTED"
 /* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
  * estimate. */
-#define BATCH_NS 50e6
+#define BATCH_NS 10e6
 /* Time that a stopping daemon has beyond drain_timeout and checkpoint_timeout. */
 enum { STOP_GRACE_MS = 5000 };
 

@@ -117,18 +117,36 @@ pd_effect *pd_store_effects(pd_store *store)
 
 /* ---- which job works next ---- */
 
-static int by_turn(const pd_job *a, const pd_job *b)
-{
-    return a->turn < b->turn ? -1 : a->turn > b->turn;
-}
-
-/* Queues a job if it has work. The queue is sorted by when the jobs had their last turns, oldest first. So a job that
- * has just got work comes before a job that has just worked and has more to do. */
+/* Queues a job if it has work. */
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
-    DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
+    DL_APPEND2(store->due, job, prev_due, next_due);
     job->queued = true;
+}
+
+/* Returns when the identity of a job had its last turn. A job that has no owner is an identity of its own. */
+static uint64_t party_turn(const pd_job *job)
+{
+    return job->owner != NULL ? pd_owner_turn(job->owner) : job->turn;
+}
+
+/* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago, and
+ * of its jobs again the one. So an identity gets no more turns by having more jobs. NULL: no job has work. */
+static pd_job *next_due(const pd_store *store)
+{
+    pd_job *job, *next = store->due;
+
+    DL_FOREACH2(store->due, job, next_due)
+    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->turn < next->turn))
+        next = job;
+    return next;
+}
+
+static void note_turn(pd_store *store, pd_job *job)
+{
+    job->turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
 }
 
 /* Queues a job that a request or a batch of work may have changed, if it has work. */
@@ -441,11 +459,11 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
 
 bool pd_store_work(pd_store *store, uint64_t now_ns)
 {
-    pd_job *job = store->due;
+    pd_job *job = next_due(store);
 
     if (job == NULL) return false;
     pd_store_unqueue(store, job);
-    job->turn = ++store->turns;
+    note_turn(store, job);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);

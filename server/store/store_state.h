@@ -19,7 +19,7 @@ struct pd_store {
     pd_sums sums; /* memory for the sums of the present batch of work */
     pd_collect_batch collecting;
     pd_jobs jobs;
-    pd_job *due;    /* queue of jobs that have work; the job whose last turn was longest ago is first */
+    pd_job *due;    /* jobs that have work */
     uint64_t turns; /* number of batches of work that all jobs together have had */
     pd_drain drain;
     pd_roles *roles; /* NULL: the server has none */

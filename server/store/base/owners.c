@@ -13,6 +13,7 @@ struct pd_owner {
     char *identity;
     pd_budget budget; /* bytes of its jobs */
     uint64_t jobs;    /* number of its jobs that exist */
+    uint64_t turn;    /* number of the store's batch of work in which one of them worked last */
     uint32_t refs;
     pd_owners *owners;
     UT_hash_handle hh;
@@ -80,6 +81,16 @@ void pd_owner_let_go(pd_owner *owner)
 const pd_budget *pd_owner_budget(const pd_owner *owner)
 {
     return &owner->budget;
+}
+
+uint64_t pd_owner_turn(const pd_owner *owner)
+{
+    return owner->turn;
+}
+
+void pd_owner_set_turn(pd_owner *owner, uint64_t turn)
+{
+    owner->turn = turn;
 }
 
 void pd_owner_add(pd_owner *owner, pd_account *account)

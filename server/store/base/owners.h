@@ -28,6 +28,9 @@ pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *iden
 void pd_owner_let_go(pd_owner *owner);
 /* Returns the budget in which the bytes of the owner's jobs count. */
 const pd_budget *pd_owner_budget(const pd_owner *owner);
+/* Number of the store's batch of work in which a job of the owner worked last; 0: none did yet. */
+uint64_t pd_owner_turn(const pd_owner *owner);
+void pd_owner_set_turn(pd_owner *owner, uint64_t turn);
 /* Counts a job as its owner's, with the bytes of its account from now on. */
 void pd_owner_add(pd_owner *owner, pd_account *account);
 /* Notes that a job of the owner has ended. Its bytes count until the account gives them back. Accepts NULL. */
