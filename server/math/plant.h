@@ -45,6 +45,7 @@
       "the segment of a worker is unmapped when its connection ends, not when its last payload is summed")             \
     X(loan_has_a_unit_more, "a payload may end 64 bytes behind the worker's segment")                                  \
     X(any_seals, "a worker may share a segment that it can still shorten")                                             \
+    X(holes_lent, "a worker may share a segment whose pages are not there, or can be freed")                           \
     X(refused_share_leaks, "the descriptor of a refused Share stays open")                                             \
     X(release_one_more, "a Release frees one answer more than the worker has read")                                    \
     X(place_of_another, "an answer in shared memory gives the place of the piece before")                              \

@@ -74,7 +74,7 @@ pd_prefix wire_receive(int fd, uint8_t *header)
     if (pd_prefix_read(&prefix, bytes, UINT64_MAX / 2, &err) != PD_OK) figure_stop("%s", err.text);
     receive_all(fd, to, prefix.header_bytes);
     if ((prefix.flags & PD_FLAG_ERROR) != 0) stop_at_error(to, prefix.header_bytes);
-    for (uint64_t left = prefix.payload_bytes; left > 0;) {
+    for (uint64_t left = (prefix.flags & PD_FLAG_SHARED) != 0 ? 0 : prefix.payload_bytes; left > 0;) {
         uint8_t waste[4096];
         size_t n = left < sizeof waste ? (size_t)left : sizeof waste;
         receive_all(fd, waste, n);
