@@ -255,7 +255,8 @@ static void give_way(pd_http_conn *conn)
     if (conn->state == READING) refuse(conn, 429, "too many requests are incomplete: try again", false);
 }
 
-/* Makes room for one more connection: closes the oldest one that is answered. Returns false if all connections are being answered. */
+/* Makes room for one more connection: closes the oldest one that is answered. Returns false if all connections are
+ * being answered. */
 static bool make_room(pd_http *http)
 {
     pd_http_conn *victim;

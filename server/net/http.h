@@ -4,10 +4,11 @@
  * piece of an answer, PD_HTTP_WHOLE_MS for everything. They travel over a pd_transport, as the connections of workers
  * do.
  *
- * A flood of slow peers does not keep a probe of health out. When there are PD_HTTP_MOST connections, the newcomer takes
- * the place of one that is answered already, or of the oldest incomplete request of the address that has most of them:
- * that one gets status 429. A complete request is always answered. Long answers (metrics, jobs, the dashboard), which a
- * peer may read slowly, are limited for each address and in total; whoever asks for one more gets status 429. */
+ * A flood of slow peers does not keep a probe of health out. When there are PD_HTTP_MOST connections, the newcomer
+ * takes the place of one that is answered already, or of the oldest incomplete request of the address that has most of
+ * them: that one gets status 429. A complete request is always answered. Long answers (metrics, jobs, the dashboard),
+ * which a peer may read slowly, are limited for each address and in total; whoever asks for one more gets status
+ * 429. */
 #ifndef PD_HTTP_H
 #define PD_HTTP_H
 
