@@ -171,6 +171,7 @@ static void on_event(void *arg, pd_daemon_event event)
 
     if (event == PD_DAEMON_STOPS) begin_stop(p);
     if (event == PD_DAEMON_LOADS) on_loading(p, now);
+    if (event == PD_DAEMON_TURNS) pd_log_tick();
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");

@@ -145,7 +145,7 @@ void pd_conversation_finish_turn(pd_daemon *daemon)
     write_dirty(daemon);
     pd_loop_flush(daemon);
     free_closed(daemon);
-    pd_http_free_closed(daemon);
+    pd_http_finish_turn(daemon);
     daemon->was_active = daemon->active;
     daemon->active = 0;
     pd_shutdown_finish(daemon);
@@ -332,9 +332,9 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     return PD_OK;
 }
 
-int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport)
+int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport, uint64_t origin)
 {
-    return pd_http_accept(daemon, transport);
+    return pd_http_accept(daemon, transport, origin);
 }
 
 void pd_conversation_close_http(pd_daemon *daemon)
@@ -345,7 +345,11 @@ void pd_conversation_close_http(pd_daemon *daemon)
 void pd_conversation_tick_http(pd_daemon *daemon)
 {
     pd_http_tick(daemon, pd_loop_now_ms(daemon));
-    pd_http_free_closed(daemon);
+}
+
+void pd_conversation_finish_http_turn(pd_daemon *daemon)
+{
+    pd_http_finish_turn(daemon);
 }
 
 /* Gives back the snapshots (published weights) in effects that were taken from the mailbox but not handled, since the

@@ -3,6 +3,8 @@
 #include "loop.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Bytes that all connections together should move in one turn of the loop, so that a turn stays short. */
 #define TURN_BYTES (1024 * 1024)
@@ -27,6 +29,14 @@ void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const c
     pd_log_entry_make(&entry, level, facts, format, args);
     va_end(args);
     daemon->config.log(&entry);
+}
+
+void pd_loop_host(char *host, const char *peer)
+{
+    const char *colon = strrchr(peer, ':');
+    size_t n = colon != NULL ? (size_t)(colon - peer) : strlen(peer);
+
+    snprintf(host, PD_LOG_PEER, "%.*s", (int)n, peer);
 }
 
 void pd_loop_count_refusal(pd_daemon *daemon, int code)

@@ -99,6 +99,9 @@ uint64_t pd_loop_clock_ns(const pd_daemon *daemon);
 void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Writes the host of a peer's address such as "10.0.0.7:4711" to `host`, which has PD_LOG_PEER bytes. */
+void pd_loop_host(char *host, const char *peer);
+
 /* Counts a refused frame by its error code. */
 void pd_loop_count_refusal(pd_daemon *daemon, int code);
 

@@ -45,6 +45,7 @@ window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 scrape_cost  | of the step time without scrapes | <= 1.02 |   | figure_scrape_cost
+probe_ok     | of the probes of /healthz answered 200 in a second | >= 0.99 | | figure_probe_ok
 hidden_job_list | of the time for a job that does not exist | >= 0 | | figure_hidden_job list
 hidden_job_hello | of the time for a job that does not exist | >= 0 | | figure_hidden_job hello
 checkpoint_rate | of one file written in sequence past the page cache, and synced | >= 0.8 | | figure_checkpoint_rate
