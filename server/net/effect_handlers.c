@@ -79,7 +79,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
 
     if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), so there is no request of
                                      * a connection to answer */
-        pd_shutdown_drained(daemon);
+        pd_shutdown_drained(daemon, NULL);
         return;
     }
     if (conn == NULL) return;
@@ -141,9 +141,9 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_prefix asked;
 
     if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), which did not end before
-                                     * its deadline */
+                                     * its deadline, or whose last checkpoints have failed */
         pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
-        pd_shutdown_drained(daemon);
+        pd_shutdown_drained(daemon, effect->u.error.code == PD_ABORTED ? &effect->u.error : NULL);
         return;
     }
     if (conn == NULL) {

@@ -497,6 +497,15 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
     settle(store, now_ns);
 }
 
+size_t pd_store_count_losing(const pd_store *store)
+{
+    const pd_job *job, *next;
+    size_t n = 0;
+
+    HASH_ITER(hh, store->jobs.names, job, next) n += pd_keeping_loses(job);
+    return n;
+}
+
 uint64_t pd_store_next_tick(const pd_store *store)
 {
     const pd_job *job, *next;

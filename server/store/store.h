@@ -56,6 +56,9 @@ int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, b
  * one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry counts. */
 int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err);
 
+/* Returns the number of jobs that lose steps, or other changes of their state, if the server stops now. */
+size_t pd_store_count_losing(const pd_store *store);
+
 /* Takes and returns the effects that were made so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);
 

@@ -131,6 +131,7 @@ void pd_info_fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
     info->replayed = job->replayed;
     info->gradient_norm = pd_global_clip_last(&job->steps);
     info->clipped_steps = pd_global_clip_clipped(&job->steps);
+    info->outlier_steps = pd_global_clip_outliers(&job->steps);
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->speed, now_ns);
     info->loss = job->steps.loss;
@@ -320,6 +321,7 @@ static const pd_info_field job_fields[] = { JOB(name),
                                             JOB(root_waits),
                                             JOB(gradient_norm),
                                             JOB(clipped_steps),
+                                            JOB(outlier_steps),
                                             JOB(optimizer),
                                             JOB(steps_per_second),
                                             JOB(loss),
