@@ -7,13 +7,15 @@
 #define PD_OWNERS_H
 
 #include "budget.h"
+#include "ingest.h"
 #include "roles.h"
 
 typedef struct pd_owner pd_owner;
 
 typedef struct pd_owners {
-    uint64_t hash_key[2]; /* secret key of the hash function for names: name_hash.h */
-    pd_owner *table;      /* hash table of the owners by identity */
+    uint64_t hash_key[2];  /* secret key of the hash function for names: name_hash.h */
+    pd_owner *table;       /* hash table of the owners by identity */
+    uint64_t ingest_bytes; /* the ingest budget of the server, of which each owner has a share */
 } pd_owners;
 
 /* Checks that the quota of an identity has room for one more job. `job` is its name, for the error.
@@ -28,6 +30,9 @@ pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *iden
 void pd_owner_let_go(pd_owner *owner);
 /* Returns the budget in which the bytes of the owner's jobs count. */
 const pd_budget *pd_owner_budget(const pd_owner *owner);
+/* Returns the owner's share of the ingest budget, in which the reserves of its jobs count: what its quota says, else
+ * half of the budget. */
+pd_ingest_share *pd_owner_share(pd_owner *owner);
 /* Counts a job as its owner's, with the bytes of its account from now on. */
 void pd_owner_add(pd_owner *owner, pd_account *account);
 /* Notes that a job of the owner has ended. Its bytes count until the account gives them back. Accepts NULL. */
