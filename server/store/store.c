@@ -76,6 +76,7 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->jobs.hash_key[0] = config->hash_key[0];
     store->jobs.hash_key[1] = config->hash_key[1];
     memcpy(store->owners.hash_key, config->hash_key, sizeof store->owners.hash_key);
+    store->owners.ingest_bytes = config->ingest_bytes;
     *out = store;
     return PD_OK;
 }

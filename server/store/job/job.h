@@ -163,6 +163,8 @@ typedef struct pd_job {
     uint64_t turn;                      /* number of the store's batch of work in which this job worked last */
     /* time at which the job ends unless a worker connects; 0: a worker is connected */
     uint64_t linger_ns;
+    /* time at which ranks that are lost give their reserves of the ingest budget back: reserves.h; 0: none is lost */
+    uint64_t release_ns;
     /* time at which overdue rounds (open longer than step_timeout) of the job were last reported; 0: never */
     uint64_t noticed_ns;
     /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame

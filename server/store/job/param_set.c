@@ -4,7 +4,7 @@
 #include "control.h"
 #include "name_hash.h"
 #include "override.h"
-#include "ranks.h"
+#include "reserves.h"
 #include "round_scalars.h"
 #include "step_log.h"
 
@@ -76,7 +76,7 @@ void pd_param_set_forget(pd_job *job)
     pd_step_log_free(&job->steps);
     pd_control_free(&job->steps);
     pd_account_give(&job->steps.account, job->steps.account.used);
-    pd_ranks_forget_reserves(job);
+    pd_reserves_forget(job);
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(&job->steps.params[i]);
