@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "checkpoint_due.h"
 #include "control_log.h"
+#include "deadlines.h"
 #include "declare.h"
 #include "export.h"
 #include "logging.h"
@@ -118,9 +119,18 @@ pd_effect *pd_store_effects(pd_store *store)
 
 /* ---- which job works next ---- */
 
-/* Queues a job if it has work. */
+/* Notes the next deadline of a job that may have changed. */
+static void note_deadline(pd_store *store, pd_job *job)
+{
+    uint64_t at = pd_job_next_tick(job), checkpoint = pd_checkpoint_next_tick(job);
+
+    pd_deadlines_set(&store->deadlines, job, checkpoint < at ? checkpoint : at);
+}
+
+/* Queues a job if it has work, and notes its deadline. */
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    note_deadline(store, job);
     if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
     DL_APPEND2(store->due, job, prev_due, next_due);
     job->queued = true;
@@ -132,7 +142,7 @@ static uint64_t party_turn(const pd_job *job)
     return job->owner != NULL ? pd_owner_turn(job->owner) : job->turn;
 }
 
-/* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago, and
+/* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago;
  * of its jobs again the one. So an identity gets no more turns by having more jobs. NULL: no job has work. */
 static pd_job *next_due(const pd_store *store)
 {
@@ -482,19 +492,30 @@ bool pd_store_has_work(const pd_store *store)
     return store->due != NULL;
 }
 
+/* Does the work of a job's deadlines that have passed, which may end the job. */
+static void tick(pd_store *store, pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (pd_job_tick(job, now_ns, &err)) {
+        pd_checkpoint_tick(job, now_ns);
+        queue_unchanged(store, job, now_ns);
+    } else {
+        pd_store_end(store, job, &err);
+    }
+}
+
 void pd_store_tick(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
-    pd_error err;
 
-    HASH_ITER(hh, store->jobs.names, job, next)
-    {
-        if (pd_job_tick(job, now_ns, &err)) {
-            pd_checkpoint_tick(job, now_ns);
-            queue_unchanged(store, job, now_ns);
-        } else
-            pd_store_end(store, job, &err);
+    if (store->unknown) {
+        store->unknown = false;
+        HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
+    /* A job may have its next deadline at once: each has its turn about once. */
+    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->tick_ns <= now_ns; n--)
+        tick(store, store->deadlines, now_ns);
     settle(store, now_ns);
 }
 
@@ -509,14 +530,10 @@ size_t pd_store_count_losing(const pd_store *store)
 
 uint64_t pd_store_next_tick(const pd_store *store)
 {
-    const pd_job *job, *next;
-    uint64_t at = pd_drain_next_tick(&store->drain);
+    uint64_t at = pd_drain_next_tick(&store->drain), jobs = UINT64_MAX;
 
     if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
-    HASH_ITER(hh, store->jobs.names, job, next)
-    {
-        if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
-        if (pd_checkpoint_next_tick(job) < at) at = pd_checkpoint_next_tick(job);
-    }
-    return at;
+    if (store->deadlines != NULL) jobs = store->deadlines->tick_ns;
+    if (store->unknown) jobs = 0;
+    return jobs < at ? jobs : at;
 }

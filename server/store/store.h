@@ -19,8 +19,8 @@ void pd_store_free(pd_store *store);
 
 /* Applies a request, or a part of it that takes about `budget_ns` (ns of one core, by estimates): the request is
  * checked and filed, and its arithmetic is left to pd_store_work. Returns true if the request is done, and no longer
- * the caller's. false: it needs more time; call again with the same request, before later requests of the same peer. Other
- * requests and work may come in between. `now_ns` is the time of a monotonic clock. */
+ * the caller's. false: it needs more time; call again with the same request, before later requests of the same peer.
+ * Other requests and work may come in between. `now_ns` is the time of a monotonic clock. */
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns);
 /* Applies a request as a whole, however long that takes. Takes ownership of the request. */
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);

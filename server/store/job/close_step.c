@@ -13,8 +13,8 @@
 #include "data_frame.h"
 
 /* Returns whether the rank leaves this parameter out of the step that the frame ends: it has sent nothing of the
- * parameter for this step, and the step's round is not closed. What it has sent for the open round is of an earlier step
- * if the round of that step is not open yet. */
+ * parameter for this step, and the step's round is not closed. An open round of an earlier step says nothing of this
+ * one. */
 static bool is_left_out(const pd_param *param, const pd_request *frame)
 {
     pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);

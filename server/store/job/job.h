@@ -161,16 +161,24 @@ typedef struct pd_job {
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
     uint64_t turn;                      /* number of the store's batch of work in which this job worked last */
+    /* the time of its next deadline, as of its last change, and links by that time: deadlines.h */
+    uint64_t tick_ns;
+    bool has_deadline;
+    struct pd_job *later, *prev_tick, *next_tick;
     /* time at which the job ends unless a worker connects; 0: a worker is connected */
     uint64_t linger_ns;
     /* time at which ranks that are lost give their reserves of the ingest budget back: reserves.h; 0: none is lost */
     uint64_t release_ns;
-    /* time at which overdue rounds (open longer than step_timeout) of the job were last reported; 0: never */
+    /* time at which overdue rounds (open longer than step_timeout) or missing initial weights were last reported; 0:
+     * never */
     uint64_t noticed_ns;
     /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
      * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
-    uint64_t look_ns; /* when to look next for requests that wait for a rank which has left: overdue.h */
+    /* when to look next for requests that wait for a rank which has left, whether to look earlier, and when that was
+     * done last: overdue.h */
+    uint64_t look_ns, looked_ns;
+    bool look_soon;
     const pd_param *noticed;
     /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue round
      * is logged only once */
