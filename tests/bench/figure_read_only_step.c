@@ -1,8 +1,9 @@
 /* read_only_step: step time of jobs beside an identity that may only read, and does its worst, over alone. One job is
- * bound by the processor: kron on a matrix of 512 x 512. The other is small: sgd on 64 KiB of weights. Each takes steps
+ * bound by the processor: kron on a matrix of 256 x 256. The other is small: sgd on 64 KiB of weights. Each takes steps
  * for a while alone and for a while beside the reader, in turn. The ratio is the median, over these pairs, of that of
  * their median step times. The figure is the largest ratio of both jobs and of all attacks of tests/hostile that need
- * the role read alone, each on a daemon of its own.
+ * the role read alone, each on a daemon of its own. The daemon has one step thread: on a machine of two cores the other
+ * core is for its loop thread and for the attacker, who would be another machine.
  * Usage: figure_read_only_step [--seconds S] [--pairs N] [--params N] [--verbose] [ATTACK...]     without names: all */
 #include "figure.h"
 
@@ -12,7 +13,7 @@
 
 #include "hostile_daemon.h"
 
-enum { NOTE_BYTES = 4000, MOST_PAIRS = 64, SMALL = 128, LARGE = 512, JOBS = 2 };
+enum { NOTE_BYTES = 4000, MOST_PAIRS = 64, SMALL = 128, LARGE = 256, JOBS = 2 };
 
 typedef struct settings {
     double seconds;
@@ -58,6 +59,7 @@ static bool measure(const attack *by, const settings *set, double ratios[JOBS])
     bool prepared;
 
     figure_folder(folder);
+    setenv("PARAMD_THREADS_STEP_THREADS", "1", 1);
     hostile_start(&child, &daemon, folder, true);
     jobs[0] = duel_join(daemon.url, "large", LARGE, LARGE, "* kron learning_rate=0.001");
     jobs[1] = duel_join(daemon.url, "small", SMALL, SMALL, "* sgd lr=0.01");
@@ -86,7 +88,7 @@ static bool is_wanted(const settings *set, const attack *by)
 
 static void read_arguments(settings *out, char **argv)
 {
-    *out = (settings){ .seconds = 0.5, .pairs = 5, .params = DUEL_ALL_PARAMS };
+    *out = (settings){ .seconds = 0.3, .pairs = 9, .params = DUEL_ALL_PARAMS };
     for (argv++; *argv != NULL && strncmp(*argv, "--", 2) == 0; argv++) {
         if (strcmp(*argv, "--verbose") == 0)
             out->verbose = true;
