@@ -236,6 +236,27 @@ static void every_metric_of_the_table_has_samples(void **state)
     assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
 }
 
+static void a_rank_has_metrics_once_it_has_come(void **state)
+{
+    scene *s = *state;
+    json_t *root, *workers;
+
+    scene_join(s, 2, 4, 1);
+    scene_sleep(s, 1.1);
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_straggler_total{job=\"j\",rank=\"2\"} 0\n"));
+    assert_null(strstr(body(), "rank=\"0\""));
+    assert_null(strstr(body(), "rank=\"3\""));
+    assert_non_null(strstr(body(), "\nparamd_job_workers{job=\"j\",state=\"absent\"} 3\n"));
+    assert_non_null(strstr(body(), "\nparamd_ranks_left_out 0\n"));
+    ask(s, GET("/jobs.json"));
+    assert_non_null(root = json_loads(body(), 0, NULL));
+    workers = json_object_get(json_array_get(json_object_get(root, "jobs"), 0), "workers");
+    assert_int_equal(json_array_size(workers), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(workers, 0), "rank")), 2);
+    json_decref(root);
+}
+
 static size_t hold_a_kibibyte(const pd_transport *transport)
 {
     (void)transport;
@@ -507,6 +528,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_has_ended_has_no_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_metric_of_the_table_has_samples, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_has_metrics_once_it_has_come, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_memory_of_connections_is_a_metric, set_up, tear_down),
         cmocka_unit_test(names_from_peers_are_escaped),
         cmocka_unit_test_setup_teardown(with_a_token_only_health_is_told_without_it, set_up, tear_down),

@@ -154,9 +154,10 @@ typedef struct pd_job {
     char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
     /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
     char *run;
-    bool restored; /* the job was read from an image or a checkpoint */
-    bool joined;   /* a worker has joined since the job was created or restored */
-    bool touched;  /* its figures may have changed since they were copied last: publishing.h */
+    bool restored;      /* the job was read from an image or a checkpoint */
+    bool joined;        /* a worker has joined since the job was created or restored */
+    uint32_t published; /* pd_publishing.number when its figures were copied last */
+    bool touched;       /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
