@@ -175,9 +175,22 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_end(conn, NULL, &effect->u.error);
 }
 
+/* Tells the store that from the weights of this job on only answers hold them. Without memory for that, they do not
+ * count. */
+static void report_forgotten(pd_daemon *daemon, uint32_t job)
+{
+    pd_request *request = pd_request_new(PD_REQ_FORGOTTEN, (pd_ticket){ 0, 0 });
+
+    pd_loop_post_released(daemon);
+    if (request == NULL) return;
+    request->job = job;
+    pd_loop_post(daemon, request);
+}
+
 static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    report_forgotten(daemon, effect->job);
     pd_traffic_remove(&daemon->traffic, effect->job);
     pd_figures_remove(&daemon->figures, effect->job);
     for (size_t i = 0; i < daemon->capacity; i++) {

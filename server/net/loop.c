@@ -131,7 +131,7 @@ pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
     return notice;
 }
 
-static void post_released(pd_daemon *daemon)
+void pd_loop_post_released(pd_daemon *daemon)
 {
     pd_request *request;
 
@@ -149,7 +149,7 @@ void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;
 
-    post_released(daemon);
+    pd_loop_post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
     assert(rc == PD_OK); /* posting cannot fail, because the mailbox is closed only after the loop thread has ended */

@@ -123,6 +123,8 @@ void pd_loop_post(pd_daemon *daemon, pd_request *request);
 /* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots that the board has
  * released. */
 void pd_loop_flush(pd_daemon *daemon);
+/* Posts the snapshots (published weights) that nobody reads any more back to the step thread. */
+void pd_loop_post_released(pd_daemon *daemon);
 /* Keeps the message that tells the store of a connection's end, until the store has answered the connection's Hello. */
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice);
 /* Returns the kept message that tells the store of the end of the connection with this number, and keeps it no longer.

@@ -245,8 +245,18 @@ static void released(pd_request *request)
 
     for (pd_snapshot *snapshot = request->u.released.first; snapshot != NULL; snapshot = next) {
         next = snapshot->next_released;
-        pd_snapshot_unref(snapshot);
+        pd_snapshot_returned(snapshot);
     }
+    pd_request_free(request);
+}
+
+/* The loop thread has forgotten a job, which may still wait for its root tasks. */
+static void forgotten(pd_store *store, pd_request *request)
+{
+    const pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
+    pd_unread *held = job != NULL ? job->steps.unread : pd_unread_find(&store->budget, request->job);
+
+    if (held != NULL) pd_unread_forgotten(held);
     pd_request_free(request);
 }
 
@@ -446,6 +456,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_IMPORT: import(store, request, now_ns); break;
     case PD_REQ_EXPORT: export(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
+    case PD_REQ_FORGOTTEN: forgotten(store, request); break;
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;

@@ -21,7 +21,7 @@ static const version versions[] = {
 
 static bool write_file(const char *folder, const char *name, const char *text)
 {
-    char path[256];
+    char path[640];
     int fd;
     bool done;
 
@@ -38,6 +38,24 @@ static void limit_swap(const pd_cgroup *group, const version *v, const char *byt
     (void)write_file(group->folder, v->swap, v == versions ? bytes : "0");
 }
 
+/* Finds the group of this process in /proc/self/cgroup: a line of v1 names the hierarchy, "4:memory:/path", that of v2
+ * begins with "0::". */
+static void find_own(pd_cgroup *out, const version *v)
+{
+    const char *wanted = v == versions ? ":memory:" : "0::";
+    FILE *file = fopen("/proc/self/cgroup", "r");
+    char line[384];
+
+    snprintf(out->before, sizeof out->before, "%s", v->root);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *at = strstr(line, wanted);
+        if (at == NULL || (v != versions && at != line)) continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out->before, sizeof out->before, "%s%s", v->root, at + strlen(wanted));
+    }
+    if (file != NULL) fclose(file);
+}
+
 static bool make(pd_cgroup *out, const version *v, const char *bytes)
 {
     snprintf(out->folder, sizeof out->folder, "%s/paramd-figure-%d", v->root, (int)getpid());
@@ -45,6 +63,7 @@ static bool make(pd_cgroup *out, const version *v, const char *bytes)
     if (mkdir(out->folder, 0755) != 0) return false;
     if (write_file(out->folder, v->limit, bytes)) {
         limit_swap(out, v, bytes);
+        find_own(out, v);
         return true;
     }
     rmdir(out->folder);
@@ -61,13 +80,23 @@ int pd_cgroup_make(pd_cgroup *out, long long bytes, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "no control group with a limit of memory can be made: %s", strerror(errno));
 }
 
-int pd_cgroup_enter(const pd_cgroup *group, pid_t pid, pd_error *err)
+static int move(const char *folder, pid_t pid, pd_error *err)
 {
     char text[16];
 
     snprintf(text, sizeof text, "%d", (int)pid);
-    if (write_file(group->folder, "cgroup.procs", text)) return PD_OK;
-    return pd_fail(err, PD_UNAVAILABLE, "%s: cgroup.procs: %s", group->folder, strerror(errno));
+    if (write_file(folder, "cgroup.procs", text)) return PD_OK;
+    return pd_fail(err, PD_UNAVAILABLE, "%.200s/cgroup.procs: %s", folder, strerror(errno));
+}
+
+int pd_cgroup_enter(const pd_cgroup *group, pid_t pid, pd_error *err)
+{
+    return move(group->folder, pid, err);
+}
+
+int pd_cgroup_leave(const pd_cgroup *group, pid_t pid, pd_error *err)
+{
+    return move(group->before, pid, err);
 }
 
 long long pd_cgroup_bytes(const pd_cgroup *group)

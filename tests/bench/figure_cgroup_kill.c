@@ -37,8 +37,9 @@ static bool has_ended(pid_t pid, int *status)
     return waitpid(pid, status, WNOHANG) == pid;
 }
 
-/* Runs the attack in a process of its own, and looks at the group meanwhile. */
-static void watch(trial *t, pd_child *daemon, const pd_cgroup *group)
+/* Runs the attack in a process of its own, and looks at the group meanwhile. Returns why it could not be tried; NULL:
+ * it was. */
+static const char *watch(trial *t, pd_child *daemon, const pd_cgroup *group)
 {
     pid_t pid = fork();
     double since = figure_ms();
@@ -48,26 +49,41 @@ static void watch(trial *t, pd_child *daemon, const pd_cgroup *group)
         t->attack->run(daemon->local);
         _exit(0);
     }
-    if (pid < 0) figure_stop("cannot start a process");
+    if (pid < 0) return "no process could be started";
     while (t->alive && !has_ended(pid, &status)) {
         double mib = (double)pd_cgroup_bytes(group) / 1048576;
         if (mib > t->most_mib) t->most_mib = mib;
         t->alive = !has_ended(daemon->pid, NULL);
-        if (figure_ms() - since > PATIENCE_MS) figure_stop("%s does not end", t->attack->name);
+        if (figure_ms() - since > PATIENCE_MS) {
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+            return "it does not end";
+        }
         usleep(LOOK_MS * 1000);
     }
     if (t->alive) t->alive = !has_ended(daemon->pid, NULL);
-    if (t->alive && status != 0) figure_stop("%s could not be tried", t->attack->name);
-    if (!t->alive) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        daemon->pid = 0;
-    }
+    if (t->alive) return status != 0 ? "the daemon has answered with an unexpected error" : NULL;
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    daemon->pid = 0;
+    return NULL;
+}
+
+/* Starts a daemon in the group: this process enters it and leaves it again. Then the daemon's limits that depend on the
+ * memory that it may use follow that of the group. */
+static void start_inside(pd_child *daemon, const pd_cgroup *group)
+{
+    pd_error err;
+
+    if (pd_cgroup_enter(group, getpid(), &err) != PD_OK) figure_stop("%s", err.text);
+    figure_daemon(daemon);
+    if (pd_cgroup_leave(group, getpid(), &err) != PD_OK) figure_stop("%s", err.text);
 }
 
 static trial try(const local_attack *attack)
 {
     trial t = { .attack = attack, .alive = true };
+    const char *why;
     pd_cgroup group;
     pd_child daemon;
     pd_error err;
@@ -76,11 +92,11 @@ static trial try(const local_attack *attack)
         fprintf(stderr, "cgroup_kill: %s\n", err.text);
         exit(77);
     }
-    figure_daemon(&daemon);
-    if (pd_cgroup_enter(&group, daemon.pid, &err) != PD_OK) figure_stop("%s", err.text);
-    watch(&t, &daemon, &group);
+    start_inside(&daemon, &group);
+    why = watch(&t, &daemon, &group);
     pd_child_stop(&daemon);
     pd_cgroup_remove(&group);
+    if (why != NULL) figure_stop("%s: %s", attack->name, why);
     return t;
 }
 

@@ -44,6 +44,18 @@ static int connect_to(const char *local)
     return fd;
 }
 
+/* Reads an answer. A daemon that has no room for more has stood the attack, which ends a moment later. */
+static void receive(int fd)
+{
+    pd_error refusal;
+
+    wire_receive_any(fd, NULL, &refusal);
+    if (refusal.code == PD_OK) return;
+    if (refusal.code != PD_RESOURCE_EXHAUSTED) figure_stop("%s", refusal.text);
+    usleep(300 * 1000);
+    _exit(0);
+}
+
 static void join(worker *w, const char *local, const char *job, uint32_t rank, uint32_t world)
 {
     static char *rules[] = { (char *)"* sgd lr=0.1" };
@@ -60,9 +72,9 @@ static void join(worker *w, const char *local, const char *job, uint32_t rank, u
     hello.n_rules = 1;
     hello.shares = true;
     wire_ask(w->fd, PD_HELLO, 1, &hello.base, 0);
-    wire_receive(w->fd, NULL);
+    receive(w->fd);
     wire_declare(w->fd, 2, 0, PARAMS, ELEMENTS, true);
-    wire_receive(w->fd, NULL);
+    receive(w->fd);
 }
 
 static void fill_pieces(Paramd__Piece *at, Paramd__Piece **list)
@@ -86,7 +98,7 @@ static void initialise(worker *w)
         request.pieces = &list[i];
         request.n_pieces = 1;
         wire_ask(w->fd, PD_INIT, ++w->id, &request.base, CHUNK);
-        wire_receive(w->fd, NULL);
+        receive(w->fd);
     }
 }
 
@@ -119,7 +131,7 @@ static void push(worker *w, long place)
 
 static void receive_answers(const worker *w, int n)
 {
-    for (int i = 0; i < n; i++) wire_receive(w->fd, NULL);
+    for (int i = 0; i < n; i++) receive(w->fd);
 }
 
 static void pull(worker *w)
@@ -237,10 +249,10 @@ static void drop(const char *local, const char *job)
     hello.job = (char *)"";
     hello.label = (char *)"attack";
     wire_ask(fd, PD_HELLO, 1, &hello.base, 0);
-    wire_receive(fd, NULL);
+    receive(fd);
     request.job = (char *)job;
     wire_ask(fd, PD_DROP, 2, &request.base, 0);
-    wire_receive(fd, NULL);
+    receive(fd);
     close(fd);
 }
 

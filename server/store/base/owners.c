@@ -79,6 +79,12 @@ pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *iden
     return owner;
 }
 
+pd_owner *pd_owner_share(pd_owner *owner)
+{
+    owner->refs++;
+    return owner;
+}
+
 void pd_owner_let_go(pd_owner *owner)
 {
     if (owner == NULL || --owner->refs > 0) return;

@@ -102,12 +102,13 @@ typedef enum pd_request_kind {
     PD_REQ_PUSH, /* a worker contributes gradients to a step */
     PD_REQ_BARRIER,
     PD_REQ_LEAVE,
-    PD_REQ_LOST,     /* from the loop thread: the connection is closed, or silent for too long; no answer */
-    PD_REQ_RELEASED, /* from the loop thread: returns snapshots (weights) that it no longer reads; no answer */
-    PD_REQ_TASK,     /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
-    PD_REQ_INFO,     /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
-    PD_REQ_DROP,     /* an operator ends a job */
-    PD_REQ_SET,      /* an operator sets hyperparameters while the job runs */
+    PD_REQ_LOST,      /* from the loop thread: the connection is closed, or silent for too long; no answer */
+    PD_REQ_RELEASED,  /* from the loop thread: returns snapshots (weights) that it no longer reads; no answer */
+    PD_REQ_FORGOTTEN, /* from the loop thread: only answers have weights of a job that has ended; no answer */
+    PD_REQ_TASK,      /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
+    PD_REQ_INFO,      /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
+    PD_REQ_DROP,      /* an operator ends a job */
+    PD_REQ_SET,       /* an operator sets hyperparameters while the job runs */
     /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
     PD_REQ_DRAIN,
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */

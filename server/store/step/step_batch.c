@@ -27,6 +27,7 @@ static int begin(pd_steps *steps, pd_param *param)
     int64_t count;
     int rc;
 
+    if (pd_unread_stops(steps->unread) > 0) return PD_NO_MEMORY;
     if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
     if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
