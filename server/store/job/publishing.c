@@ -2,7 +2,7 @@
 #include "publishing.h"
 
 #include "info.h"
-#include "listing.h"
+#include "listed_jobs.h"
 
 #include <stdlib.h>
 
@@ -57,8 +57,8 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 
     if (stats == NULL) return NULL;
     stats->at_ns = now_ns;
-    pd_info_fill_job(&stats->info, job, now_ns);
-    stats->root_age = pd_job_count_totals(job)->root_age;
+    pd_listed_job_fill(&stats->info, job, now_ns);
+    stats->root_age = job->totals.root_age;
     count_workers(stats, job);
     copy_progress(stats, job);
     copy_times(stats, &job->steps.times.total);
@@ -67,6 +67,11 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 }
 
 /* ---- when copies are made ---- */
+
+/* Estimates of how long it takes to copy the figures of a job: for itself, and for each rank. A part takes PART_NS. */
+#define JOB_NS 10000.0
+#define RANK_NS 20.0
+#define PART_NS 1e6
 
 void pd_publishing_note(pd_publishing *publishing, pd_job *job)
 {
@@ -85,21 +90,38 @@ static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
     return true;
 }
 
-void pd_publishing_look(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
+/* Publishes the next copies, as far as the time allows. Returns whether all of this time are made. */
+static bool publish_some(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
+    double budget_ns = PART_NS;
     pd_job *job, *next;
 
-    if (now_ns < pd_publishing_next(publishing)) return;
-    publishing->next_ns = now_ns + publishing->every_ns;
-    publishing->wanted = false;
     HASH_ITER(hh, jobs->names, job, next)
     {
-        if (job->touched) job->touched = !publish(job, outbox, now_ns);
+        if (!job->touched || job->published == publishing->round) continue;
+        if (!(budget_ns > 0) || !pd_totals_some(&publishing->counting, job, &budget_ns)) return false;
+        job->published = publishing->round;
+        job->touched = !publish(job, outbox, now_ns);
         publishing->wanted |= job->touched;
+        budget_ns -= JOB_NS + RANK_NS * job->steps.members.ranks;
     }
+    return true;
+}
+
+void pd_publishing_look(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
+{
+    if (now_ns < pd_publishing_next(publishing)) return;
+    if (!publishing->under_way) {
+        publishing->under_way = true;
+        publishing->wanted = false;
+        publishing->round++;
+    }
+    if (!publish_some(publishing, jobs, outbox, now_ns)) return;
+    publishing->under_way = false;
+    publishing->next_ns = now_ns + publishing->every_ns;
 }
 
 uint64_t pd_publishing_next(const pd_publishing *publishing)
 {
-    return publishing->every_ns > 0 && publishing->wanted ? publishing->next_ns : UINT64_MAX;
+    return publishing->every_ns > 0 && (publishing->wanted || publishing->under_way) ? publishing->next_ns : UINT64_MAX;
 }
