@@ -444,11 +444,12 @@ static void take_roles(pd_store *store, pd_request *request)
 
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns)
 {
-    (void)budget_ns;
     switch (request->kind) {
     case PD_REQ_HELLO: hello(store, request, now_ns); break;
     case PD_REQ_INFO:
-        pd_info_answer(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, now_ns);
+        if (!pd_info_answer_some(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, &budget_ns,
+                                 now_ns))
+            return false;
         break;
     case PD_REQ_DROP: drop(store, request); break;
     case PD_REQ_SET: set(store, request, now_ns); break;

@@ -79,7 +79,7 @@ pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *iden
     return owner;
 }
 
-pd_owner *pd_owner_share(pd_owner *owner)
+pd_owner *pd_owner_ref(pd_owner *owner)
 {
     owner->refs++;
     return owner;

@@ -27,7 +27,7 @@ pd_owner *pd_owner_find(const pd_owners *owners, const char *identity);
 /* Returns the owner of this identity, with one reference more. NULL: out of memory. */
 pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *identity);
 /* Adds a reference to an owner, and returns it. */
-pd_owner *pd_owner_share(pd_owner *owner);
+pd_owner *pd_owner_ref(pd_owner *owner);
 /* Drops a reference to an owner, which is freed with its last one. Accepts NULL. */
 void pd_owner_let_go(pd_owner *owner);
 /* Returns the budget in which the bytes of the owner's jobs count. */

@@ -12,7 +12,6 @@
 #include "disk_watch.h"
 #include "import.h"
 #include "keeping.h"
-#include "listing.h"
 #include "logging.h"
 #include "outrun.h"
 #include "pause.h"
@@ -167,7 +166,7 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
         pd_request_refuse(job->steps.outbox, request, &err);
         return;
     }
-    if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
+    if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_steps_least(&job->steps);
     request->u.checkpoint.changes = job->keeping.changes;
     if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step &&
         pd_checkpoint_has_changes(job, request)) {

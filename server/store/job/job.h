@@ -72,7 +72,7 @@ typedef struct pd_rank {
     uint32_t n_notes;
 } pd_rank;
 
-/* Sums over a job's parameters, which are shown to operators (listing.h). They are computed again when the job has
+/* Sums over a job's parameters, which are shown to operators (totals.h). They are computed again when the job has
  * changed. */
 typedef struct pd_job_totals {
     const pd_param *params;
@@ -138,6 +138,8 @@ typedef struct pd_job {
     struct pd_listing *listing;
 
     pd_request_queue declares; /* Declare requests (each a rank's list of its parameters) that are not answered yet */
+    pd_request_queue sets;     /* Set requests (of operators) that have not come into force yet */
+    uint64_t pushed_hypers;    /* number of contributions that have brought hyperparameters */
     /* State of the planning of the parameters that the first rank declares; NULL: no planning is under way. Until it
      * is finished, n_params is 0. */
     struct pd_planning *planning;
@@ -156,7 +158,7 @@ typedef struct pd_job {
     char *run;
     bool restored;      /* the job was read from an image or a checkpoint */
     bool joined;        /* a worker has joined since the job was created or restored */
-    uint32_t published; /* pd_publishing.number when its figures were copied last */
+    uint64_t published; /* pd_publishing.number when its figures were copied last */
     bool touched;       /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */

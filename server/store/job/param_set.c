@@ -100,7 +100,7 @@ void pd_param_set_forget(pd_job *job)
     job->steps.optims = NULL;
     job->steps.groups = NULL;
     job->steps.clip = NULL;
-    job->steps.n_params = job->steps.n_begun = 0;
+    job->steps.n_params = job->steps.n_begun = job->steps.n_least = 0;
     job->init_ns = 0;
     job->collected = 0;
     if (!job->gone) pd_unread_return(job->steps.unread);

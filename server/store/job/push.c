@@ -121,10 +121,12 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
            (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
                           : file_gradient(job, param, piece, frame, now_ns));
 
-    if (!news)
+    if (!news) {
         job->saved.duplicates++;
-    else if (frame->u.data.n_hypers > 0)
+    } else if (frame->u.data.n_hypers > 0) {
         pd_push_hypers_keep(param, frame->rank);
+        job->pushed_hypers++;
+    }
     if (is_closed(param, frame)) return;
     pd_weight_keep(job, param, piece, frame);
     pd_replace_note_push(job, param, frame);

@@ -114,6 +114,7 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
         return;
     }
     param->saved.step++;
+    pd_steps_closed(steps, param);
     param->saved.outcome = (uint32_t)param->outcome;
     pd_step_times_closed(&steps->times, param->saved.step, steps->n_params);
     pd_trace_closed(steps, param);
