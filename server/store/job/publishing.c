@@ -83,10 +83,12 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 
 /* ---- when copies are made ---- */
 
-/* Estimates of how long it takes to copy the figures of a job: for itself, and for each rank. A part takes PART_NS. */
+/* Estimates of how long it takes to copy the figures of a job: for itself, for each rank, and for each rank whose
+ * figures are published. A part takes PART_NS. */
 #define JOB_NS 10000.0
 #define RANK_NS 20.0
-#define PART_NS 1e6
+#define PUBLISHED_NS 500.0
+#define PART_NS 5e5
 
 void pd_publishing_note(pd_publishing *publishing, pd_job *job)
 {
@@ -105,6 +107,11 @@ static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
     return true;
 }
 
+static double cost_of(const pd_job *job)
+{
+    return JOB_NS + RANK_NS * job->steps.members.ranks + PUBLISHED_NS * (double)count_published(job);
+}
+
 /* Publishes the next copies, as far as the time allows. Returns whether all of this time are made. */
 static bool publish_some(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
@@ -118,7 +125,7 @@ static bool publish_some(pd_publishing *publishing, const pd_jobs *jobs, pd_effe
         job->published = publishing->number;
         job->touched = !publish(job, outbox, now_ns);
         publishing->wanted |= job->touched;
-        budget_ns -= JOB_NS + RANK_NS * job->steps.members.ranks;
+        budget_ns -= cost_of(job);
     }
     return true;
 }
