@@ -331,6 +331,11 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
+void pd_core_explain(pd_core *core, const char *reason)
+{
+    snprintf(core->reason, sizeof core->reason, "%s", reason);
+}
+
 /* ---- time ---- */
 
 /* Returns whether the server owes an answer: a request was sent on this connection and is not answered, or requests

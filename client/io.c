@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,7 +13,9 @@
 #include <unistd.h>
 
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
-enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
+/* A connection's attempt waits CONNECT_MS for name servers, for each address, and for the handshake of TLS. The user
+ * hears of name servers that take longer than SLOW_MS. */
+enum { CONNECT_MS = 5000, SLOW_MS = 500, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)
 {
@@ -162,6 +165,48 @@ static pd_transport *make_transport(const pd_io *io, const pd_address *url, int 
     return NULL;
 }
 
+/* Tells the core why there is no connection yet, so that a call that times out says so. NULL: it is not known. */
+static void explain(pd_io *io, const pd_address *url, const pd_error *why)
+{
+    char text[PD_ADDRESS_TEXT], reason[PD_ERROR_TEXT] = "";
+
+    if (why != NULL) snprintf(reason, sizeof reason, "%s: %.300s", pd_address_text(url, text), why->text);
+    pd_io_enter(io);
+    pd_core_explain(io->core, reason);
+    unlock(io);
+}
+
+/* Waits for the addresses of a host. A lookup that takes too long goes on, and the next attempt waits for it again. */
+static int look_up(pd_io *io, size_t url, const struct addrinfo **addresses, pd_error *err)
+{
+    pd_lookup **lookup = &io->lookups[url];
+    int rc = *lookup == NULL ? pd_lookup_start(lookup, &io->urls[url], err) : PD_OK;
+
+    if (rc == PD_OK) rc = pd_lookup_wait(*lookup, addresses, io->stop_fd, SLOW_MS, err);
+    if (rc != PD_DEADLINE_EXCEEDED) return rc;
+    explain(io, &io->urls[url], err);
+    rc = pd_lookup_wait(*lookup, addresses, io->stop_fd, CONNECT_MS - SLOW_MS, err);
+    if (rc == PD_OK) explain(io, &io->urls[url], NULL);
+    return rc;
+}
+
+static int connect_to(pd_io *io, size_t url, int *fd, pd_error *err)
+{
+    const struct addrinfo *addresses = NULL;
+    char text[PD_ADDRESS_TEXT];
+    pd_error why;
+    int rc = io->urls[url].local ? PD_OK : look_up(io, url, &addresses, &why);
+
+    if (rc != PD_OK)
+        pd_fail(err, rc, "%s: %.300s", pd_address_text(&io->urls[url], text), why.text);
+    else
+        rc = pd_sock_connect(fd, &io->urls[url], addresses, io->stop_fd, CONNECT_MS, err);
+    if (rc == PD_DEADLINE_EXCEEDED) return rc;
+    pd_lookup_leave(io->lookups[url]);
+    io->lookups[url] = NULL;
+    return rc;
+}
+
 static void make(pd_io *io)
 {
     pd_transport *transport;
@@ -172,7 +217,7 @@ static void make(pd_io *io)
     pd_io_enter(io);
     url = pd_core_url(io->core);
     pthread_mutex_unlock(&io->lock);
-    if (pd_sock_connect(&fd, &io->urls[url], io->stop_fd, CONNECT_MS, &error) != PD_OK) {
+    if (connect_to(io, url, &fd, &error) != PD_OK) {
         pd_pump_lose(&io->pump, now_ns(), error.text);
     } else if ((transport = make_transport(io, &io->urls[url], fd, &error)) == NULL) {
         close(fd);
@@ -241,6 +286,8 @@ static int spawn(pd_io *io)
 
 static void dispose(pd_io *io)
 {
+    for (size_t i = 0; i < io->n_urls; i++) pd_lookup_leave(io->lookups[i]);
+    free(io->lookups);
     if (io->wake_fd >= 0) close(io->wake_fd);
     if (io->stop_fd >= 0) close(io->stop_fd);
     if (io->done_fd >= 0) close(io->done_fd);
@@ -248,12 +295,14 @@ static void dispose(pd_io *io)
     pthread_mutex_destroy(&io->lock);
 }
 
-int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, const pd_secure *secure, pd_error *err)
+int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls, const pd_secure *secure, pd_error *err)
 {
     pthread_condattr_t attr;
     int rc;
 
     memset(io, 0, sizeof *io);
+    if ((io->lookups = calloc(n_urls, sizeof *io->lookups)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    io->n_urls = n_urls;
     io->done_fd = -1;
     io->core = core;
     io->urls = urls;

@@ -75,20 +75,12 @@ static int connect_tcp(int *fd, const struct addrinfo *addresses, int stop_fd, i
     return error;
 }
 
-int pd_sock_connect(int *fd, const pd_address *url, int stop_fd, int timeout_ms, pd_error *err)
+int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
+                    pd_error *err)
 {
-    int error;
+    int error =
+        url->local ? connect_local(fd, url, stop_fd, timeout_ms) : connect_tcp(fd, addresses, stop_fd, timeout_ms);
 
-    if (url->local) {
-        error = connect_local(fd, url, stop_fd, timeout_ms);
-    } else {
-        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC }, *addresses;
-
-        error = getaddrinfo(url->host, url->port, &hints, &addresses);
-        if (error != 0) return unavailable(url, gai_strerror(error), err);
-        error = connect_tcp(fd, addresses, stop_fd, timeout_ms);
-        freeaddrinfo(addresses);
-    }
     if (error < 0) return pd_fail(err, PD_CANCELLED, "told to stop");
     return error == 0 ? PD_OK : unavailable(url, strerror(error), err);
 }
