@@ -129,24 +129,6 @@ static int sleep_ms(pd_io *io)
     return timeout_ms;
 }
 
-/* Works once on the connection: sends queued bytes, sleeps until a socket event, a call of the user or the next
- * deadline, then receives. */
-static void converse(pd_io *io)
-{
-    struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
-    eventfd_t count;
-    bool more;
-    int sends = 0;
-
-    while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
-    if (io->pump.transport == NULL) return;
-    wait[0] = pd_sock_poll(io->pump.transport);
-    more = pd_sock_has_more(io->pump.transport);
-    if (poll(wait, 2, more ? 0 : sleep_ms(io)) <= 0 && !more) return;
-    if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
-    pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0), now_ns());
-}
-
 /* Makes a transport of a connected socket, after the handshake of TLS if the address wants it. NULL: that failed. */
 static pd_transport *make_transport(const pd_io *io, const pd_address *url, int fd, pd_error *error)
 {
@@ -207,9 +189,23 @@ static int connect_to(pd_io *io, size_t url, int *fd, pd_error *err)
     return rc;
 }
 
+/* Begins to work on a connected socket, after the handshake of TLS if the address wants it. */
+static void begin(pd_io *io, size_t url, int fd)
+{
+    pd_error error;
+    pd_transport *transport = make_transport(io, &io->urls[url], fd, &error);
+
+    if (transport == NULL) {
+        close(fd);
+        pd_pump_lose(&io->pump, now_ns(), error.text);
+        return;
+    }
+    pd_pump_open(&io->pump, transport, now_ns());
+    if (io->pump.transport != NULL && io->watches) pd_path_begin(&io->path, fd, now_ns());
+}
+
 static void make(pd_io *io)
 {
-    pd_transport *transport;
     pd_error error;
     size_t url;
     int fd;
@@ -217,14 +213,10 @@ static void make(pd_io *io)
     pd_io_enter(io);
     url = pd_core_url(io->core);
     pthread_mutex_unlock(&io->lock);
-    if (connect_to(io, url, &fd, &error) != PD_OK) {
+    if (connect_to(io, url, &fd, &error) == PD_OK)
+        begin(io, url, fd);
+    else
         pd_pump_lose(&io->pump, now_ns(), error.text);
-    } else if ((transport = make_transport(io, &io->urls[url], fd, &error)) == NULL) {
-        close(fd);
-        pd_pump_lose(&io->pump, now_ns(), error.text);
-    } else {
-        pd_pump_open(&io->pump, transport, now_ns());
-    }
 }
 
 /* Sleeps while there is no connection, until it is time to connect again. A call of the user that makes this time
@@ -239,6 +231,73 @@ static void rest(pd_io *io)
     io->idle = true;
     pthread_mutex_unlock(&io->lock);
     if (poll(wait, 2, until_ms(io->until_ns)) > 0 && wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
+}
+
+/* ---- the connection: at work ---- */
+
+/* Puts the connection beside in the place of the present one, whose path was cut. Where the core does not go on with
+ * the same address, the next connection is made anew. */
+static void replace(pd_io *io)
+{
+    int fd = pd_path_take(&io->path);
+    size_t url, next;
+    bool ended;
+
+    pd_io_enter(io);
+    url = pd_core_url(io->core);
+    pthread_mutex_unlock(&io->lock);
+    pd_path_end(&io->path);
+    pd_pump_lose(&io->pump, now_ns(), "the network was cut");
+    pd_io_enter(io);
+    next = pd_core_url(io->core);
+    ended = pd_core_ended(io->core) != NULL;
+    pthread_mutex_unlock(&io->lock);
+    if (ended || url != next)
+        close(fd);
+    else
+        begin(io, url, fd);
+}
+
+/* Looks whether the network still carries the connection. */
+static void watch_path(pd_io *io, const struct pollfd *polled)
+{
+    switch (pd_path_look(&io->path, polled, now_ns())) {
+    case PD_PATH_GO_ON: break;
+    case PD_PATH_REPLACE: replace(io); break;
+    case PD_PATH_ASK:
+        pd_io_enter(io);
+        pd_core_ask(io->core);
+        unlock(io);
+        break;
+    }
+}
+
+/* Returns for how many milliseconds the I/O thread may sleep with a connection. */
+static int rest_ms(pd_io *io)
+{
+    int core_ms = sleep_ms(io), path_ms = until_ms(io->path.next_ns);
+
+    return core_ms < path_ms ? core_ms : path_ms;
+}
+
+/* Works once on the connection: sends queued bytes, sleeps until a socket event, a call of the user or the next
+ * deadline, then receives. */
+static void converse(pd_io *io)
+{
+    struct pollfd wait[3] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN }, pd_path_poll(&io->path) };
+    eventfd_t count;
+    bool more;
+    int sends = 0;
+
+    while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
+    if (io->pump.transport == NULL) return;
+    wait[0] = pd_sock_poll(io->pump.transport);
+    more = pd_sock_has_more(io->pump.transport);
+    if (poll(wait, 3, more ? 0 : rest_ms(io)) < 0) return;
+    if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
+    if (wait[0].revents != 0 || more)
+        pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0), now_ns());
+    if (io->pump.transport != NULL) watch_path(io, &wait[2]);
 }
 
 static bool stopped(pd_io *io, pd_link *link)
@@ -264,7 +323,9 @@ static void *run(void *arg)
         case PD_LINK_KEEP: converse(io); break;
         case PD_LINK_DROP: pd_pump_lose(&io->pump, now_ns(), "dropped"); break;
         }
+        if (io->pump.transport == NULL) pd_path_end(&io->path);
     }
+    pd_path_end(&io->path);
     pd_pump_lose(&io->pump, now_ns(), "closed");
     return NULL;
 }
@@ -307,6 +368,8 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     io->core = core;
     io->urls = urls;
     io->secure = secure;
+    io->watches = pd_core_reconnects(core);
+    pd_path_init(&io->path);
     io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_thread, .arg = io };
     pthread_mutex_init(&io->lock, NULL);
     pthread_condattr_init(&attr);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "lookup.h"
+#include "path.h"
 #include "pump.h"
 #include "secure.h"
 #include "sock.h"
@@ -41,7 +42,10 @@ typedef struct pd_io {
     pd_lookup **lookups;
     size_t n_urls;
     const pd_secure *secure; /* borrowed: the files of tls:// addresses */
-    pd_pump pump;            /* moves bytes between core and socket; used by the I/O thread alone */
+    /* Used by the I/O thread alone. pump: moves bytes between core and socket. path: watches the connection. */
+    pd_pump pump;
+    pd_path path;
+    bool watches; /* connections are watched, since the core connects again */
 } pd_io;
 
 int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls, const pd_secure *secure,
