@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -145,6 +146,33 @@ static void a_server_that_accepts_and_says_nothing_holds_no_call(void **state)
     deaf_stop(&silent);
 }
 
+/* Accepts a connection, and sends it the begin of a frame: 10 bytes of a prefix of 24. */
+static void *send_half(void *arg)
+{
+    static const uint8_t half[10] = { 16, 0, 0, 0, 1, 1, 1, 0, 0, 0 };
+    const deaf *d = arg;
+    int fd;
+
+    for (size_t i = 0; i <= sizeof d->fill / sizeof *d->fill; i++) {
+        fd = accept(d->listener, NULL, NULL); /* stays open until the test's process ends */
+        if (write(fd, half, sizeof half) < 0) return NULL;
+    }
+    return NULL;
+}
+
+static void half_a_frame_holds_no_call(void **state)
+{
+    pthread_t thread;
+    deaf silent;
+    (void)state;
+
+    deaf_start(&silent, 64);
+    assert_int_equal(pthread_create(&thread, NULL, send_half, &silent), 0);
+    open_in_vain(silent.url[0], "no answer yet");
+    pthread_join(thread, NULL);
+    deaf_stop(&silent);
+}
+
 /* ---- a daemon that stops ---- */
 
 typedef struct handle {
@@ -241,6 +269,30 @@ static void a_stopped_daemon_holds_no_call(void **state)
     daemon_kill(daemon);
 }
 
+static void a_restart_has_a_deadline(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    char listen[64];
+    const char *const flags[] = { listen, NULL };
+    pd_ticket_id ticket;
+    handle h;
+    int rc;
+    pd_error err = { 0 };
+    (void)state;
+
+    open_handle(&h, daemon->url, "lost", 1);
+    prepare_handle(&h);
+    snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", daemon->port);
+    daemon_kill(daemon);
+    daemon = daemon_start(flags);
+    assert_int_equal(pd_client_push_pull(h.client, &h.item, 1, NULL, &ticket, &err), PD_OK);
+    if ((rc = pd_client_wait(h.client, ticket, patient(10), &err)) != PD_DATA_LOSS) fail_msg("%d: %s", rc, err.text);
+    daemon_freeze(daemon);
+    LATE(pd_client_restart(h.client, (void *const *)h.weights, &err));
+    close_handle(&h);
+    daemon_kill(daemon);
+}
+
 /* ---- calls of several parts ---- */
 
 static void a_call_of_two_parts_has_one_deadline(void **state)
@@ -279,7 +331,9 @@ int main(void)
         cmocka_unit_test(a_host_of_several_is_reached_though_name_servers_are_silent),
         cmocka_unit_test(a_black_hole_holds_no_call),
         cmocka_unit_test(a_server_that_accepts_and_says_nothing_holds_no_call),
+        cmocka_unit_test(half_a_frame_holds_no_call),
         cmocka_unit_test(a_stopped_daemon_holds_no_call),
+        cmocka_unit_test(a_restart_has_a_deadline),
         cmocka_unit_test(a_call_of_two_parts_has_one_deadline),
     };
     return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
