@@ -13,11 +13,13 @@
 
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
 {
-    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
-    const char *reason = pd_core_reason(client->core);
+    bool running = pd_core_running(client->core);
+    const char *state = running ? "still under way" : "not connected now", *reason;
+    char text[PD_ERROR_TEXT];
 
+    reason = running ? pd_core_reason(client->core) : pd_handle_reason(client, text);
     if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
-    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%.400s)", seconds, state, reason);
 }
 
 static double now_seconds(void)

@@ -46,7 +46,8 @@ int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, p
 /* Works as pd_handle_finish_call, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
  * the payload behind it. The caller frees it. */
 int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err);
-/* Sends the initial weights that this rank has to send, then pulls all weights, until `end`. The core must be locked. */
+/* Sends the initial weights that this rank has to send, then pulls all weights. Waits until `end`. The core must be
+ * locked. */
 int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err);
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */

@@ -16,9 +16,9 @@ typedef struct pd_lookup pd_lookup;
  * frees *out with pd_lookup_leave. PD_NO_MEMORY. PD_RESOURCE_EXHAUSTED: the process looks up too many other names, or
  * the system gives no thread. */
 int pd_lookup_start(pd_lookup **out, const pd_address *url, pd_error *err);
-/* Waits at most `timeout_ms` for the addresses of the host, which stay valid until pd_lookup_leave. PD_CANCELLED: `stop_fd` became
- * readable. PD_DEADLINE_EXCEEDED: the name servers have not answered yet; the caller may wait again. PD_UNAVAILABLE:
- * the lookup has failed; the error is the resolver's. */
+/* Waits at most `timeout_ms` for the addresses of the host, which stay valid until pd_lookup_leave. PD_CANCELLED:
+ * `stop_fd` became readable. PD_DEADLINE_EXCEEDED: the name servers have not answered yet; the caller may wait again.
+ * PD_UNAVAILABLE: the lookup has failed; the error is the resolver's. */
 int pd_lookup_wait(pd_lookup *lookup, const struct addrinfo **out, int stop_fd, int timeout_ms, pd_error *err);
 /* Frees the caller's share of a lookup, which may be under way. Accepts NULL. */
 void pd_lookup_leave(pd_lookup *lookup);
