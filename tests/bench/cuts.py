@@ -1,8 +1,8 @@
 """What a network that is cut costs, as root, in network namespaces of its own: a worker's, a router's, a daemon's.
 
     cuts.py cost       partition_cost: prints the largest of (time lost - 1 s) / cut, for cuts of 5, 15 and 60 s
-    cuts.py overrun    deadline_overrun_s: prints by how many seconds a call of the client outlived its deadline at most,
-                       with name servers that are silent, a black hole, a stopped daemon and a cut network
+    cuts.py overrun    deadline_overrun_s: prints by how many seconds a call of the client outlived its deadline at
+                       most, with name servers that are silent, a black hole, a stopped daemon and a cut network
 
 The router drops packets in both directions without a word. Time lost is the longest time between two steps of two
 workers, of which one is beside the daemon. Where namespaces cannot be made the figure is skipped.
