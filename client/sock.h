@@ -12,8 +12,8 @@
 
 struct addrinfo;
 
-/* Tries the addresses of the host in turn, each for at most `timeout_ms`; those of a Unix socket are not read. Sets *fd
- * to a connected socket that does not block and sends without delay (TCP_NODELAY). PD_CANCELLED: `stop_fd` became
+/* Connects to the address of the host that answers first (race.h), or to a Unix socket, for which `addresses` is not
+ * read. Sets *fd to a connected socket that does not block and sends without delay. PD_CANCELLED: `stop_fd` became
  * readable, since the thread has to end. PD_UNAVAILABLE: no address could be connected; the error names the address and
  * the reason. */
 int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
