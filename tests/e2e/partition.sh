@@ -1,7 +1,7 @@
 #!/bin/bash
-# A network that is cut for 8 s, in namespaces of its own: training goes on a moment after it is whole again, and no call
-# outlives its deadline (tests/bench/cuts.py). TCP alone would go on after 12.6 s. Skips where this user may not make
-# network namespaces, and without NumPy.
+# A network that is cut for 8 s, in namespaces of its own: training goes on a moment after it is whole again, and no
+# call outlives its deadline (tests/bench/cuts.py). TCP alone would go on after 12.6 s. Skips where this user may not
+# make network namespaces, and without NumPy.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
