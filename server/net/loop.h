@@ -57,11 +57,11 @@ struct pd_daemon {
     size_t active, was_active;               /* number of connections whose transport reported events in this turn of
                                               * the loop, and in the last turn */
     pd_pace pace;
-    bool stall_over;                         /* memory for payloads has become free: connections with a held-back frame
+    bool stall_over;       /* memory for payloads has become free: connections with a held-back frame
                                               * try again */
-    bool short_of_budget;                    /* a connection waits for memory for a payload because all ranks together
+    bool short_of_budget;  /* a connection waits for memory for a payload because all ranks together
                                               * use up the ingest budget */
-    bool stall_unreported;                   /* a connection waits for memory for a payload, and the step thread does
+    bool stall_unreported; /* a connection waits for memory for a payload, and the step thread does
                                               * not know: there was no memory for the message to it */
     pd_pool *pool;
     pd_admission admission;

@@ -11,18 +11,22 @@ enum { CHEAP_FRAMES = 16 }; /* one of so many cheap frames reads the clock */
 
 static void defer(pd_conn *conn)
 {
-    pd_pace *pace = &conn->daemon->pace;
+    pd_usage *usage = conn->usage;
 
     if (conn->deferred) return;
     conn->deferred = true;
-    DL_APPEND2(pace->first, conn, prev_deferred, next_deferred);
+    if (usage->deferred == NULL) DL_APPEND2(conn->daemon->pace.first, usage, prev_deferred, next_deferred);
+    DL_APPEND2(usage->deferred, conn, prev_deferred, next_deferred);
 }
 
 void pd_pace_leave(pd_conn *conn)
 {
+    pd_usage *usage = conn->usage;
+
     if (!conn->deferred) return;
     conn->deferred = false;
-    DL_DELETE2(conn->daemon->pace.first, conn, prev_deferred, next_deferred);
+    DL_DELETE2(usage->deferred, conn, prev_deferred, next_deferred);
+    if (usage->deferred == NULL) DL_DELETE2(conn->daemon->pace.first, usage, prev_deferred, next_deferred);
 }
 
 bool pd_pace_admits(pd_conn *conn, bool cheap)
@@ -40,12 +44,18 @@ bool pd_pace_admits(pd_conn *conn, bool cheap)
     return false;
 }
 
-/* Lets one connection go on for a slice of time. */
-static void serve(pd_conn *conn, uint64_t until_ns)
+/* Lets the first connection of the first identity go on for a slice of time. The identity's next turn comes after those
+ * of the others. */
+static void serve(pd_pace *pace, uint64_t until_ns)
 {
-    pd_pace *pace = &conn->daemon->pace;
+    pd_usage *usage = pace->first;
+    pd_conn *conn = usage->deferred;
 
     pd_pace_leave(conn);
+    if (pace->first == usage) {
+        DL_DELETE2(pace->first, usage, prev_deferred, next_deferred);
+        DL_APPEND2(pace->first, usage, prev_deferred, next_deferred);
+    }
     *pace = (pd_pace){ .first = pace->first, .until_ns = until_ns };
     pd_conn_resume(conn);
 }
@@ -53,18 +63,16 @@ static void serve(pd_conn *conn, uint64_t until_ns)
 void pd_pace_begin_turn(pd_daemon *daemon)
 {
     pd_pace *pace = &daemon->pace;
-    const pd_conn *last = pace->first != NULL ? pace->first->prev_deferred : NULL, *conn = NULL;
     uint64_t now, end;
 
     *pace = (pd_pace){ .first = pace->first };
-    if (last == NULL) return;
+    if (pace->first == NULL) return;
     now = pd_loop_clock_ns(daemon);
-    end = now + PD_PACE_TURN_NS;
-    while (pace->first != NULL && conn != last && now < end) {
-        conn = pace->first;
-        serve(pace->first, now + PD_PACE_SLICE_NS < end ? now + PD_PACE_SLICE_NS : end);
+    end = now + PD_PACE_TURN_NS / 2; /* the other half is for frames that come now */
+    while (pace->first != NULL && now < end) {
+        serve(pace, now + PD_PACE_SLICE_NS < end ? now + PD_PACE_SLICE_NS : end);
         now = pd_loop_clock_ns(daemon);
     }
-    *pace = (pd_pace){ .first = pace->first, .until_ns = end, .frames = 1, .spent = now >= end };
+    *pace = (pd_pace){ .first = pace->first };
     if (pace->first != NULL) daemon->platform.wake(daemon->platform.arg);
 }

@@ -1,10 +1,10 @@
-/* pace.h - bounds how long a turn of the loop handles frames, and lets connections take turns when there are too many.
+/* pace.h - bounds how long a turn of the loop handles frames, and lets identities take turns when there are too many.
  * Loop thread.
  *
- * The first bytes of a flood are cheap to send, and each request costs the loop thread some time. When a turn's time is
- * used up, frames are held back, and their connections wait in a list. Each later turn begins with this list: every
- * connection gets a slice of time, and then goes to its end if it has more. So a connection with one request waits for
- * a slice of each of the others, however many requests these have sent. */
+ * The bytes of a flood are cheap to send, and each request costs the loop thread some time. When a turn's time is used
+ * up, frames are held back, and their connections wait in a list of their identity. Each later turn begins with these:
+ * every identity gets a slice of time for its first connection, in turn. So a request waits for a slice of each other
+ * identity, and of each connection of its own, however many requests these have sent. */
 #ifndef PD_PACE_H
 #define PD_PACE_H
 
@@ -16,13 +16,14 @@
 
 struct pd_conn;
 struct pd_daemon;
+struct pd_usage;
 
 /* Begins zeroed. */
 typedef struct pd_pace {
-    struct pd_conn *first; /* connections whose frames are held back, in the order in which they are served */
-    uint64_t until_ns;     /* time at which the turn, or the slice, ends */
-    unsigned frames;       /* number of frames in this turn or slice */
-    bool spent;            /* its time is used up */
+    struct pd_usage *first; /* identities with connections whose frames are held back, in the order of their turns */
+    uint64_t until_ns;      /* time at which the turn, or the slice, ends */
+    unsigned frames;        /* number of frames in this turn or slice */
+    bool spent;             /* its time is used up */
 } pd_pace;
 
 /* Returns whether a connection's next frame may be handled in this turn. false: it must be held back, and the

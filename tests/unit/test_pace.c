@@ -84,7 +84,7 @@ static void a_turn_ends_when_its_time_is_used_up(void **state)
     close(fd);
 }
 
-static void a_request_waits_for_a_slice_of_each_of_the_others(void **state)
+static void a_request_waits_for_few_of_those_that_came_before(void **state)
 {
     scene *s = *state;
     int hostile[HOSTILE], fd = scene_operator(s), turns = 0;
@@ -101,6 +101,30 @@ static void a_request_waits_for_a_slice_of_each_of_the_others(void **state)
     assert_true(turns <= HOSTILE);
     for (int i = 0; i < HOSTILE; i++) close(hostile[i]);
     close(fd);
+}
+
+/* Floods of one identity on many connections, and of another one on one: both get as much of the loop's time. */
+static void identities_get_slices_in_turn(void **state)
+{
+    scene *s = *state;
+    int many[HOSTILE - 1], one, ours = 0, theirs = 0;
+
+    s->identity = "token:mallory";
+    for (int i = 0; i < HOSTILE - 1; i++) many[i] = scene_operator(s);
+    s->identity = "token:bob";
+    one = scene_operator(s);
+    slow_down(s, PD_PACE_SLICE_NS / 2);
+    for (int i = 0; i < HOSTILE - 1; i++) flood(s, many[i], REQUESTS);
+    flood(s, one, REQUESTS);
+    for (int turns = 0; turns < 4 * REQUESTS && ours < REQUESTS / 2; turns++) {
+        pd_daemon_turn(s->daemon);
+        ours += count_answers(s, one);
+        for (int i = 0; i < HOSTILE - 1; i++) theirs += count_answers(s, many[i]);
+    }
+    assert_true(ours >= REQUESTS / 2);
+    assert_in_range(theirs, ours / 2, 2 * ours);
+    for (int i = 0; i < HOSTILE - 1; i++) close(many[i]);
+    close(one);
 }
 
 static void a_connection_that_closes_leaves_the_list(void **state)
@@ -136,9 +160,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_turn_ends_when_its_time_is_used_up),
-        TEST(a_request_waits_for_a_slice_of_each_of_the_others),
-        TEST(a_connection_that_closes_leaves_the_list),
+        TEST(a_turn_ends_when_its_time_is_used_up),    TEST(a_request_waits_for_few_of_those_that_came_before),
+        TEST(identities_get_slices_in_turn),           TEST(a_connection_that_closes_leaves_the_list),
         TEST(a_turn_that_has_time_holds_nothing_back),
     };
 
