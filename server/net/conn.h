@@ -81,6 +81,7 @@ typedef struct pd_conn {
     pd_handles handles;
     pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
     pd_quota quota;
+    uint64_t reserve; /* bytes of the rank's largest frame of tensors; quota.reserve is larger while a Note comes in */
     pd_pendings pendings;
     pd_output output;
     pd_request *notice; /* disconnect notice (PD_REQ_LOST), with which the store learns that the connection has ended.

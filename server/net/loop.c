@@ -62,9 +62,15 @@ int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number)
     while (daemon->conns[place] != NULL) place = (place + 1) % daemon->capacity;
     *number = daemon->numbers[place] = ++daemon->serial * daemon->capacity + place;
     daemon->conns[place] = conn;
+    daemon->parties[place] = 0;
     daemon->n_conns++;
     daemon->next_place = (place + 1) % daemon->capacity;
     return PD_OK;
+}
+
+void pd_loop_set_party(pd_daemon *daemon, uint64_t number, uint64_t party)
+{
+    daemon->parties[number % daemon->capacity] = party;
 }
 
 void pd_loop_remove(pd_daemon *daemon, uint64_t number)
@@ -83,8 +89,18 @@ size_t pd_loop_quota(const pd_daemon *daemon)
 
 /* ---- requests to the store ---- */
 
+/* Notes which identity sends a request: that of its connection, which may be closed by now. The daemon's own requests
+ * have no connection. */
+static void sign(const pd_daemon *daemon, pd_request *request)
+{
+    size_t place = request->ticket.conn % daemon->capacity;
+
+    if (daemon->numbers[place] == request->ticket.conn) request->party = daemon->parties[place];
+}
+
 void pd_loop_post(pd_daemon *daemon, pd_request *request)
 {
+    if (request->party == 0) sign(daemon, request);
     request->mail.next = NULL;
     if (daemon->post_first == NULL)
         daemon->post_first = &request->mail;
@@ -95,6 +111,7 @@ void pd_loop_post(pd_daemon *daemon, pd_request *request)
 
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice)
 {
+    sign(daemon, notice);
     notice->mail.next = daemon->notices != NULL ? &daemon->notices->mail : NULL;
     daemon->notices = notice;
 }
@@ -114,7 +131,7 @@ pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
     return notice;
 }
 
-static void post_released(pd_daemon *daemon)
+void pd_loop_post_released(pd_daemon *daemon)
 {
     pd_request *request;
 
@@ -132,7 +149,7 @@ void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;
 
-    post_released(daemon);
+    pd_loop_post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
     assert(rc == PD_OK); /* posting cannot fail, because the mailbox is closed only after the loop thread has ended */

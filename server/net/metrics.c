@@ -379,6 +379,7 @@ static const row rows[] = {
     JOB_BY("root_seconds", HISTOGRAM, write_root_times, "Time that a root task takes."),
     JOB("gradient_norm", GAUGE, info.gradient_norm, "Norm of the last step's gradients; 0: none is computed."),
     JOB("clipped_steps", COUNTER, info.clipped_steps, "Steps whose gradients were clipped by their norm."),
+    JOB("outlier_steps", COUNTER, info.outlier_steps, "Steps that were skipped because their norm was an outlier."),
     JOB_BY("scalar", GAUGE, write_scalars, "Last mean of each scalar that workers push, such as loss."),
     JOB_BY("job_memory_bytes", GAUGE, write_memory, "Memory of the job in use, by purpose."),
     JOB("job_memory_committed_bytes", GAUGE, info.committed_bytes, "Memory that the job has claimed."),

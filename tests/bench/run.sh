@@ -35,7 +35,10 @@ loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_
 memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_hello_ms
+hostile_step_ms | ms, 99th percentile, the worst attack | <= 50 | | figure_hostile_step_ms
+read_only_step | of the step time alone, the worst attack | <= 1.1 | | figure_read_only_step
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
+cgroup_kill  | of the attacks leave the daemon alive | >= 1 | | figure_cgroup_kill
 tls_throughput | of TCP                  | >= 0.5   |      | \
     paramctl bench net --json --transport tls --beside tcp
 half_open_kib | KiB for each of 10,000 TLS handshakes | <= 8 |  | figure_half_open kib

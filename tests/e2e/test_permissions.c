@@ -256,7 +256,7 @@ static void paramctl_says_what_a_file_allows_and_by_which_line(void **state)
     write_roles(f->roles, "# roles\nuser:1001 push vision-*\n\nquota user:* bytes=10G jobs=4\nuser:0 admin *\n");
     assert_int_equal(check_roles(f, "user:1001 vision-7"), 0);
     assert_says("role    push (line 2)\nserver  none (no line matches)\n");
-    assert_says("quota   jobs=4 bytes=10.0 GiB connections=unlimited requests=unlimited (line 4)\n");
+    assert_says("quota   jobs=4 bytes=10.0 GiB ingest=half connections=unlimited requests=unlimited (line 4)\n");
     assert_int_equal(check_roles(f, "user:0 speech --json"), 0);
     json = parsed();
     assert_string_equal(json_string_value(json_object_get(json, "role")), "admin");

@@ -2,13 +2,10 @@
 #include "publishing.h"
 
 #include "info.h"
+#include "listed_jobs.h"
 #include "listing.h"
 
 #include <stdlib.h>
-
-/* Estimates of what the copy of a job takes, for each of its parameters and ranks, and how long a slice of copies may
- * be. */
-enum { COPY_NS = 2000, PARAM_NS = 50, RANK_NS = 500, SLICE_NS = 500000 };
 
 /* ---- the copy of one job ---- */
 
@@ -75,8 +72,8 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 
     if (stats == NULL) return NULL;
     stats->at_ns = now_ns;
-    pd_info_fill_job(&stats->info, job, now_ns);
-    stats->root_age = pd_job_count_totals(job)->root_age;
+    pd_listed_job_fill(&stats->info, job, now_ns);
+    stats->root_age = job->totals.root_age;
     copy_workers(stats, job);
     copy_progress(stats, job);
     copy_times(stats, &job->steps.times.total);
@@ -85,6 +82,13 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 }
 
 /* ---- when copies are made ---- */
+
+/* Estimates of how long it takes to copy the figures of a job: for itself, for each rank, and for each rank whose
+ * figures are published. A part takes PART_NS. */
+#define JOB_NS 10000.0
+#define RANK_NS 20.0
+#define PUBLISHED_NS 500.0
+#define PART_NS 5e5
 
 void pd_publishing_note(pd_publishing *publishing, pd_job *job)
 {
@@ -103,47 +107,44 @@ static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
     return true;
 }
 
-static uint64_t cost_of(const pd_job *job)
+static double cost_of(const pd_job *job)
 {
-    return COPY_NS + (uint64_t)PARAM_NS * job->steps.n_params + (uint64_t)RANK_NS * job->steps.members.ranks;
+    return JOB_NS + RANK_NS * job->steps.members.ranks + PUBLISHED_NS * (double)count_published(job);
 }
 
-/* Begins to publish, in slices from now on. */
-static void begin(pd_publishing *publishing, uint64_t now_ns)
+/* Publishes the next copies, as far as the time allows. Returns whether all of this time are made. */
+static bool publish_some(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
-    publishing->under_way = true;
-    publishing->began_ns = now_ns;
-    publishing->number++;
-    publishing->wanted = false;
-}
+    double budget_ns = PART_NS;
+    pd_job *job, *next;
 
-static void finish(pd_publishing *publishing)
-{
-    publishing->under_way = false;
-    publishing->next_ns = publishing->began_ns + publishing->every_ns;
+    HASH_ITER(hh, jobs->names, job, next)
+    {
+        if (!job->touched || job->published == publishing->number) continue;
+        if (!(budget_ns > 0) || !pd_totals_some(&publishing->counting, job, &budget_ns)) return false;
+        job->published = publishing->number;
+        job->touched = !publish(job, outbox, now_ns);
+        publishing->wanted |= job->touched;
+        budget_ns -= cost_of(job);
+    }
+    return true;
 }
 
 void pd_publishing_look(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
-    pd_job *job, *next;
-    uint64_t spent_ns = 0;
-
     if (now_ns < pd_publishing_next(publishing)) return;
-    if (!publishing->under_way) begin(publishing, now_ns);
-    HASH_ITER(hh, jobs->names, job, next)
-    {
-        if (!job->touched || job->published == publishing->number) continue;
-        if (spent_ns >= SLICE_NS) return;
-        spent_ns += cost_of(job);
-        job->published = publishing->number;
-        job->touched = !publish(job, outbox, now_ns);
-        publishing->wanted |= job->touched;
+    if (!publishing->under_way) {
+        publishing->under_way = true;
+        publishing->wanted = false;
+        publishing->number++;
+        publishing->began_ns = now_ns;
     }
-    finish(publishing);
+    if (!publish_some(publishing, jobs, outbox, now_ns)) return;
+    publishing->under_way = false;
+    publishing->next_ns = publishing->began_ns + publishing->every_ns;
 }
 
 uint64_t pd_publishing_next(const pd_publishing *publishing)
 {
-    if (publishing->under_way) return 0;
-    return publishing->every_ns > 0 && publishing->wanted ? publishing->next_ns : UINT64_MAX;
+    return publishing->every_ns > 0 && (publishing->wanted || publishing->under_way) ? publishing->next_ns : UINT64_MAX;
 }
