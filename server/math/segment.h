@@ -35,7 +35,7 @@ typedef struct pd_segment {
 /* Makes and maps an erasable segment of `bytes` > 0, zeroed. PD_UNAVAILABLE: the kernel or a limit of the process does
  * not allow it. */
 int pd_segment_make(pd_segment *out, uint64_t bytes, pd_error *err);
-/* Makes and maps a full segment of at least `bytes` > 0, zeroed. Only this mapping can write. It takes half a second for
+/* Makes and maps a full segment of at least `bytes` > 0, zeroed. Only this mapping can write. Takes half a second for
  * each GiB. Errors are those of pd_segment_make. */
 int pd_segment_make_full(pd_segment *out, uint64_t bytes, pd_error *err);
 /* Maps a peer's segment for reading, and takes the descriptor, also after an error. PD_INVALID_ARGUMENT: fd is -1, is

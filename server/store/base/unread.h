@@ -1,5 +1,5 @@
-/* unread.h - the bytes of a job's earlier weights, which were replaced while answers to workers still have them: answers
- * that a worker has not read, or has read in shared memory and not released.
+/* unread.h - the bytes of a job's earlier weights, which were replaced while answers to workers still have them.
+ * A worker has not read such an answer, or has read it in shared memory and not released it.
  *
  * One earlier version of each parameter is the allowance of a job that trains: it goes out while the next step begins.
  * More than that counts in the job's account, and a job that has more begins no step while its budget is exceeded. So
