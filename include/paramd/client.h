@@ -219,6 +219,10 @@ PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *
  * copied. Over other connections it is memory like any other. After a push has failed (its ticket has an error), the
  * server may still count that gradient: do not change it before the step has closed, or push the same values again.
  *
+ * Ask for the buffers of all parameters before the first push: then they lie side by side in shared memory, and a frame
+ * of several tensors is not copied. Where pushes under way have taken the room there, a buffer is private memory, which
+ * is copied.
+ *
  * NULL: the parameters are not declared yet, `param` is not one of them, or the system gives no shared memory. */
 PD_API void *pd_client_buffer(pd_client *client, size_t param);
 
