@@ -25,6 +25,10 @@ enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };
 #define NS_PER_VALUE 0.5 /* ns of one core to read one element of one contribution */
 /* ns of one core for each value in each round of the sort; to sort k contributions takes (log2 k)^2 / 2 rounds */
 #define NS_PER_ROUND 0.1
+/* Most passes, units and runs of a batch; the last unit may exceed the number of runs. They bound the memory of a batch
+ * whose units are small. */
+enum { MOST_UNITS = 4096, MOST_RUNS = 1 << 16 };
+enum { KEPT_BYTES = 8192 };    /* larger arrays of a batch are freed when the work is done */
 #define WORTH_SHARING_NS 20000 /* ns to wake another thread; a batch that takes less is not shared among threads */
 
 /* ---- queues of chunks and parameters ---- */
@@ -93,16 +97,34 @@ void pd_collect_batch_free(pd_collect_batch *batch)
     free(batch->scratch);
 }
 
+static void shrink(void **at, size_t *room, size_t size)
+{
+    if (*room * size <= KEPT_BYTES) return;
+    free(*at);
+    *at = NULL;
+    *room = 0;
+}
+
+/* Frees large arrays of a batch that has run: they count for no job. */
+static void shrink_batch(pd_collect_batch *batch)
+{
+    shrink((void **)&batch->passes, &batch->passes_room, sizeof *batch->passes);
+    shrink((void **)&batch->units, &batch->units_room, sizeof *batch->units);
+    shrink((void **)&batch->runs, &batch->runs_room, sizeof *batch->runs);
+    shrink((void **)&batch->scratch, &batch->scratch_room, 1);
+}
+
 static void clear(pd_collect_batch *batch)
 {
     batch->n_passes = batch->n_units = batch->n_runs = batch->scratch_each = 0;
     batch->cost_ns = 0;
 }
 
-/* Returns whether the planned work has used up the time budget. At least one unit (the work of one thread) is planned,
- * however small the budget is. */
+/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one
+ * unit (the work of one thread) is planned, however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
+    if (batch->n_passes >= MOST_UNITS || batch->n_units >= MOST_UNITS || batch->n_runs >= MOST_RUNS) return true;
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
@@ -395,6 +417,7 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
         note_merges(steps);
         cost_ns += batch->cost_ns;
     }
+    shrink_batch(batch);
     return cost_ns;
 }
 
