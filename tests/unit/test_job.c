@@ -1,6 +1,7 @@
 /* Tests jobs: which workers may join, which worker has a rank, and which workers wait at a barrier. */
 #include "job_keys.h"
 #include "rig.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -362,6 +363,32 @@ static void an_operator_drops_a_job_at_once(void **state)
     assert_int_not_equal(r->job, job);
 }
 
+static void the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts(void **state)
+{
+    enum { MANY = 4000 };
+    static char text[MANY][8];
+    static const char *names[MANY];
+    static pd_shape shapes[MANY];
+    rig *r = *state;
+    int parts = 0;
+
+    for (int p = 0; p < MANY; p++) {
+        snprintf(text[p], sizeof text[p], "p%d", p);
+        names[p] = text[p];
+        shapes[p] = (pd_shape){ 1, { 1 } };
+    }
+    assert_int_equal(rig_hello(r, "large", 0, 1, 10, 10, NULL, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, MANY, PD_F32), PD_OK);
+    assert_int_equal(drop(r, "large"), PD_OK);
+    assert_true(r->store->budget.used == 0);
+    for (; pd_store_has_work(r->store); parts++) {
+        assert_non_null(r->store->jobs.ended);
+        (void)pd_store_work(r->store, r->now);
+    }
+    assert_int_equal(parts, 1); /* the first part was freed with the job's end */
+    assert_null(r->store->jobs.ended);
+}
+
 static void a_job_may_be_dropped_with_work_left_to_do(void **state)
 {
     rig *r = *state;
@@ -457,6 +484,7 @@ int main(void)
         TEST(a_job_without_parameters_ends_with_its_last_worker),
         TEST(a_worker_that_comes_back_in_time_keeps_the_job),
         TEST(an_operator_drops_a_job_at_once),
+        TEST(the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts),
         TEST(a_job_may_be_dropped_with_work_left_to_do),
         TEST(a_barrier_opens_when_every_rank_is_there),
         TEST(a_barrier_sent_again_on_a_new_connection_replaces_the_first),
