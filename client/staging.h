@@ -32,8 +32,8 @@ int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err);
 /* Frees the segment and all blocks. Does nothing if there is no segment. */
 void pd_staging_free(pd_staging *staging);
 
-/* Takes a block for a home of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL: there
- * is no room now, or no memory. */
+/* Takes a block for a home of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL:
+ * there is no room now, or no memory. */
 void *pd_staging_home(pd_staging *staging, uint64_t wanted, uint64_t bytes);
 
 /* Finds the place of a frame's payload in the segment: where it lies, if all its spans lie there in the layout of the

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* memfd_create, F_ADD_SEALS, fallocate */
 #include "segment.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -185,6 +186,23 @@ int pd_segment_share(const pd_segment *segment)
     if (!segment->erasable) return fcntl(segment->fd, F_DUPFD_CLOEXEC, 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", segment->fd);
     return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+uint64_t pd_segment_allocated(const pd_segment *segment)
+{
+    struct stat file;
+
+    return fstat(segment->fd, &file) == 0 ? (uint64_t)file.st_blocks * 512 : segment->bytes;
+}
+
+void pd_segment_erase(const pd_segment *segment, void *at, uint64_t n)
+{
+    uint64_t first = (uint64_t)((uint8_t *)at - segment->at), begin = round_up(first, page_bytes());
+    uint64_t end = (first + n) / page_bytes() * page_bytes();
+
+    assert(segment->erasable && pd_segment_has(segment, at, n));
+    if (begin < end)
+        (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
 }
 
 bool pd_segment_has(const pd_segment *segment, const void *at, uint64_t n)

@@ -35,7 +35,7 @@ typedef struct pd_segment {
 /* Makes and maps an erasable segment of `bytes` > 0, zeroed. PD_UNAVAILABLE: the kernel or a limit of the process does
  * not allow it. */
 int pd_segment_make(pd_segment *out, uint64_t bytes, pd_error *err);
-/* Makes and maps a full segment of at least `bytes` > 0, zeroed. Only this mapping can write. It takes half a second for
+/* Makes and maps a full segment of at least `bytes` > 0, zeroed. Only this mapping can write. Takes half a second for
  * each GiB. Errors are those of pd_segment_make. */
 int pd_segment_make_full(pd_segment *out, uint64_t bytes, pd_error *err);
 /* Maps a peer's segment for reading, and takes the descriptor, also after an error. PD_INVALID_ARGUMENT: fd is -1, is
@@ -47,6 +47,11 @@ int pd_segment_map_full(pd_segment *out, int fd, uint64_t bytes, pd_error *err);
 /* Returns a new descriptor of a segment that this process made, to be passed to a peer. That of an erasable segment can
  * only read, and needs /proc. -1: none is free, or there is no /proc. */
 int pd_segment_share(const pd_segment *segment);
+/* Returns the bytes of the pages that a segment which this process made has now. */
+uint64_t pd_segment_allocated(const pd_segment *segment);
+/* Frees the whole pages among n bytes at `at`, in an erasable segment that this process made. They are zeros then, and
+ * take memory again once they are written. */
+void pd_segment_erase(const pd_segment *segment, void *at, uint64_t n);
 /* Returns whether n bytes at `at` lie in the segment. */
 bool pd_segment_has(const pd_segment *segment, const void *at, uint64_t n);
 /* Unmaps the segment, and sets it to PD_NO_SEGMENT. Frees the pages of an erasable one. Does nothing if there is

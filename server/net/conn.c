@@ -208,6 +208,7 @@ static void leave_lists(pd_conn *conn)
         for (at = &conn->daemon->waking; *at != conn;) at = &(*at)->next_waking;
         *at = conn->next_waking;
     }
+    pd_pace_leave(conn);
 }
 
 void pd_conn_close(pd_conn *conn, const char *reason)

@@ -101,6 +101,8 @@ typedef struct pd_conn {
     struct pd_conn *next_dirty;
     bool waking; /* the connection is in the daemon's list of connections whose held-back frame is tried again */
     struct pd_conn *next_waking, *next_closed;
+    bool deferred; /* a frame is held back because the turn's time is used up: pace.h */
+    struct pd_conn *prev_deferred, *next_deferred;
     uint64_t opened_ms, read_ms, frame_ms, write_ms; /* clock times of: opening the connection; the last bytes received;
                                                       * the begin of the frame that is being received; the last frame
                                                       * sent (or the begin of sending) */

@@ -141,6 +141,7 @@ static void free_closed(pd_daemon *daemon)
 
 void pd_conversation_finish_turn(pd_daemon *daemon)
 {
+    pd_pace_begin_turn(daemon);
     resume_stalled(daemon);
     write_dirty(daemon);
     pd_loop_flush(daemon);

@@ -13,6 +13,7 @@
 #include "lag.h"
 #include "mailbox.h"
 #include "output.h"
+#include "pace.h"
 #include "platform.h"
 #include "remarks.h"
 #include "traffic.h"
@@ -56,11 +57,12 @@ struct pd_daemon {
                                               * tried again; that are freed at the end of this turn */
     size_t active, was_active;               /* number of connections whose transport reported events in this turn of
                                               * the loop, and in the last turn */
-    bool stall_over;                         /* memory for payloads has become free: connections with a held-back frame
+    pd_pace pace;
+    bool stall_over;       /* memory for payloads has become free: connections with a held-back frame
                                               * try again */
-    bool short_of_budget;                    /* a connection waits for memory for a payload because all ranks together
+    bool short_of_budget;  /* a connection waits for memory for a payload because all ranks together
                                               * use up the ingest budget */
-    bool stall_unreported;                   /* a connection waits for memory for a payload, and the step thread does
+    bool stall_unreported; /* a connection waits for memory for a payload, and the step thread does
                                               * not know: there was no memory for the message to it */
     pd_pool *pool;
     pd_admission admission;

@@ -72,6 +72,7 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->presets = presets;
     store->budget =
         (pd_budget){ .limit = config->max_total_bytes, .whose = "all jobs", .key = "limits.max_total_bytes" };
+    pd_store_relief(store, false);
     store->ingest.limit = config->ingest_bytes;
     store->publishing = (pd_publishing){ .every_ns = config->stats_ns, .wanted = true };
     store->jobs.hash_key[0] = config->hash_key[0];
@@ -160,9 +161,11 @@ static void note_turn(pd_store *store, pd_job *job)
     if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
 }
 
-/* Queues a job that a request or a batch of work may have changed, if it has work. */
+/* Queues a job that a request or a batch of work may have changed, if it has work. An export that waits begins if
+ * nothing is in its way any more: a checkpoint that is due had its turn before. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    pd_export_go_on(job, now_ns);
     pd_publishing_note(&store->publishing, job);
     queue_unchanged(store, job, now_ns);
 }
@@ -273,7 +276,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_jobs_free_gone(&store->jobs, job);
         return;
     }
-    pd_export_look(job);
+    pd_export_look(job, now_ns);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -511,6 +514,7 @@ static void tick(pd_store *store, pd_job *job, uint64_t now_ns)
 
     if (pd_job_tick(job, now_ns, &err)) {
         pd_checkpoint_tick(job, now_ns);
+        pd_export_go_on(job, now_ns);
         queue_unchanged(store, job, now_ns);
     } else {
         pd_store_end(store, job, &err);

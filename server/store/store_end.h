@@ -20,7 +20,8 @@ void pd_store_end_all(pd_store *store, const pd_error *err);
  * imported into. Returns false if there is none. */
 bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account *except);
 /* Allows or forbids that jobs which are over end when another job takes memory that it cannot have otherwise
- * (pd_account_budget). Allowed only while nobody walks through the table of jobs. */
+ * (pd_account_budget). Allowed only while nobody walks through the table of jobs. Exports of weights end for that at
+ * any time. */
 void pd_store_relief(pd_store *store, bool allowed);
 
 #endif

@@ -3,6 +3,7 @@
 #include "store_hello.h"
 
 #include "barrier.h"
+#include "export.h"
 #include "hello.h"
 #include "job_owner.h"
 #include "keeping.h"
@@ -105,8 +106,10 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
 {
     pd_rank *rank = &job->ranks[request->rank];
     uint64_t barriers = request->u.hello.barriers;
-    bool same = pd_rank_join(job, request, created, now_ns);
+    bool same;
 
+    pd_export_worker_comes(job);
+    same = pd_rank_join(job, request, created, now_ns);
     pd_barrier_joined(job, rank, barriers, same);
 }
 

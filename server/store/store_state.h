@@ -15,6 +15,7 @@ struct pd_store {
     pd_effects outbox;
     pd_buffer_pools pools;
     pd_budget budget;
+    bool may_end_jobs; /* jobs that are over may be ended now to make room in a budget: pd_store_relief */
     pd_ingest ingest;
     pd_sums sums; /* memory for the sums of the present batch of work */
     pd_collect_batch collecting;

@@ -1,19 +1,20 @@
-/* ingest.h - the ingest budget, which limits the bytes of frames (network messages with tensors) that were received
- * and are not summed yet. A part of it is reserved for each rank.
+/* ingest.h - the ingest budget, which limits the bytes of frames (network messages with tensors) that were received and
+ * are not summed yet. A part of it is reserved for each rank.
  *
  * Step thread. A rank's *reserve* is the bytes of its largest frame. The first rank of a job that declares takes the
  * reserves of all its ranks, or none of them (job/reserves.h). A rank gives its reserve back when it leaves, some time
- * after it is lost, and when the job has no worker any more. The jobs of one identity may reserve a share of the budget.
+ * after it is lost, and when the job has no worker any more. The jobs of one identity may reserve a share of the
+ * budget.
  *
- * The loop thread and the step thread both count reserves. The loop thread counts the reserves of the connections
- * whose ranks have declared (net/admission.h). The store, on the step thread, counts these and often more: ranks that
- * have not come yet, and ranks that were lost a short time ago.
+ * The loop thread and the step thread both count reserves. The loop thread counts the reserves of the connections whose
+ * ranks have declared (net/admission.h). The store, on the step thread, counts these and often more: ranks that have
+ * not come yet, and ranks that were lost a short time ago.
  *
  * A rank's *share* of the budget is its reserve and an equal part of the bytes that are reserved for nobody. So the
- * more reserves are counted, the smaller is each share, and the store never assumes a larger share for a rank than
- * the loop thread grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather
- * too early than too late. There is one exception: when a rank leaves, the loop thread counts it until it has read
- * the answer to Leave. Then it checks all connections again that it had blocked in between.
+ * more reserves are counted, the smaller is each share, and the store never assumes a larger share for a rank than the
+ * loop thread grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather too
+ * early than too late. There is one exception: when a rank leaves, the loop thread counts it until it has read the
+ * answer to Leave. Then it checks all connections again that it had blocked in between.
  *
  * When a rank has gone, the bytes of its frames that are not summed yet stay reserved, but not more than its reserve.
  * Otherwise jobs that start, fill the budget and end could use it several times over. */

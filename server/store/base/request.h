@@ -268,10 +268,13 @@ typedef struct pd_request {
         struct {
             pd_export_act act;
             char *job_name;
-            char *by;         /* label of the operator's connection, for the log */
-            bool state;       /* BEGIN requests: true: optimizer state is read, too; false: only weights */
-            uint64_t wait_ns; /* BEGIN requests: time that parameters may take to reach the step that is read */
-            char *param;      /* PIECE and COUNT requests: name of the parameter */
+            char *by;      /* label of the operator's connection, for the log */
+            bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
+            bool replaces; /* BEGIN requests: ends the export of the job that is under way */
+            /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
+             * the step that is read. In the store: the deadline. */
+            uint64_t wait_ns;
+            char *param; /* PIECE and COUNT requests: name of the parameter */
             /* PIECE requests: "": weights; otherwise name of the optimizer slot (state tensor) to read */
             char *slot;
             /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */

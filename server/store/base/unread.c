@@ -16,6 +16,7 @@ struct pd_unread {
     unsigned refs;          /* one of the job, one of each version that is unread */
     uint64_t published;     /* bytes of the weights that are published now */
     uint64_t bytes;         /* of those that were replaced and that answers have */
+    uint64_t segment;       /* of the job's segment, after the job's end */
     uint64_t charged;       /* how many of them count */
     pd_unread *prev, *next; /* in the list of jobs that have ended: pd_budget.unread */
 };
@@ -34,7 +35,7 @@ pd_unread *pd_unread_new(pd_account *account, uint32_t number)
 static uint64_t due(const pd_unread *unread)
 {
     if (!unread->left) return unread->bytes > unread->published ? unread->bytes - unread->published : 0;
-    return unread->ended && unread->forgotten ? unread->bytes : 0;
+    return unread->ended && unread->forgotten && unread->bytes > 0 ? unread->bytes + unread->segment : 0;
 }
 
 /* Counts as many bytes as are due. */
@@ -99,6 +100,11 @@ void pd_unread_return(pd_unread *unread)
     if (unread == NULL) return;
     unread->left = false;
     settle(unread);
+}
+
+void pd_unread_note_segment(pd_unread *unread, uint64_t bytes)
+{
+    unread->segment = bytes;
 }
 
 void pd_unread_end(pd_unread *unread, pd_owner *owner)

@@ -1,5 +1,5 @@
-/* unread.h - the bytes of a job's earlier weights, which were replaced while answers to workers still have them: answers
- * that a worker has not read, or has read in shared memory and not released.
+/* unread.h - the bytes of a job's earlier weights, which were replaced while answers to workers still have them.
+ * A worker has not read such an answer, or has read it in shared memory and not released it.
  *
  * One earlier version of each parameter is the allowance of a job that trains: it goes out while the next step begins.
  * More than that counts in the job's account, and a job that has more begins no step while its budget is exceeded. So
@@ -31,6 +31,9 @@ uint64_t pd_unread_stops(const pd_unread *unread);
 void pd_unread_leave(pd_unread *unread);
 /* Counts in the account again. Accepts NULL. */
 void pd_unread_return(pd_unread *unread);
+/* Notes the bytes of the job's segment of shared memory (shared_weights.h), which stays as long as an answer has a part
+ * of it. They count after the job's end. */
+void pd_unread_note_segment(pd_unread *unread, uint64_t bytes);
 /* Drops the job's reference: the job, whose owner this is (NULL: none), has ended. Accepts NULL. */
 void pd_unread_end(pd_unread *unread, pd_owner *owner);
 /* Notes that the loop thread has forgotten the job: nobody but answers has its weights. */

@@ -10,6 +10,7 @@
 #include "control_log.h"
 #include "cut.h"
 #include "disk_watch.h"
+#include "export.h"
 #include "import.h"
 #include "keeping.h"
 #include "logging.h"
@@ -52,8 +53,8 @@ static void skip(pd_job *job)
     const char *why = keeping->writing || keeping->making != NULL
                           ? "the one before it is still being written: the disk is too slow for this distance "
                             "(checkpoint_every)"
-                      : job->export != NULL ? "the job is being exported"
-                                            : "optimizer state is being imported";
+                      : job->steps.cut != NULL ? "the job is being exported"
+                                               : "optimizer state is being imported";
     char more[128] = "";
 
     if (!pd_is_power_of_two(++keeping->skipped)) return;
@@ -100,6 +101,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
                  pd_logging_wants_checkpoint(job) || pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
+    if (!keeping->writing && !pd_import_writes(job) && has_state(job)) pd_export_wait_again(job);
     if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
         if (last && !keeping->writing && !has_state(job)) keeping->last = PD_LAST_DONE;
         if (!multiple) return;

@@ -6,6 +6,7 @@
 #include "control_keeping.h"
 #include "declared_job.h"
 #include "declared_ranges.h"
+#include "export.h"
 #include "head_image.h"
 #include "image.h"
 #include "keeping.h"
@@ -266,15 +267,18 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     uint32_t world = hello->u.hello.world_size;
     pd_job *old = *job, *made = NULL;
     pd_error why;
-    int rc = check(old, hello, &why);
+    int rc;
 
+    pd_export_give_way(old, "the job goes on with another number of workers");
+    rc = check(old, hello, &why);
     if (rc == PD_OK) rc = pd_control_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
                        old->steps.members.ranks, world, why.text);
     made->keeping.asked = old->keeping.asked;
-    old->keeping.asked = (pd_request_queue){ 0 };
+    made->keeping.exports = old->keeping.exports;
+    old->keeping.asked = old->keeping.exports = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
     pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);

@@ -42,7 +42,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
     if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);
-    pd_export_look(job);
+    pd_export_look(job, now_ns);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

@@ -101,7 +101,8 @@ typedef struct pd_keeping {
     uint64_t unwritten;       /* number of checkpoints that could not be written, since the last one that was */
     char error[256];          /* why the last attempt failed; empty: it did not */
     pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
-    pd_request_queue exports; /* begins of exports that wait until the cut of the checkpoint being made has ended */
+    pd_request_queue exports; /* begins of exports that wait for another one, or for the cut of a checkpoint */
+    uint64_t exported;        /* number of the identity that has exported the job last; 0: nobody */
     pd_last_checkpoint last;
     bool last_begun;     /* the last checkpoint is being made or written */
     pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */

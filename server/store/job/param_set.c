@@ -82,6 +82,7 @@ void pd_param_set_forget(pd_job *job)
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(job->steps.unread, &job->steps.params[i]);
+    pd_unread_note_segment(job->steps.unread, pd_shared_weights_left(job->steps.memory.shared));
     pd_shared_weights_unref(job->steps.memory.shared);
     job->steps.memory.shared = NULL;
     free(job->steps.params);

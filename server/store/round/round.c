@@ -112,6 +112,7 @@ static void empty(pd_round *round)
     round->missing = round->unsummed = round->n_chunks;
     round->open = round->closing = round->weightless = false;
     round->finite = true;
+    round->largest = 0;
     round->started_ns = round->last_ns = 0;
 }
 

@@ -198,6 +198,15 @@ static bool judge(pd_steps *steps)
     return is;
 }
 
+static void begin_scaling(const pd_steps *steps)
+{
+    pd_global_clip *clip = steps->clip;
+
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (has_part(steps, clip->scope, &steps->params[i])) steps->params[i].round.largest *= clip->scale;
+    rewind_pass(clip);
+}
+
 /* Ends the first pass over a scope: computes their norm. If it is an outlier, the step is skipped. If it exceeds the
  * limit, begins the second pass; otherwise goes on to the next scope. */
 static void end_sum(pd_steps *steps)
@@ -215,7 +224,7 @@ static void end_sum(pd_steps *steps)
     clip->scale = pd_clip_scale(limit, clip->squares);
     clip->scaling = clip->scale != 1;
     if (clip->scaling)
-        rewind_pass(clip);
+        begin_scaling(steps);
     else
         enter_scope(steps, clip->scope + 1);
 }

@@ -47,6 +47,7 @@ static int begin(pd_steps *steps, pd_param *param)
         param->next = NULL;
         return rc;
     }
+    if (steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) pd_optim_guard(param->optim);
     pd_step_log_begun(steps, param, &io, count);
     pd_control_begun(steps, param);
     param->stage = PD_STEPPING;
