@@ -48,8 +48,11 @@ static const pd_command_option export_options[] = {
     { "state", 0, PD_OPTION_FLAG, NULL,
       .help = "Export optimizer state too; the job rests at its step until the file is written" },
     { "force", 'f', PD_OPTION_FLAG, NULL, .help = "Replace FILE if it exists" },
-    { "wait", 0, PD_OPTION_SECONDS, "SECONDS", .help = "Time that all parameters have to reach the same step",
+    { "wait", 0, PD_OPTION_SECONDS, "SECONDS",
+      .help = "Time for other exports to end, and for all parameters to reach the same step, at most 600",
       .preset = "30" },
+    { "end-other", 0, PD_OPTION_FLAG, NULL,
+      .help = "End the export of the job that is under way; for admins of the job" },
     { NULL }
 };
 

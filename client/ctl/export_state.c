@@ -38,7 +38,7 @@ typedef struct export
 {
     const pd_line *line;
     const char *job, *path;
-    bool state, force;
+    bool state, force, end_other;
     double wait;
     pd_operator op;
     pd_state_list list;
@@ -186,6 +186,7 @@ static int begin(export *ex, pd_error *err)
     int rc;
 
     request.state = ex->state;
+    request.replace = ex->end_other;
     request.wait_ms = (uint32_t)(ex->wait * 1000);
     if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
     ex->step = reply->step;
@@ -395,6 +396,7 @@ int pd_run_export_command(pd_line *line)
     ex.path = line->args[1];
     ex.state = pd_line_has(line, "state");
     ex.force = pd_line_has(line, "force");
+    ex.end_other = pd_line_has(line, "end-other");
     ex.wait = pd_line_seconds(line, "wait");
     if (ex.wait > MOST_WAIT) ex.wait = MOST_WAIT;
     return run(&ex);

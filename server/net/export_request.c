@@ -37,6 +37,7 @@ static bool fill(pd_request *request, const pd_conn *conn, const Paramd__ExportR
 {
     request->u.export.act = (pd_export_act) export->act;
     request->u.export.state = export->state;
+    request->u.export.replaces = export->replace;
     request->u.export.wait_ns = (uint64_t)(export->wait_ms > 0 ? export->wait_ms : WAIT_MS) * 1000000;
     request->u.export.number = export->number;
     request->u.export.block = export->block;
@@ -60,6 +61,8 @@ int pd_run_export(pd_conn *conn, const pd_prefix *prefix, void *message, pd_erro
 
     if (rc == PD_OK && export->act == PD_EXPORT_BEGIN && export->state)
         rc = pd_access_check_job(conn, "Export with optimizer state", PD_ROLE_PUSH, export->job, err);
+    if (rc == PD_OK && export->act == PD_EXPORT_BEGIN && export->replace)
+        rc = pd_access_check_job(conn, "Export that ends another one", PD_ROLE_ADMIN, export->job, err);
     if (rc != PD_OK) return rc;
     pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     request = pending != NULL ? pd_request_new(PD_REQ_EXPORT, pd_conn_ticket(conn, pending)) : NULL;

@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "checkpoint_due.h"
 #include "control_log.h"
+#include "deadlines.h"
 #include "declare.h"
 #include "export.h"
 #include "logging.h"
@@ -71,11 +72,13 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     store->presets = presets;
     store->budget =
         (pd_budget){ .limit = config->max_total_bytes, .whose = "all jobs", .key = "limits.max_total_bytes" };
+    pd_store_relief(store, false);
     store->ingest.limit = config->ingest_bytes;
     store->publishing = (pd_publishing){ .every_ns = config->stats_ns, .wanted = true };
     store->jobs.hash_key[0] = config->hash_key[0];
     store->jobs.hash_key[1] = config->hash_key[1];
     memcpy(store->owners.hash_key, config->hash_key, sizeof store->owners.hash_key);
+    store->owners.ingest_bytes = config->ingest_bytes;
     *out = store;
     return PD_OK;
 }
@@ -117,23 +120,52 @@ pd_effect *pd_store_effects(pd_store *store)
 
 /* ---- which job works next ---- */
 
-static int by_turn(const pd_job *a, const pd_job *b)
+/* Notes the next deadline of a job that may have changed. */
+static void note_deadline(pd_store *store, pd_job *job)
 {
-    return a->turn < b->turn ? -1 : a->turn > b->turn;
+    uint64_t at = pd_job_next_tick(job), checkpoint = pd_checkpoint_next_tick(job);
+
+    pd_deadlines_set(&store->deadlines, job, checkpoint < at ? checkpoint : at);
 }
 
-/* Queues a job if it has work. The queue is sorted by when the jobs had their last turns, oldest first. So a job that
- * has just got work comes before a job that has just worked and has more to do. */
+/* Queues a job if it has work, and notes its deadline. */
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    note_deadline(store, job);
     if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
-    DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
+    DL_APPEND2(store->due, job, prev_due, next_due);
     job->queued = true;
 }
 
-/* Queues a job that a request or a batch of work may have changed, if it has work. */
+/* Returns when the identity of a job had its last turn. A job that has no owner is an identity of its own. */
+static uint64_t party_turn(const pd_job *job)
+{
+    return job->owner != NULL ? pd_owner_turn(job->owner) : job->turn;
+}
+
+/* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago;
+ * of its jobs again the one. So an identity gets no more turns by having more jobs. NULL: no job has work. */
+static pd_job *next_due(const pd_store *store)
+{
+    pd_job *job, *next = store->due;
+
+    DL_FOREACH2(store->due, job, next_due)
+    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->turn < next->turn))
+        next = job;
+    return next;
+}
+
+static void note_turn(pd_store *store, pd_job *job)
+{
+    job->turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
+}
+
+/* Queues a job that a request or a batch of work may have changed, if it has work. An export that waits begins if
+ * nothing is in its way any more: a checkpoint that is due had its turn before. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    pd_export_go_on(job, now_ns);
     pd_publishing_note(&store->publishing, job);
     queue_unchanged(store, job, now_ns);
 }
@@ -244,7 +276,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_jobs_free_gone(&store->jobs, job);
         return;
     }
-    pd_export_look(job);
+    pd_export_look(job, now_ns);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -415,11 +447,12 @@ static void take_roles(pd_store *store, pd_request *request)
 
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns)
 {
-    (void)budget_ns;
     switch (request->kind) {
     case PD_REQ_HELLO: hello(store, request, now_ns); break;
     case PD_REQ_INFO:
-        pd_info_answer(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, now_ns);
+        if (!pd_info_answer_some(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, &budget_ns,
+                                 now_ns))
+            return false;
         break;
     case PD_REQ_DROP: drop(store, request); break;
     case PD_REQ_SET: set(store, request, now_ns); break;
@@ -452,11 +485,11 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
 
 bool pd_store_work(pd_store *store, uint64_t now_ns)
 {
-    pd_job *job = store->due;
+    pd_job *job = next_due(store);
 
     if (job == NULL) return false;
     pd_store_unqueue(store, job);
-    job->turn = ++store->turns;
+    note_turn(store, job);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
@@ -474,32 +507,49 @@ bool pd_store_has_work(const pd_store *store)
     return store->due != NULL;
 }
 
+/* Does the work of a job's deadlines that have passed, which may end the job. */
+static void tick(pd_store *store, pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (pd_job_tick(job, now_ns, &err)) {
+        pd_checkpoint_tick(job, now_ns);
+        pd_export_go_on(job, now_ns);
+        queue_unchanged(store, job, now_ns);
+    } else {
+        pd_store_end(store, job, &err);
+    }
+}
+
 void pd_store_tick(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
-    pd_error err;
 
-    HASH_ITER(hh, store->jobs.names, job, next)
-    {
-        if (pd_job_tick(job, now_ns, &err)) {
-            pd_checkpoint_tick(job, now_ns);
-            queue_unchanged(store, job, now_ns);
-        } else
-            pd_store_end(store, job, &err);
+    if (store->unknown) {
+        store->unknown = false;
+        HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
+    /* A job may have its next deadline at once: each has its turn about once. */
+    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->tick_ns <= now_ns; n--)
+        tick(store, store->deadlines, now_ns);
     settle(store, now_ns);
+}
+
+size_t pd_store_count_losing(const pd_store *store)
+{
+    const pd_job *job, *next;
+    size_t n = 0;
+
+    HASH_ITER(hh, store->jobs.names, job, next) n += pd_keeping_loses(job);
+    return n;
 }
 
 uint64_t pd_store_next_tick(const pd_store *store)
 {
-    const pd_job *job, *next;
-    uint64_t at = pd_drain_next_tick(&store->drain);
+    uint64_t at = pd_drain_next_tick(&store->drain), jobs = UINT64_MAX;
 
     if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
-    HASH_ITER(hh, store->jobs.names, job, next)
-    {
-        if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
-        if (pd_checkpoint_next_tick(job) < at) at = pd_checkpoint_next_tick(job);
-    }
-    return at;
+    if (store->deadlines != NULL) jobs = store->deadlines->tick_ns;
+    if (store->unknown) jobs = 0;
+    return jobs < at ? jobs : at;
 }

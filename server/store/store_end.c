@@ -2,6 +2,8 @@
 #include "store_end.h"
 
 #include "checkpoint.h"
+#include "deadlines.h"
+#include "export.h"
 #include "job_end.h"
 #include "keeping.h"
 
@@ -15,10 +17,25 @@ void pd_store_unqueue(pd_store *store, pd_job *job)
     job->queued = false;
 }
 
+void pd_store_forget(pd_store *store, pd_job *job)
+{
+    pd_store_unqueue(store, job);
+    pd_deadlines_set(&store->deadlines, job, UINT64_MAX);
+}
+
+void pd_store_forget_deadlines(pd_store *store)
+{
+    pd_job *job, *next;
+
+    store->unknown = true;
+    if (store->deadlines == NULL) return;
+    HASH_ITER(hh, store->jobs.names, job, next) pd_deadlines_set(&store->deadlines, job, UINT64_MAX);
+}
+
 /* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
 static void end(pd_store *store, pd_job *job, bool stops, const pd_error *err)
 {
-    pd_store_unqueue(store, job);
+    pd_store_forget(store, job);
     pd_jobs_drop(&store->jobs, job);
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
            err->text);
@@ -69,28 +86,44 @@ bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account 
     return true;
 }
 
-/* Returns how many bytes of the budget `tight` belong to jobs that may end for the account `except`. */
-static uint64_t bytes_of_ended(const pd_store *store, const pd_account *except, const pd_budget *tight)
+/* Returns how many bytes of the budget `tight` belong to exports of weights, and to jobs that may end for the account
+ * `except`. */
+static uint64_t bytes_to_spare(const pd_store *store, const pd_account *except, const pd_budget *tight)
 {
     uint64_t bytes = 0;
 
-    for (const pd_job *job = store->jobs.names; job != NULL; job = job->hh.next)
-        if (may_end(job, except) && belongs(job, tight)) bytes += job->steps.account.used;
+    for (const pd_job *job = store->jobs.names; job != NULL; job = job->hh.next) {
+        if (!belongs(job, tight)) continue;
+        bytes += pd_export_spare_bytes(job);
+        if (store->may_end_jobs && may_end(job, except)) bytes += job->steps.account.used;
+    }
     return bytes;
 }
 
-/* Ends a job that is over, unless all of them together would not make enough room. */
+/* Ends an export of weights whose bytes count in the budget `tight`. Returns false if there is none. */
+static bool end_export(pd_store *store, const pd_budget *tight)
+{
+    for (pd_job *job = store->jobs.names; job != NULL; job = job->hh.next) {
+        if (!belongs(job, tight) || pd_export_spare_bytes(job) == 0) continue;
+        pd_export_give_way(job, "its memory is needed for a job");
+        return true;
+    }
+    return false;
+}
+
+/* Ends an export of weights, or a job that is over, unless all of them together would not make enough room. */
 static bool relieve(void *arg, const pd_account *account, const pd_budget *tight, uint64_t more)
 {
     pd_store *store = arg;
-    uint64_t bytes = bytes_of_ended(store, account, tight), left = tight->used > bytes ? tight->used - bytes : 0;
+    uint64_t bytes = bytes_to_spare(store, account, tight), left = tight->used > bytes ? tight->used - bytes : 0;
 
     if (bytes == 0 || left > tight->limit || more > tight->limit - left) return false;
-    return pd_store_end_oldest(store, tight, account);
+    return end_export(store, tight) || pd_store_end_oldest(store, tight, account);
 }
 
 void pd_store_relief(pd_store *store, bool allowed)
 {
-    store->budget.relieve = allowed ? relieve : NULL;
+    store->may_end_jobs = allowed;
+    store->budget.relieve = relieve;
     store->budget.relieve_arg = store;
 }

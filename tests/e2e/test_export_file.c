@@ -445,14 +445,30 @@ static void an_operator_who_is_gone_holds_nobody_up(void **state)
     train(&j, f, "* adam lr=0.05");
     open_operator(f, &operator);
     assert_int_equal(begin_export(operator, true, &err), PD_OK);
-    assert_int_equal(paramctl("export j %s", f->file), 1);
-    assert_says("is being exported already");
+    assert_int_equal(paramctl("export j %s --wait 0.5", f->file), 1);
+    assert_says("it is being exported by");
     gradient = push_step(&j, BEFORE + 1, items, &ticket);
     pd_client_close(operator);
     if (pd_client_wait(j.client, ticket, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
     assert_true(daemon_says(f->daemon, "its connection is gone", patient(5)));
     must(paramctl("export j %s", f->file));
     free_gradients(gradient);
+    job_free(&j);
+}
+
+static void an_admin_ends_the_export_of_another(void **state)
+{
+    fixture *f = *state;
+    pd_client *operator;
+    pd_error err = { 0 };
+    job j;
+
+    train(&j, f, "* adam lr=0.05");
+    open_operator(f, &operator);
+    assert_int_equal(begin_export(operator, true, &err), PD_OK);
+    must(paramctl("export j %s --end-other", f->file));
+    assert_true(daemon_says(f->daemon, "has ended it to export", patient(5)));
+    pd_client_close(operator);
     job_free(&j);
 }
 
@@ -485,6 +501,7 @@ int main(void)
         CASE(a_full_disk_leaves_no_file_and_the_job_goes_on),
         CASE(a_program_that_is_killed_leaves_no_file),
         CASE(an_operator_who_is_gone_holds_nobody_up),
+        CASE(an_admin_ends_the_export_of_another),
         CASE(a_daemon_that_stops_does_not_wait_for_an_operator),
     };
 

@@ -146,23 +146,28 @@ static void send_import(scene *s, int fd)
     scene_send(s, fd, PD_IMPORT, &import.base, 0);
 }
 
-static void begin_export(scene *s, int fd, bool state)
+static void begin_export(scene *s, int fd, bool state, bool replace)
 {
     Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
 
     export.job = "j";
     export.act = PD_EXPORT_BEGIN;
     export.state = state;
+    export.replace = replace;
     scene_send(s, fd, PD_EXPORT, &export.base, 0);
 }
 
 static void send_export(scene *s, int fd)
 {
-    begin_export(s, fd, false);
+    begin_export(s, fd, false, false);
 }
 static void send_export_of_state(scene *s, int fd)
 {
-    begin_export(s, fd, true);
+    begin_export(s, fd, true, false);
+}
+static void send_export_that_replaces(scene *s, int fd)
+{
+    begin_export(s, fd, false, true);
 }
 
 static void send_share(scene *s, int fd)
@@ -240,6 +245,7 @@ static const row rows[] = {
     { PD_IMPORT, "", OPERATOR, send_import, "-?-+++" },
     { PD_EXPORT, "of weights", OPERATOR, send_export, "-?++++" },
     { PD_EXPORT, "with state", OPERATOR, send_export_of_state, "-?-+++" },
+    { PD_EXPORT, "that ends another", OPERATOR, send_export_that_replaces, "-?--++" },
     { PD_SHARE, "", WORKER, send_share, "---+++" },
     { PD_RELEASE, "", WORKER, send_release, "---+++" },
     { PD_NOTE, "", WORKER, send_note, "---+++" },

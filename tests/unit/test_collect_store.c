@@ -559,6 +559,36 @@ static void values_are_averaged(void **state)
     }
 }
 
+/* ---- memory of batches ---- */
+
+/* 5,000 chunks are complete at once. They are computed in batches of at most 4,096 units, whose arrays are freed, since
+ * they count for no job. */
+static void many_small_chunks_take_bounded_memory_and_leave_none(void **state)
+{
+    enum { TRIO = 3, CHUNKS = 5000 };
+    static const int64_t sizes[] = { (int64_t)CHUNKS * CHUNK };
+    pd_store_config config = rig_config();
+    float *values = calloc((size_t)sizes[0], sizeof *values);
+    const pd_collect_batch *batch;
+    uint32_t job;
+    rig r;
+
+    (void)state;
+    config.chunk_elements = CHUNK;
+    rig_new(&r, &config);
+    batch = &r.store->collecting;
+    job = rig_start(&r, "job", TRIO, CONN, sizes, 1, "aggregate=median", NULL);
+    for (uint32_t rank = 0; rank < TRIO; rank++)
+        assert_int_equal(rig_push(&r, job, rank, CONN + rank, 1, 0, values, sizes[0]), PD_OK);
+    rig_work(&r);
+    assert_int_equal(inside_job(r.store, job)->steps.params[0].saved.step, 1);
+    assert_true(batch->n_units > 0 && batch->n_units <= CHUNKS - 4096);
+    assert_true(batch->units_room * sizeof *batch->units <= 8192 && batch->runs_room * sizeof *batch->runs <= 8192);
+    assert_true(batch->passes_room * sizeof *batch->passes <= 8192 && batch->scratch_room <= 8192);
+    rig_free(&r);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -580,6 +610,7 @@ int main(void)
         cmocka_unit_test(values_that_are_not_finite_are_found_anywhere),
         cmocka_unit_test(a_rank_over_quota_by_other_parameters_causes_no_work),
         cmocka_unit_test(other_jobs_have_their_turn_between_batches),
+        cmocka_unit_test(many_small_chunks_take_bounded_memory_and_leave_none),
         cmocka_unit_test(values_are_averaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,22 +228,6 @@ static void weights_alone_have_no_state(void **state)
 
 /* ---- when an export may begin ---- */
 
-static void a_second_export_is_refused_until_the_first_has_ended(void **state)
-{
-    exporting *f = *state;
-
-    exporting_train(f, 1);
-    exporting_begin(f, false);
-    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OTHER, false, 30), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(f->r.error.text, "by admin@host:9"));
-    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OTHER, "p0", 0, 1), PD_FAILED_PRECONDITION);
-    assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_FAILED_PRECONDITION);
-    assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
-    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OTHER, false, 30), PD_OK);
-    assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_OK);
-}
-
 static void nothing_is_read_before_the_begin_is_answered(void **state)
 {
     exporting *f = *state;
@@ -269,26 +253,6 @@ static void a_job_without_weights_is_not_exported(void **state)
     assert_int_equal(rig_declare(&f->r, f->r.job, 0, 50, name, &shape, NULL, 1, PD_F32), PD_OK);
     assert_int_equal(export_begin(&f->r, "young", EXPORTING_OPERATOR, false, 30), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(f->r.error.text, "0 of its 1 parameters have weights"));
-}
-
-static void without_memory_for_older_weights_the_job_rests(void **state)
-{
-    exporting *f = *state;
-    pd_budget *budget = &f->r.store->budget;
-    uint64_t limit = budget->limit;
-
-    exporting_train(f, 1);
-    budget->limit = budget->used + (2 << 20) + 400;
-    exporting_begin(f, false);
-    exporting_step_all(f, 2);
-    assert_int_equal(exporting_step_of(f, 0), 1);
-    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-    rig_work(&f->r);
-    assert_int_equal(exporting_step_of(f, 0), 2);
-    budget->limit = budget->used + (1 << 20);
-    assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(f->r.error.text, "limits.max_total_bytes"));
-    budget->limit = limit;
 }
 
 /* ---- imports and lack of memory during an export ---- */
@@ -371,10 +335,8 @@ int main(void)
         CASE(pieces_come_in_any_order),
         CASE(requests_for_missing_names_or_elements_are_refused_and_the_export_goes_on),
         CASE(weights_alone_have_no_state),
-        CASE(a_second_export_is_refused_until_the_first_has_ended),
         CASE(nothing_is_read_before_the_begin_is_answered),
         CASE(a_job_without_weights_is_not_exported),
-        CASE(without_memory_for_older_weights_the_job_rests),
         CASE(an_import_waits_until_the_export_has_ended),
         CASE(without_memory_nothing_has_changed),
     };

@@ -174,7 +174,7 @@ static void another_spelling_of_a_value_is_no_change(void **state)
 {
     fixture *f = *state;
 
-    write_file(f, "[limits]\nmax_jobs = 5\ningest_bytes = 256M\n[server]\nlisten = :7070\ndrain_timeout = 30000ms\n");
+    write_file(f, "[limits]\nmax_jobs = 5\nchunk_bytes = 4M\n[server]\nlisten = :7070\ndrain_timeout = 30000ms\n");
     assert_false(reload(f));
     assert_null(strstr(f->log, "needs a restart"));
 }

@@ -13,8 +13,8 @@ typedef struct pd_budget {
     uint64_t limit, used;
     const char *whose; /* what error texts call those who share the budget: "all jobs" */
     const char *key;   /* where the limit is set: "limits.max_total_bytes" */
-    /* Of the budget of all jobs: ends a job that is over, so that `more` bytes of `account` fit into the budget
-     * `tight`. Returns whether it has ended one. NULL: no job may end now (store_end.h). */
+    /* Of the budget of all jobs: ends an export of weights or a job that is over, so that `more` bytes of `account` fit
+     * into the budget `tight`. Returns whether it has ended one (store_end.h). NULL: it never does. */
     bool (*relieve)(void *arg, const pd_account *account, const struct pd_budget *tight, uint64_t more);
     void *relieve_arg;
     /* of the budget of all jobs: the records of jobs that have ended, whose weights answers still have (unread.h) */
@@ -35,7 +35,7 @@ static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
 }
 
 /* Returns the budget that decides about `more` further bytes of a job: that of its owner if they do not fit there, else
- * the one of all jobs. Where they do not fit, jobs that are over end first. */
+ * the one of all jobs. Where they do not fit, exports of weights and jobs that are over end first. */
 const pd_budget *pd_account_budget(const pd_account *account, uint64_t more);
 
 static inline bool pd_account_fits(const pd_account *account, uint64_t more)

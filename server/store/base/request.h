@@ -91,6 +91,10 @@ typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd
 
 enum { PD_RUN_MAX = 128 }; /* most bytes of a run */
 
+/* Most examples that the weight of a push may tell, 2^53. The float32 sums of a round must not overflow because of a
+ * weight. */
+#define PD_WEIGHT_MOST 9007199254740992.0
+
 typedef enum pd_request_kind {
     PD_REQ_HELLO, /* a worker joins a job, or comes back to a job that it was in */
     PD_REQ_DECLARE,
@@ -191,7 +195,8 @@ typedef struct pd_request {
             uint64_t replaces;
             /* INIT requests with `replaces`: number of parameters that this frame and others replace */
             uint32_t whole;
-            /* PUSH requests: weight in a weighted mean, the gradient's number of examples; otherwise 1 */
+            /* PUSH requests: weight in a weighted mean, the gradient's number of examples, at most PD_WEIGHT_MOST;
+             * otherwise 1 */
             double weight;
             bool presummed; /* PUSH requests: the gradient is the sum over its examples, not their mean */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without gradient in each parameter
@@ -263,10 +268,13 @@ typedef struct pd_request {
         struct {
             pd_export_act act;
             char *job_name;
-            char *by;         /* label of the operator's connection, for the log */
-            bool state;       /* BEGIN requests: true: optimizer state is read, too; false: only weights */
-            uint64_t wait_ns; /* BEGIN requests: time that parameters may take to reach the step that is read */
-            char *param;      /* PIECE and COUNT requests: name of the parameter */
+            char *by;      /* label of the operator's connection, for the log */
+            bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
+            bool replaces; /* BEGIN requests: ends the export of the job that is under way */
+            /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
+             * the step that is read. In the store: the deadline. */
+            uint64_t wait_ns;
+            char *param; /* PIECE and COUNT requests: name of the parameter */
             /* PIECE requests: "": weights; otherwise name of the optimizer slot (state tensor) to read */
             char *slot;
             /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */

@@ -114,7 +114,7 @@ void pd_unread_end(pd_unread *unread, pd_owner *owner)
     unread->ended = true;
     unread->all = unread->account->budget;
     unread->whose = unread->account->owner;
-    unread->owner = unread->whose != NULL ? pd_owner_share(owner) : NULL;
+    unread->owner = unread->whose != NULL ? pd_owner_ref(owner) : NULL;
     unread->account = NULL;
     DL_APPEND(unread->all->unread, unread);
     settle(unread);

@@ -6,11 +6,12 @@
 #include "control_keeping.h"
 #include "declared_job.h"
 #include "declared_ranges.h"
+#include "export.h"
 #include "head_image.h"
 #include "image.h"
 #include "keeping.h"
-#include "listing.h"
 #include "notes.h"
+#include "override_command.h"
 #include "param_image.h"
 #include "param_set.h"
 #include "plant.h"
@@ -213,7 +214,7 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
 /* Logs the change, and that notes of ranks are dropped which do not exist any more. */
 static void say(pd_job *job, const pd_job *old)
 {
-    uint64_t step = pd_job_count_totals(job)->step_least;
+    uint64_t step = pd_steps_least(&job->steps);
     uint32_t world = job->steps.members.ranks;
     bool dropped = false;
     const pd_log_facts facts = { .job = job->steps.name, .step = &step };
@@ -266,17 +267,22 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     uint32_t world = hello->u.hello.world_size;
     pd_job *old = *job, *made = NULL;
     pd_error why;
-    int rc = check(old, hello, &why);
+    int rc;
 
+    pd_export_give_way(old, "the job goes on with another number of workers");
+    rc = check(old, hello, &why);
     if (rc == PD_OK) rc = pd_control_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
                        old->steps.members.ranks, world, why.text);
     made->keeping.asked = old->keeping.asked;
-    old->keeping.asked = (pd_request_queue){ 0 };
+    made->keeping.exports = old->keeping.exports;
+    old->keeping.asked = old->keeping.exports = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
+    pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);
+    pd_job_refuse_sets(old, &why);
     pd_keeping_soon(made);
     pd_jobs_drop(jobs, old);
     pd_jobs_free_gone(jobs, old);

@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "planning.h"
 #include "ranks.h"
+#include "reserves.h"
 #include "round_scalars.h"
 
 #include <stdlib.h>
@@ -67,10 +68,15 @@ static void warn_of_values(pd_job *job)
 
 /* Plans (checks and creates) the parameters that the first rank declares, as far as the time budget allows. Returns
  * false if planning needs more time. */
-static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
+static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, uint64_t now_ns, int *rc,
+                          pd_error *err)
 {
-    *rc = job->planning != NULL ? PD_OK : pd_planning_begin(job, request, budget_ns, err);
-    if (*rc != PD_OK) return true;
+    if (job->planning == NULL) {
+        *rc = pd_planning_begin(job, request, budget_ns, err);
+        if (*rc == PD_OK)
+            *rc = pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), now_ns, err);
+        if (*rc != PD_OK) return true;
+    }
     if (!pd_planning_run(job, request, budget_ns, rc, err)) return false;
     if (*rc != PD_OK) return true;
     pd_planning_free(job);
@@ -84,7 +90,7 @@ static bool declare_first(pd_job *job, const pd_request *request, double *budget
 
 /* ---- the same set from another rank, or from the same one again ---- */
 
-static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
+static int declare_again(pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     uint64_t frame = ++job->frames;
     int rc;
@@ -100,7 +106,8 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
                            "declare it; every rank declares the same",
                            job->steps.params[i].name, job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_check_memory(job, request->rank, err)) != PD_OK)
+    if ((rc = pd_ranges_check_memory(job, err)) != PD_OK ||
+        (rc = pd_reserves_take(job, request->rank, pd_ranges_reserve(job, request->rank), now_ns, err)) != PD_OK)
         pd_ranges_give_back(job, request->rank);
     else
         count_ranges(job);
@@ -280,8 +287,6 @@ static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_
         pd_declared_free(declared, request->u.declare.n);
         return rc;
     }
-    pd_quota_take(job->steps.ingest, pd_rank_quota(job, rank), pd_ranges_reserve(job, request->rank));
-    job->steps.ingest->grown = true;
     answer(job, request, declared);
     if (job->init_ns == 0 && job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
@@ -311,10 +316,10 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
     int rc = rank == NULL ? err.code : PD_OK;
 
     if (rc == PD_OK && first) {
-        if (!declare_first(job, request, budget_ns, &rc, &err)) return false;
+        if (!declare_first(job, request, budget_ns, now_ns, &rc, &err)) return false;
     } else if (rc == PD_OK) {
         *budget_ns -= AGAIN_NS * (double)request->u.declare.n;
-        rc = declare_again(job, request, &err);
+        rc = declare_again(job, request, now_ns, &err);
     }
     if (rc == PD_OK && (rc = settle(job, request, rank, now_ns, &err)) != PD_OK && !first) {
         pd_ranges_give_back(job, request->rank);

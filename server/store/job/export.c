@@ -2,11 +2,12 @@
 #include "export.h"
 
 #include "cut.h"
+#include "export_reading.h"
+#include "export_record.h"
 #include "import.h"
 #include "param_set.h"
 #include "pending_root.h"
 #include "plant.h"
-#include "step_group.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,20 +15,11 @@
 #include <string.h>
 
 static const uint64_t SECOND = 1000000000ull, SILENCE_NS = 30 * 1000000000ull;
-enum { TILE = 1024, ANSWER_BYTES = 1 << 20 };
-
-typedef struct pd_export {
-    uint64_t conn;
-    bool state;     /* optimizer state may be read, too; false: only weights */
-    uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
-    /* the begin request, as long as it is not answered because some parameters have not reached the export's step;
-     * then NULL */
-    pd_request *begin;
-    uint64_t until_ns;   /* time by which all parameters must reach the export's step */
-    uint64_t touched_ns; /* time of the export's last request */
-    uint64_t read;       /* bytes of tensors that answers have sent so far */
-    char by[128];        /* label of the operator's connection */
-} pd_export;
+/* An export must be over after this time, and after one second more for each BYTES_PER_SECOND that it may read. */
+static const uint64_t TOTAL_NS = 60 * 1000000000ull;
+enum { ANSWER_BYTES = 1 << 20, BYTES_PER_SECOND = 8 << 20 };
+/* most exports of one job that wait for others, and most of one identity among them */
+enum { MOST_WAITING = 16, MOST_OF_PARTY = 4 };
 
 /* ---- the end of an export ---- */
 
@@ -37,9 +29,13 @@ static void forget(pd_job *job)
     pd_export *export = job->export;
 
     if (export == NULL) return;
-    pd_cut_end(&job->steps);
+    if (export->cut != NULL)
+        pd_cut_free(export->cut, job->steps.n_params);
+    else
+        pd_cut_end(&job->steps);
     pd_account_give(&job->steps.account, export->bytes);
     pd_request_free(export->begin);
+    job->keeping.exported = export->party;
     free(export);
     job->export = NULL;
 }
@@ -49,10 +45,10 @@ static void forget(pd_job *job)
 static void abandon(pd_job *job, const pd_error *err)
 {
     pd_export *export = job->export;
+    uint64_t step = pd_export_cut(job)->step;
 
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
-           "the export of step %" PRIu64 " by %s ends: %.200s; the job goes on", job->steps.cut->step, export->by,
-           err->text);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &step },
+           "the export of step %" PRIu64 " by %s ends: %.200s; the job goes on", step, export->by, err->text);
     if (export->begin != NULL) pd_request_refuse(job->steps.outbox, export->begin, err);
     export->begin = NULL;
     forget(job);
@@ -67,7 +63,27 @@ void pd_export_release(pd_job *job, const pd_error *err)
     forget(job);
 }
 
-/* Drops the begins of exports of this connection that wait for a checkpoint's cut. */
+uint64_t pd_export_spare_bytes(const pd_job *job)
+{
+    return job->export != NULL && !job->export->state ? job->export->bytes : 0;
+}
+
+void pd_export_give_way(pd_job *job, const char *why)
+{
+    pd_error err;
+
+    if (job->export == NULL || job->export->state) return;
+    pd_fail(&err, PD_ABORTED, "%s: export again", why);
+    abandon(job, &err);
+}
+
+void pd_export_worker_comes(pd_job *job)
+{
+    if (job->export != NULL && !job->export->counted)
+        pd_export_give_way(job, "a worker has come, and there is no memory for older weights");
+}
+
+/* Drops the begins of this connection's exports that wait for others. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
     pd_request_queue all = job->keeping.exports;
@@ -80,14 +96,6 @@ static void drop_waiting(pd_job *job, uint64_t conn)
         else
             pd_request_queue_add(&job->keeping.exports, request);
     }
-}
-
-void pd_export_go_on(pd_job *job, uint64_t now_ns)
-{
-    pd_request_queue all = job->keeping.exports;
-
-    job->keeping.exports = (pd_request_queue){ 0 };
-    while (all.first != NULL) pd_job_export(job, pd_request_queue_take(&all), now_ns);
 }
 
 void pd_export_lost(pd_job *job, const pd_request *notice)
@@ -109,10 +117,6 @@ static int check_begin(const pd_job *job, pd_error *err)
             err, PD_FAILED_PRECONDITION,
             "job %.100s: %u of its %u parameters have weights: export when all have (`paramctl params %.256s`)",
             job->steps.name, job->steps.n_begun, job->steps.n_params, job->steps.name);
-    if (job->export != NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: it is being exported already, by %.120s: export again when that has ended",
-                       job->steps.name, job->export->by);
     if (pd_import_writes(job))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: an import is being written: export when that has ended", job->steps.name);
@@ -123,37 +127,71 @@ static int check_begin(const pd_job *job, pd_error *err)
  * on its way to the operator. Old weights that the export keeps are counted separately. */
 static uint64_t own_bytes(const pd_job *job)
 {
-    return sizeof(pd_export) + sizeof(pd_cut) + job->steps.n_params * sizeof(pd_snapshot *) + 2 * ANSWER_BYTES;
+    return sizeof(pd_export) + sizeof(pd_cut) + job->steps.n_params * sizeof(pd_cut_part) + 2 * ANSWER_BYTES;
 }
 
-static int no_room(const pd_job *job, uint64_t bytes, pd_error *err)
+static int no_room(const pd_job *job, uint64_t bytes, const char *what, pd_error *err)
 {
-    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
+    const pd_account *account = &job->steps.account;
+    const pd_budget *budget =
+        account->owner != NULL && !pd_budget_fits(account->owner, bytes) ? account->owner : account->budget;
 
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: no room for the %" PRIu64 " bytes that an export takes: of %" PRIu64
+                   "job %.100s: no room for the %" PRIu64 " bytes that an export takes%s: of %" PRIu64
                    " allowed for %.100s, %" PRIu64 " are in use (%s)",
-                   job->steps.name, bytes, budget->limit, budget->whose, budget->used, budget->key);
+                   job->steps.name, bytes, what, budget->limit, budget->whose, budget->used, budget->key);
+}
+
+/* Returns whether further bytes fit as it is: nothing is ended to make room for them. */
+static bool fits_beside(const pd_account *account, uint64_t bytes)
+{
+    return pd_budget_fits(account->budget, bytes) && (account->owner == NULL || pd_budget_fits(account->owner, bytes));
+}
+
+/* Returns whether the job can take steps while it is exported. */
+static bool may_step(const pd_job *job)
+{
+    return job->connected > 0 || job->steps.n_open > 0;
+}
+
+/* Decides what is counted for an export of weights, which must never stop the job: with its own bytes those of the
+ * older weights that it keeps while the job trains. */
+static int count_weights(const pd_job *job, pd_export *export, pd_error *err)
+{
+    uint64_t own = own_bytes(job), all = own + pd_cut_bytes(&job->steps);
+
+    export->counted = fits_beside(&job->steps.account, all);
+    export->bytes = export->counted ? all : own;
+    if (export->counted) return PD_OK;
+    if (may_step(job)) return no_room(job, all, ", with the older weights that it keeps while the job trains", err);
+    return fits_beside(&job->steps.account, own) ? PD_OK : no_room(job, own, "", err);
+}
+
+static int count_state(const pd_job *job, pd_export *export, pd_error *err)
+{
+    export->bytes = own_bytes(job);
+    return pd_account_fits(&job->steps.account, export->bytes) ? PD_OK : no_room(job, export->bytes, "", err);
 }
 
 static int make(pd_job *job, const pd_request *request, pd_error *err)
 {
-    uint64_t bytes = own_bytes(job), older = pd_cut_bytes(&job->steps);
-    const pd_account *account = &job->steps.account;
-    bool rests = request->u.export.state || !pd_account_fits(account, bytes + older);
+    pd_export *export = calloc(1, sizeof *export);
+    bool state = request->u.export.state;
+    int rc = PD_OK;
 
-    if (!pd_account_fits(account, bytes)) return no_room(job, bytes, err);
-    if ((job->export = calloc(1, sizeof *job->export)) == NULL ||
-        pd_cut_begin(&job->steps, pd_cut_least_step(&job->steps), rests) != PD_OK) {
-        free(job->export);
-        job->export = NULL;
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for an export", job->steps.name);
+    if (export != NULL) rc = state ? count_state(job, export, err) : count_weights(job, export, err);
+    if (rc == PD_OK && (export == NULL || pd_cut_begin(&job->steps, pd_cut_least_step(&job->steps), state) != PD_OK))
+        rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for an export", job->steps.name);
+    if (rc != PD_OK) {
+        free(export);
+        return rc;
     }
-    job->export->bytes = bytes + (rests ? 0 : older);
-    pd_account_take(&job->steps.account, job->export->bytes);
+    job->export = export;
+    pd_account_take(&job->steps.account, export->bytes);
     return PD_OK;
 }
 
+/* Begins an export. If it returns an error, the caller keeps the request. */
 static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_export *export;
@@ -162,15 +200,102 @@ static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     if (rc != PD_OK || (rc = make(job, request, err)) != PD_OK) return rc;
     export = job->export;
     export->conn = request->ticket.conn;
+    export->party = request->party;
     export->state = request->u.export.state;
     export->begin = request;
-    if (__builtin_add_overflow(now_ns, request->u.export.wait_ns, &export->until_ns)) export->until_ns = UINT64_MAX;
+    export->until_ns = request->u.export.wait_ns;
     snprintf(export->by, sizeof export->by, "%.120s", request->u.export.by);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
-           "%s exports step %" PRIu64 ", %s%s", export->by, job->steps.cut->step,
-           export->state ? "weights and optimizer state" : "weights",
-           job->steps.cut->rests ? ": the job rests there until the end" : "");
+           "%s exports step %" PRIu64 ", %s", export->by, job->steps.cut->step,
+           export->state ? "weights and optimizer state: the job rests there until the end" : "weights");
+    pd_export_look(job, now_ns);
     return PD_OK;
+}
+
+/* ---- exports that wait for others ---- */
+
+/* Returns whether an export must wait: for another one, or for the cut of a checkpoint. */
+static bool is_busy(const pd_job *job)
+{
+    return job->export != NULL || job->steps.cut != NULL;
+}
+
+static int check_queue(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    uint32_t n = 0, of_party = 0;
+
+    for (const pd_request *r = job->keeping.exports.first; r != NULL;
+         r = (const pd_request *)(const void *)r->mail.next)
+        n++, of_party += r->party == request->party;
+    if (n < MOST_WAITING && of_party < MOST_OF_PARTY) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: it is being exported, and at most %d exports wait for that, %d of one identity: export "
+                   "again later",
+                   job->steps.name, MOST_WAITING, MOST_OF_PARTY);
+}
+
+/* Takes the next begin out of the queue: the oldest one of another identity than that which has exported last; if there
+ * is none, the oldest one. NULL: none waits. */
+static pd_request *take_waiting(pd_job *job)
+{
+    pd_request_queue all = job->keeping.exports, *left = &job->keeping.exports;
+    pd_request *next = all.first;
+
+    for (pd_request *r = all.first; r != NULL; r = (pd_request *)(void *)r->mail.next)
+        if (next->party == job->keeping.exported && r->party != next->party) next = r;
+    *left = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (request != next) pd_request_queue_add(left, request);
+    }
+    return next;
+}
+
+void pd_export_go_on(pd_job *job, uint64_t now_ns)
+{
+    pd_request *request;
+    pd_error err;
+
+    while (!is_busy(job) && (request = take_waiting(job)) != NULL)
+        if (begin(job, request, now_ns, &err) != PD_OK) pd_request_refuse(job->steps.outbox, request, &err);
+}
+
+void pd_export_wait_again(pd_job *job)
+{
+    pd_request_queue all = job->keeping.exports;
+    pd_request *request = job->export != NULL && !job->export->state ? job->export->begin : NULL;
+
+    if (request == NULL) return;
+    job->export->begin = NULL;
+    forget(job);
+    job->keeping.exports = (pd_request_queue){ 0 };
+    pd_request_queue_add(&job->keeping.exports, request);
+    while (all.first != NULL) pd_request_queue_add(&job->keeping.exports, pd_request_queue_take(&all));
+}
+
+/* Refuses the begins in the queue that have waited for too long. */
+static void refuse_late(pd_job *job, uint64_t now_ns)
+{
+    pd_request_queue all = job->keeping.exports;
+    pd_error err;
+
+    job->keeping.exports = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (now_ns < request->u.export.wait_ns) {
+            pd_request_queue_add(&job->keeping.exports, request);
+            continue;
+        }
+        if (job->export != NULL)
+            pd_fail(&err, PD_DEADLINE_EXCEEDED,
+                    "job %.100s: it is being exported by %.120s: export again, and wait longer; an admin may end that "
+                    "export (paramctl export --end-other)",
+                    job->steps.name, job->export->by);
+        else
+            pd_fail(&err, PD_DEADLINE_EXCEEDED, "job %.100s: a checkpoint is being made: export again, and wait longer",
+                    job->steps.name);
+        pd_request_refuse(job->steps.outbox, request, &err);
+    }
 }
 
 /* ---- answers ---- */
@@ -180,7 +305,7 @@ static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exporte
     pd_effect *effect = pd_answer(request, PD_EFF_EXPORT);
 
     effect->u.exported = *exported;
-    effect->u.exported.step = job->steps.cut->step;
+    effect->u.exported.step = pd_export_cut(job)->step;
     pd_effects_add(job->steps.outbox, effect);
     return &effect->u.exported;
 }
@@ -204,7 +329,26 @@ static bool roots_are_back(const pd_job *job)
     return true;
 }
 
-void pd_export_look(pd_job *job)
+/* Returns how many bytes an export may have to send. Optimizer state that is stored in fewer bits is sent as
+ * float32. */
+static uint64_t bytes_to_read(const pd_job *job, bool state)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        const pd_plan *plan = pd_optim_plan(param->optim);
+        bytes += (uint64_t)param->elements * sizeof(float);
+        for (size_t k = 0; state && k < plan->n_slots; k++) {
+            int64_t elements = 0;
+            (void)pd_shape_elements(&plan->slots[k].shape, &elements);
+            bytes += (uint64_t)elements * sizeof(double);
+        }
+    }
+    return bytes;
+}
+
+void pd_export_look(pd_job *job, uint64_t now_ns)
 {
     pd_export *export = job->export;
     pd_request *request = export != NULL ? export->begin : NULL;
@@ -212,141 +356,11 @@ void pd_export_look(pd_job *job)
     if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
     job->steps.cut->fixed = true;
     export->begin = NULL;
+    export->touched_ns = now_ns;
+    export->end_ns = now_ns + TOTAL_NS + bytes_to_read(job, export->state) / BYTES_PER_SECOND * SECOND;
     answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
     pd_request_free(request);
-}
-
-/* ---- reading pieces of tensors ---- */
-
-static int find_param(const pd_job *job, const pd_request *request, const pd_param **out, pd_error *err)
-{
-    if ((*out = pd_job_param(job, request->u.export.param)) != NULL) return PD_OK;
-    return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, request->u.export.param);
-}
-
-static int refuse_state(const pd_job *job, pd_error *err)
-{
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "job %.100s: this export was begun for weights alone: begin it with state", job->steps.name);
-}
-
-static int check_piece(const pd_request *request, int64_t elements, size_t each, pd_error *err)
-{
-    int64_t first = request->u.export.first, count = request->u.export.count;
-
-    if (first <= elements && count <= elements - first && (uint64_t)count * each <= request->u.export.most)
-        return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer at "
-        "most %llu bytes",
-        request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
-        (unsigned long long)request->u.export.most);
-}
-
-/* Allocates memory for the elements that an answer returns. PD_NO_MEMORY. */
-static int make_room(const pd_job *job, const pd_request *request, size_t each, pd_exported *out, pd_error *err)
-{
-    out->bytes = (size_t)request->u.export.count * each;
-    if (out->bytes == 0 || (out->at = malloc(out->bytes)) != NULL) return PD_OK;
-    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for %zu bytes of an export: try again",
-                   job->steps.name, out->bytes);
-}
-
-static int read_weights(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
-                        pd_error *err)
-{
-    const pd_snapshot *from = PD_PLANTED(torn_export) ? param->current : job->steps.cut->parts[param->index].weights;
-    const float *weights = from->at[PD_F32];
-    int rc = check_piece(request, param->elements, sizeof *weights, err);
-
-    out->elements = (uint64_t)param->elements;
-    if (rc == PD_OK) rc = make_room(job, request, sizeof *weights, out, err);
-    if (rc == PD_OK && out->bytes > 0) memcpy(out->at, weights + request->u.export.first, out->bytes);
-    return rc;
-}
-
-/* Reads elements of an optimizer slot (a tensor of optimizer state) as float32, by way of a small float64 buffer. Not
- * for slots that are stored as float64. */
-static void read_floats(const pd_param *param, size_t slot, int64_t first, int64_t n, float *out)
-{
-    double wide[TILE];
-
-    for (int64_t some; n > 0; n -= some, first += some, out += some) {
-        some = n < TILE ? n : TILE;
-        pd_optim_read_elements(param->optim, slot, first, some, wide);
-        for (int64_t i = 0; i < some; i++) out[i] = (float)wide[i];
-    }
-}
-
-static int read_root(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
-                     pd_error *err)
-{
-    size_t left = pd_optim_tasks_left(param->optim), k = (size_t)request->u.export.number;
-    int rc;
-
-    if (request->u.export.number < 0 || k >= left)
-        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots, number %d is none of them", param->name, left,
-                       request->u.export.number);
-    out->wide = true;
-    out->elements = (uint64_t)pd_pending_root_length(param->optim, k);
-    if ((rc = check_piece(request, (int64_t)out->elements, sizeof(double), err)) != PD_OK) return rc;
-    if ((rc = make_room(job, request, sizeof(double), out, err)) != PD_OK || out->bytes == 0) return rc;
-    pd_pending_root_read(param->optim, k, request->u.export.first, request->u.export.count, out->at);
-    return PD_OK;
-}
-
-static int read_state(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
-                      pd_error *err)
-{
-    const pd_plan *plan = pd_optim_plan(param->optim);
-    size_t each;
-    int64_t elements = 0;
-    pd_part part;
-    int rc;
-
-    if (!pd_plan_part(plan, request->u.export.slot, request->u.export.number, request->u.export.block, &part) ||
-        part.box != NULL || !pd_shape_equal(&part.shape, &plan->slots[part.slot].shape))
-        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
-                       param->name, request->u.export.slot, request->u.export.number, request->u.export.block);
-    out->wide = plan->slots[part.slot].storage == PD_STORE_F64;
-    each = out->wide ? sizeof(double) : sizeof(float);
-    (void)pd_shape_elements(&part.shape, &elements);
-    out->elements = (uint64_t)elements;
-    if ((rc = check_piece(request, elements, each, err)) != PD_OK) return rc;
-    if ((rc = make_room(job, request, each, out, err)) != PD_OK || out->bytes == 0) return rc;
-    if (out->wide)
-        pd_optim_read_elements(param->optim, part.slot, request->u.export.first, request->u.export.count, out->at);
-    else
-        read_floats(param, part.slot, request->u.export.first, request->u.export.count, out->at);
-    return PD_OK;
-}
-
-static int read_piece(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
-{
-    const pd_param *param;
-    int rc = find_param(job, request, &param, err);
-
-    if (rc != PD_OK) return rc;
-    if (request->u.export.slot[0] == '\0') return read_weights(job, param, request, out, err);
-    if (!job->export->state) return refuse_state(job, err);
-    if (strcmp(request->u.export.slot, PD_PENDING_ROOT) == 0) return read_root(job, param, request, out, err);
-    return read_state(job, param, request, out, err);
-}
-
-/* Reads a parameter's step count, and its number of pending roots (not used by a step yet). If the parameter belongs
- * to a step group (parameters that count steps together), the count is read from the group: the parameter's optimizer
- * gets it only when its next step begins. */
-static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
-{
-    const pd_param *param;
-    int rc = find_param(job, request, &param, err);
-
-    if (rc != PD_OK) return rc;
-    if (!job->export->state) return refuse_state(job, err);
-    out->roots = pd_optim_tasks_left(param->optim);
-    out->count = param->group != NULL ? pd_step_group_count(param) : pd_optim_count(param->optim);
-    return PD_OK;
+    if (!export->state) export->cut = pd_cut_detach(&job->steps);
 }
 
 /* ---- requests and timeouts ---- */
@@ -356,8 +370,7 @@ static int check_reader(const pd_job *job, const pd_request *request, pd_error *
     if (job->export == NULL || job->export->conn != request->ticket.conn)
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
-            "job %.100s: this connection has begun no export, or it has ended (after half a minute without a "
-            "request): begin again",
+            "job %.100s: this connection has begun no export, or it has ended (the server's log says why): begin again",
             job->steps.name);
     if (job->export->begin != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the export's begin is not answered yet: wait for that",
@@ -367,9 +380,10 @@ static int check_reader(const pd_job *job, const pd_request *request, pd_error *
 
 static void end(pd_job *job)
 {
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
-           "step %" PRIu64 " is exported: %s has read %" PRIu64 " bytes", job->steps.cut->step, job->export->by,
-           job->export->read);
+    uint64_t step = pd_export_cut(job)->step;
+
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &step },
+           "step %" PRIu64 " is exported: %s has read %" PRIu64 " bytes", step, job->export->by, job->export->read);
     forget(job);
 }
 
@@ -382,8 +396,8 @@ static int read_some(pd_job *job, pd_request *request, uint64_t now_ns, pd_error
 
     if (rc != PD_OK) return rc;
     job->export->touched_ns = now_ns;
-    if (request->u.export.act == PD_EXPORT_PIECE) rc = read_piece(job, request, &exported, err);
-    if (request->u.export.act == PD_EXPORT_COUNT) rc = read_count(job, request, &exported, err);
+    if (request->u.export.act == PD_EXPORT_PIECE) rc = pd_export_read_piece(job, request, &exported, err);
+    if (request->u.export.act == PD_EXPORT_COUNT) rc = pd_export_read_count(job, request, &exported, err);
     if (rc != PD_OK) return rc;
     job->export->read += exported.bytes;
     answer_of(job, request, &exported);
@@ -392,30 +406,51 @@ static int read_some(pd_job *job, pd_request *request, uint64_t now_ns, pd_error
     return PD_OK;
 }
 
+/* Takes a begin: it begins now, or waits for others. */
+static int take_begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    uint64_t *deadline_ns = &request->u.export.wait_ns;
+    int rc = check_begin(job, err);
+
+    if (rc != PD_OK) return rc;
+    if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
+    if (request->u.export.replaces && job->export != NULL) {
+        pd_error why;
+        pd_fail(&why, PD_ABORTED, "%.120s has ended it to export", request->u.export.by);
+        abandon(job, &why);
+    }
+    if (!is_busy(job)) return begin(job, request, now_ns, err);
+    if ((rc = check_queue(job, request, err)) == PD_OK) pd_request_queue_add(&job->keeping.exports, request);
+    return rc;
+}
+
 void pd_job_export(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     bool begins = request->u.export.act == PD_EXPORT_BEGIN;
     pd_error err;
-    int rc;
+    int rc = begins ? take_begin(job, request, now_ns, &err) : read_some(job, request, now_ns, &err);
 
-    if (begins && job->keeping.making != NULL && job->steps.cut != NULL && job->export == NULL) {
-        pd_request_queue_add(&job->keeping.exports, request);
-        return;
-    }
-    rc = begins ? begin(job, request, now_ns, &err) : read_some(job, request, now_ns, &err);
+    if (rc != PD_OK) pd_request_refuse(job->steps.outbox, request, &err);
+}
 
-    if (rc != PD_OK) {
-        pd_request_refuse(job->steps.outbox, request, &err);
-    } else if (begins) {
-        job->export->touched_ns = now_ns;
-        pd_export_look(job);
-    }
+/* Returns the time at which the export under way ends unless a further request comes; UINT64_MAX: none is. */
+static uint64_t ends_ns(const pd_job *job)
+{
+    const pd_export *export = job->export;
+
+    if (export == NULL) return UINT64_MAX;
+    if (export->begin != NULL) return export->until_ns;
+    return export->touched_ns + SILENCE_NS < export->end_ns ? export->touched_ns + SILENCE_NS : export->end_ns;
 }
 
 uint64_t pd_export_expires_ns(const pd_job *job)
 {
-    if (job->export == NULL) return UINT64_MAX;
-    return job->export->begin != NULL ? job->export->until_ns : job->export->touched_ns + SILENCE_NS;
+    uint64_t at = ends_ns(job);
+
+    for (const pd_request *r = job->keeping.exports.first; r != NULL;
+         r = (const pd_request *)(const void *)r->mail.next)
+        if (r->u.export.wait_ns < at) at = r->u.export.wait_ns;
+    return at;
 }
 
 /* Writes the error for an export whose step was not reached in time: which parameter has not reached it, and which
@@ -439,14 +474,22 @@ static void describe_late(const pd_job *job, pd_error *err)
             job->steps.name, param->name, job->steps.cut->step, param->round.open ? "rank " : "every rank", ranks);
 }
 
-void pd_export_tick(pd_job *job, uint64_t now_ns)
+static void end_late(pd_job *job, uint64_t now_ns)
 {
     pd_error err;
 
-    if (now_ns < pd_export_expires_ns(job)) return;
     if (job->export->begin != NULL)
         describe_late(job, &err);
-    else
+    else if (now_ns >= job->export->touched_ns + SILENCE_NS)
         pd_fail(&err, PD_CANCELLED, "nothing was asked for in %" PRIu64 " s", SILENCE_NS / SECOND);
+    else
+        pd_fail(&err, PD_CANCELLED, "it has taken too long: %d MiB a second are expected", BYTES_PER_SECOND >> 20);
     abandon(job, &err);
+}
+
+void pd_export_tick(pd_job *job, uint64_t now_ns)
+{
+    if (now_ns < pd_export_expires_ns(job)) return;
+    refuse_late(job, now_ns);
+    if (now_ns >= ends_ns(job)) end_late(job, now_ns);
 }

@@ -4,31 +4,42 @@
  * answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any order and as
  * often as needed, until it ends the export.
  *
- * If only weights are exported, they are read from the snapshots of that step, while training goes on. If optimizer
- * state is exported, too, or if memory has no room for these snapshots beside later ones, the job takes no step
- * beyond the export's step until the export ends.
+ * If only weights are exported, they are read from the snapshots of that step, while training goes on: such an export
+ * never stops a step. The older weights that it keeps count against the job's memory. Where they have no room the
+ * export is refused, unless no worker is there, and it ends when the memory is needed for a job. If optimizer state is
+ * exported, too, the job takes no step beyond the export's step until the export ends.
  *
- * A job has one export at a time. An export ends by itself when its connection is lost, when the parameters do not
- * reach the step in time, after half a minute without a request, and when the job ends. */
+ * A job has one export at a time. Others wait for its end, or for the cut of a checkpoint: a bounded number, until
+ * their deadlines, identities by turns. An export of weights whose step is not reached yet gives way to a checkpoint.
+ * An export ends by itself when its connection is lost, when the parameters do not reach the step in time, after half a
+ * minute without a request, after a time that follows from its bytes, and when the job ends. */
 #ifndef PD_EXPORT_H
 #define PD_EXPORT_H
 
 #include "job.h"
 
-/* Takes ownership of a PD_REQ_EXPORT for this job, and answers it. A begin request is kept and answered later if some
- * parameter has not reached the export's step yet. */
+/* Takes ownership of a PD_REQ_EXPORT for this job, and answers it. A begin request is kept and answered later if it
+ * must wait for another export, or if some parameter has not reached the export's step yet. */
 void pd_job_export(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Begins the export that an operator has asked for while the cut of a checkpoint was under way, which has ended. */
+/* Begins an export that waits, if no other one is under way and no checkpoint has its cut. */
 void pd_export_go_on(pd_job *job, uint64_t now_ns);
 /* Answers the export's begin request if it waits and all parameters have reached the export's step. */
-void pd_export_look(pd_job *job);
-/* pd_export_expires_ns returns the time at which the export ends unless a further request comes; UINT64_MAX: no
- * export is running. pd_export_tick ends the export if that time has passed. */
+void pd_export_look(pd_job *job, uint64_t now_ns);
+/* Lets an export of weights wait again whose step is not reached yet, so that a checkpoint can have the cut. */
+void pd_export_wait_again(pd_job *job);
+/* pd_export_expires_ns returns the time at which an export ends unless a further request comes, or has waited for too
+ * long; UINT64_MAX: never. pd_export_tick ends or refuses those whose time has passed. */
 uint64_t pd_export_expires_ns(const pd_job *job);
 void pd_export_tick(pd_job *job, uint64_t now_ns);
+/* pd_export_spare_bytes returns how many bytes are counted for an export of weights that is under way; 0: there is
+ * none. pd_export_give_way ends such an export, for the reason `why`. Exports with optimizer state stay. */
+uint64_t pd_export_spare_bytes(const pd_job *job);
+void pd_export_give_way(pd_job *job, const char *why);
+/* Ends an export of weights for which older weights are not counted, because a worker comes, and the job may train. */
+void pd_export_worker_comes(pd_job *job);
 /* Ends the job's export if its operator's connection is the one that this PD_REQ_LOST reports as lost. */
 void pd_export_lost(pd_job *job, const pd_request *notice);
-/* Ends the job's export because the job ends. If the begin request is not answered yet, it is refused with `err`. */
+/* Ends the job's export because the job ends. Begin requests that are not answered yet are refused with `err`. */
 void pd_export_release(pd_job *job, const pd_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "global_clip.h"
 #include "job.h"
 #include "plant.h"
+#include "robust.h"
 #include "step_log.h"
 
 #include <string.h>
@@ -130,6 +131,12 @@ void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation 
                            .records = record_bytes(job, elements, ranged) };
 }
 
+/* Returns the bytes with which one thread computes a median or trimmed mean of all workers' contributions. */
+static uint64_t robust_bytes(const pd_sizing *job, pd_aggregation how)
+{
+    return pd_is_robust(how) ? pd_trimmed_mean_scratch((int)job->world) + 63 : 0;
+}
+
 int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
                     const bool pulled[4])
 {
@@ -144,7 +151,7 @@ int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how,
     out->roots = root_bytes(plan);
     out->step = known(pd_plan_step_bytes(plan));
     out->records = pd_footprint_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
-    out->thread = known(thread);
+    out->thread = pd_footprint_plus(known(thread), robust_bytes(job, how));
     out->pool = known(pd_plan_task_scratch(plan, INFINITY));
     out->light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT));
     return PD_OK;
@@ -173,7 +180,8 @@ static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_r
 
     for (size_t r = 0; r < n_rules; r++)
         if (rules[r].hypers.row != &pd_model_state)
-            bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes(2 * (int64_t)strlen(rules[r].text));
+            bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes((int64_t)strlen(rules[r].text)) +
+                     (uint64_t)pd_block_bytes((int64_t)pd_glob_bytes(rules[r].glob));
     return bytes + job->world * (sizeof(pd_rank) + sizeof(pd_quota) + (uint64_t)PD_LOOP_RANK_BYTES);
 }
 

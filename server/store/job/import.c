@@ -287,7 +287,7 @@ static int check_landed(const pd_job *job, pd_error *err)
 
 static int check_rest(const pd_job *job, pd_error *err)
 {
-    if (job->export != NULL)
+    if (job->steps.cut != NULL && job->keeping.making == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
                        job->steps.name);
     if (job->keeping.making != NULL)

@@ -7,7 +7,8 @@
 #include "export.h"
 #include "frames.h"
 #include "import.h"
-#include "ranks.h"
+#include "override_command.h"
+#include "reserves.h"
 #include "step_log.h"
 
 static void release_slots(pd_job *job)
@@ -32,6 +33,7 @@ static void release_requests(pd_job *job, const pd_error *err)
 void pd_job_release(pd_job *job, const pd_error *err)
 {
     pd_job_refuse_declares(job, err);
+    pd_job_refuse_sets(job, err);
     release_slots(job);
     release_requests(job, err);
     pd_import_release(job, err);
@@ -40,7 +42,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     job->steps.waiting = job->steps.ready = job->steps.merging = job->steps.stopped = NULL;
     if (job->steps.log != NULL) pd_step_log_end(&job->steps);
     job->steps.n_open = 0;
-    pd_ranks_forget_reserves(job);
+    pd_reserves_forget(job);
     job->gone_notice->u.error = *err;
     pd_effects_add(job->steps.outbox, job->gone_notice);
     job->gone_notice = NULL;

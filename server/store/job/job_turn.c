@@ -6,14 +6,16 @@
 #include "export.h"
 #include "import.h"
 #include "inbox.h"
+#include "override_command.h"
 #include "overdue.h"
+#include "reserves.h"
 #include "work.h"
 
 static const uint64_t second = 1000000000ull;
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
-    if (job->declares.first != NULL && !job->gone) return true;
+    if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
     if (job->gone || now_ns < job->steps.retry_ns) return false;
     return pd_import_writes(job) || job->inbox.first != NULL || pd_steps_have_work(&job->steps);
 }
@@ -27,8 +29,10 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
         /* Declare requests get half of the time of a batch (the work that a job does in one go), on one thread, so that
          * the job's rounds go on meanwhile. */
         pd_job_declare_some(job, config->batch_ns / 2, now_ns);
-        if (now_ns < job->steps.retry_ns) return;
     }
+    /* Commands get half of the time, too. */
+    if (job->sets.first != NULL) pd_job_set_some(job, config->batch_ns / 2, now_ns);
+    if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, now_ns);
         return;
@@ -38,7 +42,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
     if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);
-    pd_export_look(job);
+    pd_export_look(job, now_ns);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -50,6 +54,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 {
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
+    at = earlier(at, pd_reserves_next(job));
     if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
     return job->steps.retry_ns > 0 ? earlier(at, job->steps.retry_ns) : at;
 }
@@ -59,6 +64,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_overdue_tick(job, now_ns);
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
+    pd_reserves_tick(job, now_ns);
     if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
     if (job->steps.n_params == 0)

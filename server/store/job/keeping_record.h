@@ -72,7 +72,8 @@ typedef struct pd_keeping {
     uint64_t results;             /* number of checkpoints that have come back from the keeper thread */
     pd_disk_watch watch;
     bool paused; /* the job begins no step until a checkpoint is on the disk: pause.h */
-    /* of a paused job: time from which the next checkpoint is tried, and the time until the one after that */
+    /* of a job that tries a checkpoint again by time (checkpoint_retry.h): time of the next attempt, and the time from
+     * there to the one after it; retry_wait_ns 0: none has failed since the last one that is durable */
     uint64_t retry_ns, retry_wait_ns;
     /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
      * durable; its bytes on the disk; its step */
@@ -100,7 +101,8 @@ typedef struct pd_keeping {
     uint64_t unwritten;       /* number of checkpoints that could not be written, since the last one that was */
     char error[256];          /* why the last attempt failed; empty: it did not */
     pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
-    pd_request_queue exports; /* begins of exports that wait until the cut of the checkpoint being made has ended */
+    pd_request_queue exports; /* begins of exports that wait for another one, or for the cut of a checkpoint */
+    uint64_t exported;        /* number of the identity that has exported the job last; 0: nobody */
     pd_last_checkpoint last;
     bool last_begun;     /* the last checkpoint is being made or written */
     pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */

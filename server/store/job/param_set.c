@@ -4,7 +4,7 @@
 #include "control.h"
 #include "name_hash.h"
 #include "override.h"
-#include "ranks.h"
+#include "reserves.h"
 #include "round_scalars.h"
 #include "step_log.h"
 
@@ -78,7 +78,7 @@ void pd_param_set_forget(pd_job *job)
     pd_control_free(&job->steps);
     pd_unread_leave(job->steps.unread);
     pd_account_give(&job->steps.account, job->steps.account.used);
-    pd_ranks_forget_reserves(job);
+    pd_reserves_forget(job);
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(job->steps.unread, &job->steps.params[i]);
@@ -101,7 +101,7 @@ void pd_param_set_forget(pd_job *job)
     job->steps.optims = NULL;
     job->steps.groups = NULL;
     job->steps.clip = NULL;
-    job->steps.n_params = job->steps.n_begun = 0;
+    job->steps.n_params = job->steps.n_begun = job->steps.n_least = 0;
     job->init_ns = 0;
     job->collected = 0;
     if (!job->gone) pd_unread_return(job->steps.unread);

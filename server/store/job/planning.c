@@ -18,6 +18,7 @@
 #include "param_set.h"
 #include "plan.h"
 #include "policies.h"
+#include "reserves.h"
 #include "root_report.h"
 #include "step_group.h"
 
@@ -142,7 +143,6 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
     const pd_sizing sizing = sizing_of(job);
     pd_survey survey = { 0 };
     size_t n = request->u.declare.n;
-    uint64_t own;
     int rc;
 
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
@@ -153,10 +153,8 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
                        job->steps.name, n, job->steps.config->max_params);
     for (size_t i = 0; i < n; i++)
         if ((rc = check_one(job, &sizing, &request->u.declare.params[i], i, &survey, err)) != PD_OK) return rc;
-    own = pd_ranges_reserve_declared(job, request, true);
-    if ((rc = pd_reserve_check_world(job, own, pd_ranges_reserve_declared(job, request, false), err)) != PD_OK)
-        return rc;
-    return pd_reserve_check(job, request->rank, own, err);
+    return pd_reserves_check_world(job, pd_ranges_reserve_declared(job, request, true),
+                                   pd_ranges_reserve_declared(job, request, false), err);
 }
 
 /* ---- adding the parameters ---- */
@@ -397,7 +395,7 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
         (job->keeping.durable && pd_control_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_check_memory(job, request->rank, err)) == PD_OK)
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
         pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
     return rc;
 }

@@ -25,6 +25,10 @@ enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };
 #define NS_PER_VALUE 0.5 /* ns of one core to read one element of one contribution */
 /* ns of one core for each value in each round of the sort; to sort k contributions takes (log2 k)^2 / 2 rounds */
 #define NS_PER_ROUND 0.1
+/* Most passes, units and runs of a batch; the last unit may exceed the number of runs. They bound the memory of a batch
+ * whose units are small. */
+enum { MOST_UNITS = 4096, MOST_RUNS = 1 << 16 };
+enum { KEPT_BYTES = 8192 };    /* larger arrays of a batch are freed when the work is done */
 #define WORTH_SHARING_NS 20000 /* ns to wake another thread; a batch that takes less is not shared among threads */
 
 /* ---- queues of chunks and parameters ---- */
@@ -93,16 +97,34 @@ void pd_collect_batch_free(pd_collect_batch *batch)
     free(batch->scratch);
 }
 
+static void shrink(void **at, size_t *room, size_t size)
+{
+    if (*room * size <= KEPT_BYTES) return;
+    free(*at);
+    *at = NULL;
+    *room = 0;
+}
+
+/* Frees large arrays of a batch that has run: they count for no job. */
+static void shrink_batch(pd_collect_batch *batch)
+{
+    shrink((void **)&batch->passes, &batch->passes_room, sizeof *batch->passes);
+    shrink((void **)&batch->units, &batch->units_room, sizeof *batch->units);
+    shrink((void **)&batch->runs, &batch->runs_room, sizeof *batch->runs);
+    shrink((void **)&batch->scratch, &batch->scratch_room, 1);
+}
+
 static void clear(pd_collect_batch *batch)
 {
     batch->n_passes = batch->n_units = batch->n_runs = batch->scratch_each = 0;
     batch->cost_ns = 0;
 }
 
-/* Returns whether the planned work has used up the time budget. At least one unit (the work of one thread) is planned,
- * however small the budget is. */
+/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one
+ * unit (the work of one thread) is planned, however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
+    if (batch->n_passes >= MOST_UNITS || batch->n_units >= MOST_UNITS || batch->n_runs >= MOST_RUNS) return true;
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
@@ -279,13 +301,18 @@ static void let_go(pd_steps *steps, pd_chunk *chunk)
     chunk->param->round.unsummed--;
 }
 
+static void note_largest(pd_round *round, float largest)
+{
+    if (!isfinite(largest)) round->finite = false;
+    round->largest = pd_larger(round->largest, largest);
+}
+
 static void note_chunk(pd_steps *steps, const pd_collect_batch *batch, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
     pd_round *round = &chunk->param->round;
 
-    for (size_t i = 0; i < pass->n_units; i++)
-        if (!batch->units[pass->first_unit + i].finite) round->finite = false;
+    for (size_t i = 0; i < pass->n_units; i++) note_largest(round, batch->units[pass->first_unit + i].largest);
     chunk->collected = pass->collected;
     if (chunk->collected < chunk->n) return;
     unlist(steps, chunk);
@@ -332,7 +359,7 @@ static void note_merges(pd_steps *steps)
     DL_FOREACH_SAFE2(steps->merging, param, next, next_ready)
     {
         if (param->tree == NULL || !pd_adasum_tree_turn(param->tree)) continue;
-        if (!pd_adasum_tree_finite(param->tree)) param->round.finite = false;
+        note_largest(&param->round, pd_adasum_tree_largest(param->tree));
         pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
         param->tree = NULL;
         for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
@@ -352,10 +379,10 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
         pd_adasum_unit(unit->adasum, unit->i);
     } else if (unit->k == 1) {
         pd_convert(unit->to, PD_F32, x->at, x->dtype, unit->n);
-        unit->finite = pd_all_finite(unit->to, PD_F32, unit->n);
+        unit->largest = pd_largest(unit->to, unit->n);
     } else {
-        unit->finite = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim,
-                                       batch->scratch + (size_t)thread * batch->scratch_each);
+        unit->largest = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim,
+                                        batch->scratch + (size_t)thread * batch->scratch_each);
     }
 }
 
@@ -395,6 +422,7 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
         note_merges(steps);
         cost_ns += batch->cost_ns;
     }
+    shrink_batch(batch);
     return cost_ns;
 }
 

@@ -6,6 +6,7 @@
 #include "plant.h"
 #include "step_log.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -61,6 +62,21 @@ void pd_cut_take_early(pd_steps *steps)
         if (steps->cut->parts[i].weights == NULL) take_weights(steps->cut, &steps->params[i]);
 }
 
+pd_cut *pd_cut_detach(pd_steps *steps)
+{
+    pd_cut *cut = steps->cut;
+
+    assert(!cut->rests && cut->behind == 0);
+    steps->cut = NULL;
+    return cut;
+}
+
+void pd_cut_free(pd_cut *cut, uint32_t n_params)
+{
+    for (uint32_t i = 0; cut != NULL && i < n_params; i++) pd_snapshot_unref(cut->parts[i].weights);
+    free(cut);
+}
+
 void pd_cut_end(pd_steps *steps)
 {
     pd_cut *cut = steps->cut;
@@ -73,8 +89,7 @@ void pd_cut_end(pd_steps *steps)
         DL_DELETE2(cut->resting, param, prev_ready, next_ready);
         if (!pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
     }
-    for (uint32_t i = 0; i < steps->n_params; i++) pd_snapshot_unref(cut->parts[i].weights);
-    free(cut);
+    pd_cut_free(cut, steps->n_params);
 }
 
 static uint64_t weights_bytes(const pd_param *param)

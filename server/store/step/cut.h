@@ -41,6 +41,11 @@ void pd_cut_take_early(pd_steps *steps);
 /* Ends the job's cut, when an export is over or a checkpoint is copied. Parameters that rested at the step of the cut
  * go on. Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
+/* Takes the cut away from the job, which may have another one then. Call it only for a cut without `rests` that all
+ * parameters have reached. The caller frees it with pd_cut_free. */
+pd_cut *pd_cut_detach(pd_steps *steps);
+/* Frees a detached cut, and lets go of its weights. `n_params` is the number of the job's parameters. Accepts NULL. */
+void pd_cut_free(pd_cut *cut, uint32_t n_params);
 /* Returns how many bytes of old weights a cut (the step that an export reads) keeps in memory at most, while training
  * goes on with newer weights. */
 uint64_t pd_cut_bytes(const pd_steps *steps);

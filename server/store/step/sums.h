@@ -22,7 +22,7 @@ typedef struct pd_sum {
     int n_addends;
     bool resume;
     float divisor;
-    bool finite; /* result: whether all elements of the sum are finite */
+    float largest; /* result: the largest magnitude of the sum (pd_largest) */
 } pd_sum;
 
 /* A pass over one chunk: adds contributions to the chunk's sum. It has no units of work (`sums`) if none is to be
