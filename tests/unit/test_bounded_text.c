@@ -334,6 +334,41 @@ static void a_setting_is_worked_in_parts_whatever_its_glob_is(void **state)
     assert_int_equal(apply(b, "withdraw nothing", set(b, "*", "lr="), 1e5), PD_FAILED_PRECONDITION);
 }
 
+/* Writes a schedule of n points, "piecewise(0.1,1:0.1,...)", which is not far from its longest. */
+static char *long_schedule(size_t n)
+{
+    char *text = malloc(32 + 16 * n), *at = text;
+
+    assert_non_null(text);
+    at += sprintf(at, "piecewise(0.1");
+    for (size_t i = 1; i <= n; i++) at += sprintf(at, ",%zu:0.%zu", i, 1 + i % 9);
+    strcpy(at, ")");
+    return text;
+}
+
+static void schedules_are_as_long_as_frames_allow(void **state)
+{
+    bench *b = *state;
+    char *schedule = long_schedule(getenv("BOUNDED_PARAMS") != NULL ? 6000 : 400),
+         *text = malloc(strlen(schedule) + 64);
+    const char *rules[] = { text };
+
+    sprintf(text, "* sgd momentum=0.9 lr=%s", schedule);
+    assert_int_equal(apply(b, "hello with a schedule", hello(b, 0, rules, 1), 1e6), PD_OK);
+    assert_int_equal(apply(b, "hello with another", hello(b, 1, (const char *[]){ "* sgd lr=1" }, 1), 1e6),
+                     PD_FAILED_PRECONDITION);
+    assert_int_equal(apply(b, "first declare", declare(b, 0), 1e6), PD_OK);
+    sprintf(text, "momentum=%s", schedule);
+    assert_int_equal(apply(b, "set a schedule", set(b, "*", text), 1e6), PD_OK);
+    /* Parameters that follow each other have other values, so each is checked at all counts of the schedule. */
+    assert_int_equal(apply(b, "set a few", set(b, "*0[02468]", "weight_decay=0.1"), 1e6), PD_OK);
+    assert_int_equal(apply(b, "set of a few", set(b, "*0[0-9]", "dampening=0.2"), 1e6), PD_OK);
+    assert_calls(b, 0.1 * 400 * 250, b->batch_ns / 2);
+    assert_int_equal(apply(b, "list of settings", list(b, PD_INFO_SETTINGS, "*", 0), 1e5), PD_OK);
+    free(text);
+    free(schedule);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -341,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_declare_again_is_worked_in_parts, begin, end),
         cmocka_unit_test_setup_teardown(a_list_is_worked_in_parts_whatever_its_glob_is, begin, end),
         cmocka_unit_test_setup_teardown(a_setting_is_worked_in_parts_whatever_its_glob_is, begin, end),
+        cmocka_unit_test_setup_teardown(schedules_are_as_long_as_frames_allow, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
