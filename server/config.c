@@ -107,9 +107,10 @@ static const pd_key keys[] = {
     { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true, .reload = true,
       .help = "most bytes of weights, gradient sums, optimizer state and snapshots of all jobs; auto: 80 % of the "
               "memory that this process may use" },
-    { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "256MiB", 64 * KIB, 1024 * TIB,
-      .help =
-          "most bytes of gradients in flight, of all workers together; each worker has room for at least one frame" },
+    { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "auto", 64 * KIB, 1024 * TIB, true,
+      .help = "most bytes of gradients in flight, of all workers together; each worker has room for at least one "
+              "frame. auto: an eighth of the memory that this process may use, from 256 MiB to 8 GiB, but never more "
+              "than a quarter of that memory" },
     { "limits", "chunk_bytes", PD_KEY_BYTES, AT(chunk_bytes), TEXT_OF(PD_CHUNK_MIB) "MiB", 4 * KIB, 1024 * MIB,
       .help = "parameters larger than this are sent in chunks of this many bytes of float32; a multiple of 64" },
     { "limits", "max_payload", PD_KEY_BYTES, AT(max_payload), "auto", 4 * KIB, 4096 * MIB, true,
@@ -348,12 +349,23 @@ static uint64_t default_step_threads(const pd_config *config, uint64_t cores)
     return numa.finding == PD_NUMA_CHOSEN && (uint64_t)numa.cpus < cores ? (uint64_t)numa.cpus : cores;
 }
 
+uint64_t pd_config_ingest_bytes(uint64_t memory, uint64_t max_payload)
+{
+    uint64_t bytes = memory / 8;
+
+    if (bytes < 256 * MIB) bytes = 256 * MIB;
+    if (bytes > 8192 * MIB) bytes = 8192 * MIB;
+    if (bytes > memory / 4) bytes = memory / 4;
+    return bytes > max_payload ? bytes : max_payload;
+}
+
 static void resolve(pd_config *config)
 {
     uint64_t cores = (uint64_t)pd_host_cores();
 
     if (config->max_total_bytes == 0) config->max_total_bytes = pd_host_memory() / 10 * 8;
     if (config->max_payload == 0) config->max_payload = config->chunk_bytes;
+    if (config->ingest_bytes == 0) config->ingest_bytes = pd_config_ingest_bytes(pd_host_memory(), config->max_payload);
     if (config->step_threads == 0) config->step_threads = default_step_threads(config, cores);
     if (config->pool_threads == 0) config->pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }

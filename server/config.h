@@ -66,6 +66,8 @@ void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
  * of [tls], and the addresses to listen on, which includes looking host names up. Errors are PD_INVALID_ARGUMENT and
  * those of tls_setup.h and reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
+/* Returns limits.ingest_bytes where it is "auto", for a process that may use so much memory. */
+uint64_t pd_config_ingest_bytes(uint64_t memory, uint64_t max_payload);
 /* Reads the keys of tls:// addresses from the files of the section [tls]. *out is NULL if `listen`, a value of
  * server.listen, has no such address, and the service manager has passed no socket named tls. Errors are those of
  * pd_tls_setup. */

@@ -53,6 +53,10 @@ static void print_answer(const pd_line *line, const answer *a)
     printf("quota  ");
     print_limit("jobs", a->quota.jobs, false);
     print_limit("bytes", a->quota.bytes, true);
+    if (a->quota.ingest == PD_UNLIMITED)
+        printf(" ingest=half");
+    else
+        print_limit("ingest", a->quota.ingest, true);
     print_limit("connections", a->quota.connections, false);
     print_limit("requests", a->quota.requests, false);
     printf(" (%s)\n", line_text(text, a->quota_line));
@@ -66,12 +70,12 @@ static json_t *limit_json(uint64_t value)
 
 static json_t *answer_json(const pd_line *line, const answer *a)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:i, s:{s:o, s:o, s:o, s:o, s:i}}", "identity", line->args[2], "job",
-                     line->args[3], "role", pd_role_name(a->role), "line", (int)a->line, "server_role",
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:i, s:{s:o, s:o, s:o, s:o, s:o, s:i}}", "identity", line->args[2],
+                     "job", line->args[3], "role", pd_role_name(a->role), "line", (int)a->line, "server_role",
                      pd_role_name(a->server), "server_line", (int)a->server_line, "quota", "jobs",
-                     limit_json(a->quota.jobs), "bytes", limit_json(a->quota.bytes), "connections",
-                     limit_json(a->quota.connections), "requests", limit_json(a->quota.requests), "line",
-                     (int)a->quota_line);
+                     limit_json(a->quota.jobs), "bytes", limit_json(a->quota.bytes), "ingest",
+                     limit_json(a->quota.ingest), "connections", limit_json(a->quota.connections), "requests",
+                     limit_json(a->quota.requests), "line", (int)a->quota_line);
 }
 
 int pd_run_roles(pd_line *line)

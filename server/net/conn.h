@@ -81,6 +81,7 @@ typedef struct pd_conn {
     pd_handles handles;
     pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
     pd_quota quota;
+    uint64_t reserve; /* bytes of the rank's largest frame of tensors; quota.reserve is larger while a Note comes in */
     pd_pendings pendings;
     pd_output output;
     pd_request *notice; /* disconnect notice (PD_REQ_LOST), with which the store learns that the connection has ended.
@@ -120,8 +121,10 @@ pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char
 /* Frees a connection that is closed. Called at the end of a turn of the loop. */
 void pd_conn_free(pd_conn *conn);
 /* Logs an operator's command together with its author: the identity, name and address of the connection's peer. `job`
- * is "" if the command concerns no job. */
-void pd_conn_log_command(const pd_conn *conn, const char *job, const char *command);
+ * is "" if the command concerns no job. Commands of one format have one limit for each peer, so each kind of command
+ * has a format of its own. */
+void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Sends a last ERROR frame, then ends the connection. The frame answers the request whose prefix (the fixed first
  * bytes of its frame) is `asked`. If `asked` is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);

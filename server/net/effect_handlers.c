@@ -79,7 +79,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
 
     if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), so there is no request of
                                      * a connection to answer */
-        pd_shutdown_drained(daemon);
+        pd_shutdown_drained(daemon, NULL);
         return;
     }
     if (conn == NULL) return;
@@ -116,8 +116,8 @@ static void inherit(pd_daemon *daemon, const pd_effect *effect)
 /* Answers a Declare (a worker's list of its parameters). From now on the connection may have payloads of up to its
  * reserve (its part of the memory for received payloads) in flight.
  *
- * The Declare can still be refused here, although the store has accepted it: the rank's older connection, which this
- * one replaces, may not be closed yet and still own a reserve. Then there may be no room for a second reserve. */
+ * The Declare can still be refused here, although the store has accepted it: notes that are being received may have
+ * taken the last bytes of the budget. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -128,10 +128,12 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
-    if (pd_admission_join(&daemon->admission, &conn->quota, effect->u.declared.reserve, &err) == PD_OK)
-        pd_reply_declare(conn, effect);
-    else
+    if (pd_admission_join(&daemon->admission, &conn->quota, effect->u.declared.reserve, &err) != PD_OK) {
         refuse_set(conn, &err);
+        return;
+    }
+    conn->reserve = effect->u.declared.reserve;
+    pd_reply_declare(conn, effect);
 }
 
 static void on_error(pd_daemon *daemon, const pd_effect *effect)
@@ -141,9 +143,9 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_prefix asked;
 
     if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), which did not end before
-                                     * its deadline */
+                                     * its deadline, or whose last checkpoints have failed */
         pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
-        pd_shutdown_drained(daemon);
+        pd_shutdown_drained(daemon, effect->u.error.code == PD_ABORTED ? &effect->u.error : NULL);
         return;
     }
     if (conn == NULL) {
@@ -173,9 +175,22 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_end(conn, NULL, &effect->u.error);
 }
 
+/* Tells the store that from the weights of this job on only answers hold them. Without memory for that, they do not
+ * count. */
+static void report_forgotten(pd_daemon *daemon, uint32_t job)
+{
+    pd_request *request = pd_request_new(PD_REQ_FORGOTTEN, (pd_ticket){ 0, 0 });
+
+    pd_loop_post_released(daemon);
+    if (request == NULL) return;
+    request->job = job;
+    pd_loop_post(daemon, request);
+}
+
 static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    report_forgotten(daemon, effect->job);
     pd_traffic_remove(&daemon->traffic, effect->job);
     pd_figures_remove(&daemon->figures, effect->job);
     for (size_t i = 0; i < daemon->capacity; i++) {

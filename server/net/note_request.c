@@ -2,7 +2,8 @@
 #include "note_request.h"
 
 /* Checks the length of a note, and makes room for it in the rank's part of the ingest budget. A rank's reserve is as
- * large as its largest gradient frame, and a note may be larger than that. */
+ * large as its largest gradient frame, and a note may be larger than that. Then the reserve grows until the note has
+ * come. */
 static int check_note(pd_conn *conn, const pd_prefix *prefix, pd_error *err)
 {
     if (prefix->payload_bytes > PD_NOTE_MAX)
@@ -41,6 +42,8 @@ void pd_finish_note(pd_conn *conn)
     request->u.note.bytes = conn->incoming.buffer != NULL ? conn->incoming.buffer->size : 0;
     conn->incoming.buffer = NULL;
     conn->incoming.request = NULL;
+    if (conn->quota.reserve > conn->reserve)
+        (void)pd_admission_join(&conn->daemon->admission, &conn->quota, conn->reserve, NULL);
     pd_loop_post(conn->daemon, request);
 }
 

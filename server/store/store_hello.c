@@ -84,7 +84,7 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     int rc;
 
     if ((rc = pd_job_owner_admits(*job, store->roles, request, err)) != PD_OK) return rc;
-    pd_store_unqueue(store, *job);
+    pd_store_forget(store, *job);
     rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
     pd_job_owner_resume(*job, &store->owners, store->roles);
     return rc;

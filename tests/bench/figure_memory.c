@@ -5,6 +5,8 @@
 #include "figure.h"
 #include "bench_team.h"
 
+#include <stdlib.h>
+
 enum { STEPS = 20 };
 
 int main(void)
@@ -16,6 +18,7 @@ int main(void)
     const Paramd__StatusReply *status;
     double model = 0, needed, beyond;
 
+    setenv("PARAMD_LIMITS_INGEST_BYTES", "256MiB", 1); /* whatever memory the machine has */
     figure_daemon(&daemon);
     options.url = daemon.url;
     options.elements = figure_model(&options.n);

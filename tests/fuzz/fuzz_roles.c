@@ -45,7 +45,7 @@ static void make_seeds(const char *folder)
 {
     static const char *const seeds[] = {
         "# roles\ntoken:alice push vision-*\nuser:0 admin * # root\n* none *\n",
-        "quota user:* jobs=4 bytes=10G connections=64 requests=1000\r\n\tuser:0 read\ta/b\n",
+        "quota user:* jobs=4 bytes=10G ingest=1G connections=64 requests=1000\r\n\tuser:0 read\ta/b\n",
         "certificate:*.example.org read [a-z]*\nquota * jobs=0\nanyone none j\nanyone admin *",
     };
     char name[16];

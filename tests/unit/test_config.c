@@ -29,6 +29,19 @@ static int tear_down(void **state)
 
 /* ---- values ---- */
 
+static void the_ingest_budget_follows_the_memory(void **state)
+{
+    const uint64_t mib = 1 << 20, gib = 1 << 30;
+
+    (void)state;
+    assert_true(pd_config_ingest_bytes(400 * mib, 4 * mib) == 100 * mib); /* a quarter of a small container */
+    assert_true(pd_config_ingest_bytes(1 * gib, 4 * mib) == 256 * mib);
+    assert_true(pd_config_ingest_bytes(2 * gib, 4 * mib) == 256 * mib);
+    assert_true(pd_config_ingest_bytes(16 * gib, 4 * mib) == 2 * gib);
+    assert_true(pd_config_ingest_bytes(1024 * gib, 4 * mib) == 8 * gib);
+    assert_true(pd_config_ingest_bytes(1 * gib, 512 * mib) == 512 * mib); /* one frame at least */
+}
+
 static void defaults_serve_without_a_file(void **state)
 {
     pd_config *c = *state;
@@ -37,7 +50,7 @@ static void defaults_serve_without_a_file(void **state)
     assert_int_equal(pd_config_check(c, &err), PD_OK);
     assert_string_equal(c->listen, "127.0.0.1:7070");
     assert_false(c->insecure);
-    assert_int_equal(c->ingest_bytes, 256 << 20);
+    assert_int_equal(c->ingest_bytes, pd_config_ingest_bytes(pd_host_memory(), c->max_payload));
     assert_int_equal(c->chunk_bytes, 4 << 20);
     assert_int_equal(c->max_payload, c->chunk_bytes);
     assert_int_equal(c->handshake_timeout, 5000);
@@ -507,6 +520,7 @@ static void running_out_of_memory_leaves_no_partial_configuration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ingest_budget_follows_the_memory),
         cmocka_unit_test_setup_teardown(defaults_serve_without_a_file, set_up, tear_down),
         cmocka_unit_test(the_directory_for_checkpoints_is_the_one_of_systemd_or_none),
         cmocka_unit_test_setup_teardown(sizes_take_binary_units_in_every_spelling, set_up, tear_down),

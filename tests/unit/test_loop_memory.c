@@ -73,6 +73,47 @@ static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_ot
     close(operator);
 }
 
+/* ---- reserves ---- */
+
+/* The four ranks of a job reserve the whole budget. The connection that loses its rank is not closed yet when the new
+ * process of the rank declares. */
+static void a_process_that_takes_a_rank_over_gets_its_reserve(void **state)
+{
+    scene *s = *state;
+    int fd[5];
+
+    for (uint32_t rank = 0; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
+    fd[4] = scene_join(s, 3, 4, 1);
+    for (int i = 0; i < 5; i++) close(fd[i]);
+}
+
+/* The budget has room for 16 frames of this rank, which sends a note that is four times as large. Then the five ranks of
+ * another job, with frames that are three times as large, find the rest of the budget. */
+static void a_note_reserves_more_than_a_frame_only_while_it_comes(void **state)
+{
+    Paramd__NoteRequest note = PARAMD__NOTE_REQUEST__INIT;
+    scene *s = scene_new_chunks(4 * CHUNK);
+    int fd = scene_join(s, 0, 1, 1), other[5];
+
+    (void)state;
+    note.step = 1;
+    scene_send(s, fd, PD_NOTE, &note.base, 4 * CHUNK * sizeof(float));
+    scene_settle(s);
+    scene_expect(s, fd, PD_NOTE);
+    for (uint32_t rank = 0; rank < 5; rank++) {
+        other[rank] = scene_connect(s);
+        scene_hello(s, other[rank], "other", rank, 5);
+        scene_settle(s);
+        scene_expect(s, other[rank], PD_HELLO);
+        scene_declare(s, other[rank], 3);
+        scene_settle(s);
+        scene_expect(s, other[rank], PD_DECLARE);
+    }
+    for (int i = 0; i < 5; i++) close(other[i]);
+    close(fd);
+    scene_free(s);
+}
+
 /* ---- reports to the step thread ---- */
 
 /* Returns how often the loop thread has reported since the store's last turn that a connection waits for memory.
@@ -350,6 +391,8 @@ static void pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for(void *
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_process_that_takes_a_rank_over_gets_its_reserve, set_up, tear_down),
+        cmocka_unit_test(a_note_reserves_more_than_a_frame_only_while_it_comes),
         cmocka_unit_test_setup_teardown(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_its_share, set_up, tear_down),

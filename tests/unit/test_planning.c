@@ -320,7 +320,7 @@ static void a_set_beyond_the_ingest_budget_takes_no_memory(void **state)
     config.ingest_bytes = 4096 * 4095ull;
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(err.text, "4096 ranks, this one with frames of up to 4096 bytes, need 16777216 bytes of "
+    assert_non_null(strstr(err.text, "its 4096 ranks, with frames of up to 4096 bytes, need 16777216 bytes of "
                                      "ingest budget, and there are 16773120"));
 }
 

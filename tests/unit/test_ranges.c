@@ -345,9 +345,7 @@ static void declare_refuses_a_range_that_the_ingest_budget_cannot_hold(void **st
     assert_int_equal(rig_declare(&r, r.job, 0, CONN, name, &wide, NULL, 1, PD_F32), PD_OK);
     r.ranges = &large;
     assert_int_equal(rig_declare(&r, r.job, 1, CONN + 1, name, &wide, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
-    assert_non_null(
-        strstr(r.error.text,
-               "rank 1 has frames of up to 12288 bytes and needs as much ingest budget; of 12288, 4096 are reserved"));
+    assert_non_null(strstr(r.error.text, "with frames of up to 12288 bytes, need 8192 more bytes of ingest budget"));
     r.ranges = &small; /* the refused declaration reserves nothing */
     assert_int_equal(rig_declare(&r, r.job, 1, CONN + 1, name, &wide, NULL, 1, PD_F32), PD_OK);
     rig_free(&r);

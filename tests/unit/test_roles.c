@@ -85,14 +85,14 @@ static void an_identity_without_a_role_is_not_known(void **state)
 
 static void the_first_quota_holds_and_the_rest_is_unlimited(void **state)
 {
-    pd_roles *roles = parsed("quota a jobs=0 requests=7\nquota * bytes=64k\n");
+    pd_roles *roles = parsed("quota a jobs=0 requests=7\nquota * bytes=64k ingest=4M\n");
     pd_allowance a = pd_roles_allowance(roles, "a", NULL), b;
     unsigned line;
 
     (void)state;
     assert_true(a.jobs == 0 && a.requests == 7 && a.bytes == PD_UNLIMITED && a.connections == PD_UNLIMITED);
     b = pd_roles_allowance(roles, "b", &line);
-    assert_true(b.bytes == 65536 && b.jobs == PD_UNLIMITED && line == 2);
+    assert_true(b.bytes == 65536 && b.ingest == 4 << 20 && b.jobs == PD_UNLIMITED && line == 2);
     pd_roles_free(roles);
 }
 
@@ -140,7 +140,7 @@ static void a_wrong_line_is_named(void **state)
     expect_wrong("a read", "f:1: expected IDENTITY-GLOB ROLE JOB-GLOB");
     expect_wrong("\n\na read j k", "f:3: expected IDENTITY-GLOB");
     expect_wrong("quota a", "f:1: expected quota IDENTITY-GLOB");
-    expect_wrong("quota a jobs", "f:1: expected jobs=, bytes=, connections= or requests=, got jobs");
+    expect_wrong("quota a jobs", "f:1: expected jobs=, bytes=, ingest=, connections= or requests=, got jobs");
     expect_wrong("quota a job=1", "got job=1");
     expect_wrong("quota a jobs=-1", "expected a number, got jobs=-1");
     expect_wrong("quota a jobs=1x", "expected a number, got jobs=1x");

@@ -2,6 +2,8 @@
  * are reserved for each rank. */
 #include "ingest.h"
 
+#include <stddef.h>
+
 static uint64_t kept(const pd_quota *quota)
 {
     if (!quota->released) return quota->reserve;
@@ -14,13 +16,24 @@ void pd_quota_settle(pd_ingest *ingest, pd_quota *quota)
 
     ingest->n_ranks += (now > 0) - (quota->reserved > 0);
     ingest->reserved += now - quota->reserved;
+    if (quota->share != NULL) quota->share->reserved += now - quota->reserved;
     quota->reserved = now;
 }
 
-bool pd_quota_fits(const pd_ingest *ingest, const pd_quota *quota, uint64_t bytes, uint64_t *others)
+uint64_t pd_ingest_room(const pd_ingest *ingest)
 {
-    *others = ingest->reserved - quota->reserved;
-    return *others <= ingest->limit && bytes <= ingest->limit - *others;
+    return ingest->reserved < ingest->limit ? ingest->limit - ingest->reserved : 0;
+}
+
+uint64_t pd_ingest_share_room(const pd_ingest_share *share)
+{
+    return share->reserved < share->limit ? share->limit - share->reserved : 0;
+}
+
+void pd_quota_join(pd_quota *quota, pd_ingest_share *share)
+{
+    quota->share = share;
+    share->reserved += quota->reserved;
 }
 
 void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)

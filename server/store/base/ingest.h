@@ -1,13 +1,13 @@
 /* ingest.h - the ingest budget, which limits the bytes of frames (network messages with tensors) that were received
  * and are not summed yet. A part of it is reserved for each rank.
  *
- * Step thread. A rank's *reserve* is the bytes of its largest frame. It is reserved when the rank declares its
- * parameters and given back when no process can use the rank any more.
+ * Step thread. A rank's *reserve* is the bytes of its largest frame. The first rank of a job that declares takes the
+ * reserves of all its ranks, or none of them (job/reserves.h). A rank gives its reserve back when it leaves, some time
+ * after it is lost, and when the job has no worker any more. The jobs of one identity may reserve a share of the budget.
  *
  * The loop thread and the step thread both count reserves. The loop thread counts the reserves of the connections
- * whose ranks have declared (net/admission.h). The store, on the step thread, counts these and sometimes more: it
- * counts a rank before it answers the rank's Declare, and it goes on counting a rank whose connection is lost while
- * the job has other workers. So a lost rank finds its reserve when it comes back.
+ * whose ranks have declared (net/admission.h). The store, on the step thread, counts these and often more: ranks that
+ * have not come yet, and ranks that were lost a short time ago.
  *
  * A rank's *share* of the budget is its reserve and an equal part of the bytes that are reserved for nobody. So the
  * more reserves are counted, the smaller is each share, and the store never assumes a larger share for a rank than
@@ -38,22 +38,30 @@ typedef struct pd_ingest {
     bool grown;
 } pd_ingest;
 
+/* What the jobs of one identity may reserve of the ingest budget, and what they have reserved. */
+typedef struct pd_ingest_share {
+    uint64_t limit, reserved; /* bytes */
+} pd_ingest_share;
+
 /* The part of the ingest budget (memory for received frames) that one rank uses. Initialize with zeros. */
 typedef struct pd_quota {
-    uint64_t conn;     /* number of the connection to which the loop thread charges the rank's frames */
-    bool declared;     /* the rank has declared its parameters on the connection `conn` */
-    uint64_t reserve;  /* bytes of the rank's largest frame; 0: the rank has not declared yet */
-    uint64_t reserved; /* bytes reserved for the rank now: equal to `reserve`, or fewer once the rank has gone */
+    pd_ingest_share *share; /* in which the reserve counts, too; NULL: in none */
+    uint64_t conn;          /* number of the connection to which the loop thread charges the rank's frames */
+    bool declared;          /* the rank has declared its parameters on the connection `conn` */
+    uint64_t reserve;       /* bytes of the rank's largest frame; 0: no rank of the job has declared yet */
+    uint64_t reserved;      /* bytes reserved for the rank now: equal to `reserve`, or fewer once the rank has gone */
     bool released; /* the rank has gone, so only the bytes of its frames in memory stay reserved, at most `reserve` */
     uint64_t held; /* bytes of the rank's frames that are not summed yet */
     /* the loop thread has blocked the rank's connection, and some of the rank's frames are not summed yet */
     bool stalled;
 } pd_quota;
 
-/* Returns whether `bytes` can be reserved for this rank besides the reserves of all other ranks. Stores in *others
- * the bytes that are reserved for the other ranks. */
-bool pd_quota_fits(const pd_ingest *ingest, const pd_quota *quota, uint64_t bytes, uint64_t *others);
-/* Reserves `bytes` of the ingest budget for a rank that has declared. With 0 bytes it ends the reservation. */
+/* Return how many more bytes can be reserved: of the whole budget, and of the share of an identity. */
+uint64_t pd_ingest_room(const pd_ingest *ingest);
+uint64_t pd_ingest_share_room(const pd_ingest_share *share);
+/* Counts the reserve of a rank in the share of an identity, too, from now on. */
+void pd_quota_join(pd_quota *quota, pd_ingest_share *share);
+/* Reserves `bytes` of the ingest budget for a rank. With 0 bytes it ends the reservation. */
 void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
 /* Ends the reservation of a rank that has gone, except for the bytes of its frames that are not summed yet. */
 void pd_quota_release(pd_ingest *ingest, pd_quota *quota);

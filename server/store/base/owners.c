@@ -11,8 +11,10 @@
 
 struct pd_owner {
     char *identity;
-    pd_budget budget; /* bytes of its jobs */
-    uint64_t jobs;    /* number of its jobs that exist */
+    pd_budget budget;      /* bytes of its jobs */
+    pd_ingest_share share; /* of the ingest budget */
+    uint64_t jobs;         /* number of its jobs that exist */
+    uint64_t turn;         /* number of the store's batch of work in which one of them worked last */
     uint32_t refs;
     pd_owners *owners;
     UT_hash_handle hh;
@@ -59,12 +61,26 @@ fail:
     return NULL;
 }
 
+static void set_limits(pd_owner *owner, const pd_roles *roles)
+{
+    pd_allowance may = pd_roles_allowance(roles, owner->identity, NULL);
+
+    owner->budget.limit = may.bytes;
+    owner->share.limit = may.ingest != PD_UNLIMITED ? may.ingest : owner->owners->ingest_bytes / 2;
+}
+
 pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *identity)
 {
     pd_owner *owner = pd_owner_find(owners, identity);
 
     if (owner == NULL && (owner = new_owner(owners, identity)) == NULL) return NULL;
-    owner->budget.limit = pd_roles_allowance(roles, identity, NULL).bytes;
+    set_limits(owner, roles);
+    owner->refs++;
+    return owner;
+}
+
+pd_owner *pd_owner_ref(pd_owner *owner)
+{
     owner->refs++;
     return owner;
 }
@@ -82,6 +98,21 @@ const pd_budget *pd_owner_budget(const pd_owner *owner)
     return &owner->budget;
 }
 
+uint64_t pd_owner_turn(const pd_owner *owner)
+{
+    return owner->turn;
+}
+
+void pd_owner_set_turn(pd_owner *owner, uint64_t turn)
+{
+    owner->turn = turn;
+}
+
+pd_ingest_share *pd_owner_share(pd_owner *owner)
+{
+    return &owner->share;
+}
+
 void pd_owner_add(pd_owner *owner, pd_account *account)
 {
     owner->jobs++;
@@ -95,6 +126,5 @@ void pd_owner_remove(pd_owner *owner)
 
 void pd_owners_limit(pd_owners *owners, const pd_roles *roles)
 {
-    for (pd_owner *owner = owners->table; owner != NULL; owner = owner->hh.next)
-        owner->budget.limit = pd_roles_allowance(roles, owner->identity, NULL).bytes;
+    for (pd_owner *owner = owners->table; owner != NULL; owner = owner->hh.next) set_limits(owner, roles);
 }

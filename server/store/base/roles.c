@@ -27,7 +27,7 @@ struct pd_roles {
 };
 
 static const char *const names[] = { "none", "read", "push", "admin" };
-static const pd_allowance unlimited = { PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED };
+static const pd_allowance unlimited = { PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED, PD_UNLIMITED };
 
 const char *pd_role_name(pd_role role)
 {
@@ -100,6 +100,7 @@ static const struct {
     bool bytes; /* the value is a size such as 10G, not a count */
 } limits[] = { { "jobs", offsetof(pd_allowance, jobs), false },
                { "bytes", offsetof(pd_allowance, bytes), true },
+               { "ingest", offsetof(pd_allowance, ingest), true },
                { "connections", offsetof(pd_allowance, connections), false },
                { "requests", offsetof(pd_allowance, requests), false } };
 
@@ -127,7 +128,7 @@ static int read_limit(const reading *r, pd_allowance *to, const char *word)
                          word);
         return PD_OK;
     }
-    return wrong(r, "expected jobs=, bytes=, connections= or requests=, got ", word);
+    return wrong(r, "expected jobs=, bytes=, ingest=, connections= or requests=, got ", word);
 }
 
 static int read_quota(const reading *r, line *to, char *const *words, size_t n)

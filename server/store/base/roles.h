@@ -3,7 +3,7 @@
  * Roles are a text, the file of the key server.roles. Each line is one of:
  *
  *     IDENTITY-GLOB ROLE JOB-GLOB                     # the first line that matches both decides
- *     quota IDENTITY-GLOB jobs=4 bytes=10G connections=64 requests=1000
+ *     quota IDENTITY-GLOB jobs=4 bytes=10G ingest=1G connections=64 requests=1000
  *
  * An identity is what a connection proves of its peer: "user:1000", "token:alice", "certificate:w3.example.org" or
  * "anyone" (net/identity.h). A glob has at most PD_GLOB_MAX bytes, and a blank within it is written as ?. A comment
@@ -39,6 +39,7 @@ typedef enum pd_role { PD_ROLE_NONE, PD_ROLE_READ, PD_ROLE_PUSH, PD_ROLE_ADMIN }
 typedef struct pd_allowance {
     uint64_t jobs;        /* jobs that it has created */
     uint64_t bytes;       /* bytes of these jobs, counted as for limits.max_total_bytes */
+    uint64_t ingest;      /* bytes of the ingest budget that these jobs reserve (ingest.h) */
     uint64_t connections; /* open connections */
     uint64_t requests;    /* requests without an answer, on all of its connections */
 } pd_allowance;

@@ -4,6 +4,7 @@
 
 #include "checkpoint.h"
 #include "checkpoint_asked.h"
+#include "checkpoint_retry.h"
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
@@ -96,7 +97,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     pd_keeping *keeping = &job->keeping;
     bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || must_say_over(job) || job->steps.furthest >= keeping->soon ||
-                 pd_logging_wants_checkpoint(job) || pd_pause_wants_checkpoint(job, now_ns);
+                 pd_logging_wants_checkpoint(job) || pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
     if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
@@ -113,7 +114,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     keeping->begun = true;
     keeping->says_over = pd_job_is_over(job);
     keeping->soon = UINT64_MAX;
-    pd_pause_tried(job, now_ns);
+    pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
     pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
@@ -192,7 +193,9 @@ static void say_failure(const pd_job *job, const pd_kept *kept)
     }
     if (!pd_is_power_of_two(unwritten)) return;
     if (unwritten > 1) snprintf(many, sizeof many, " (%" PRIu64 " in a row)", unwritten);
-    if (job->keeping.next != UINT64_MAX)
+    if (pd_retry_is_by_time(job))
+        snprintf(next, sizeof next, "; it is tried again by %.0f s from now", (double)job->keeping.retry_wait_ns / 1e9);
+    else if (job->keeping.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->keeping.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
@@ -259,6 +262,7 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
     else
         pd_logging_not_kept(job, kept->step);
     pd_control_kept(job, good);
+    if (good) pd_retry_end(job);
     if (good)
         pd_pause_end(job);
     else
@@ -294,7 +298,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
 
     if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
-    if (pd_pause_next_tick(job) < at) at = pd_pause_next_tick(job);
+    if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
     if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
     for (const pd_request *request = job->keeping.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)

@@ -16,6 +16,7 @@
 #include "plan.h"
 #include "planning.h"
 #include "ranks.h"
+#include "reserves.h"
 #include "round_scalars.h"
 
 #include <stdlib.h>
@@ -36,7 +37,8 @@
 #define END_NS 150.0       /* time for one parameter in the last stage */
 
 typedef enum stage {
-    PLANNING, /* only of the first Declare: parameters are checked, planned and made */
+    CHECKING, /* only of the first Declare: parameters are checked */
+    PLANNING, /* only of the first Declare: they are planned and made */
     MATCHING, /* only of others: parameters are compared with those of the job */
     NOTING,   /* notes are copied into the answer, and bytes counted */
     PULLING,  /* weights are published in the types in which this rank pulls them */
@@ -46,6 +48,7 @@ typedef enum stage {
 /* How far a Declare has come: its pd_request.part. */
 typedef struct declaring {
     stage stage;
+    uint64_t now_ns;
     size_t at, n;          /* the parameter that the stage handles next; number of parameters */
     bool first;            /* it is the job's first Declare */
     bool ranged;           /* its ranges are stored */
@@ -123,8 +126,8 @@ static int match_one(const pd_job *job, const pd_request *request, declaring *d,
     return pd_declaration_match(job, param, decl, request->rank, d->seen, err);
 }
 
-/* Checks that the Declare has named all parameters of the job, and that there is room for its frames. */
-static int check_whole(const pd_job *job, const pd_request *request, const declaring *d, pd_error *err)
+/* Checks that the Declare has named all parameters of the job. */
+static int check_whole(const pd_job *job, const declaring *d, pd_error *err)
 {
     /* Names that differ are as many parameters. */
     for (uint32_t i = 0; d->n < job->steps.n_params && i < job->steps.n_params; i++)
@@ -133,7 +136,7 @@ static int check_whole(const pd_job *job, const pd_request *request, const decla
                            "parameter %.256s: job %.100s has it, this rank does not "
                            "declare it; every rank declares the same",
                            job->steps.params[i].name, job->steps.name);
-    return pd_reserve_check(job, request->rank, pd_ranges_reserve_declared(job, request, true), err);
+    return PD_OK;
 }
 
 static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_error *err)
@@ -142,7 +145,7 @@ static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_
 
     if (rc != PD_OK) return rc;
     d->ranged = true;
-    if ((rc = pd_ranges_check_memory(job, request->rank, err)) == PD_OK) count_ranges(job);
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) count_ranges(job);
     return rc;
 }
 
@@ -187,7 +190,7 @@ static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_eff
     d->bytes -= bytes;
     if (again == NULL) return PD_OK;
     *budget_ns -= CONVERT_NS * (double)param->elements;
-    pd_param_publish(param, again, (pd_outcome)0, &closed->u.closed.at[closed->u.closed.n++]);
+    pd_param_publish(job->steps.unread, param, again, (pd_outcome)0, &closed->u.closed.at[closed->u.closed.n++]);
     return PD_OK;
 }
 
@@ -249,7 +252,7 @@ static int publish_again(pd_job *job, pd_error *err)
 
     if (effect == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        pd_param_publish_again(&job->steps.params[i], &effect->u.closed.at[i]);
+        pd_param_publish_again(job->steps.unread, &job->steps.params[i], &effect->u.closed.at[i]);
         effect->u.closed.at[i].scalars = pd_scalars_again(&job->steps.params[i]);
     }
     effect->u.closed.n = job->steps.n_params;
@@ -343,8 +346,6 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     *budget_ns -= END_NS * (double)d->n;
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
-    pd_quota_take(job->steps.ingest, pd_rank_quota(job, rank), pd_ranges_reserve(job, request->rank));
-    job->steps.ingest->grown = true;
     answer(job, request, d);
     if (job->init_ns == 0 && job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
@@ -376,7 +377,7 @@ static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error 
         return NULL;
     }
     d->first = job->steps.n_params == 0;
-    d->stage = d->first ? PLANNING : MATCHING;
+    d->stage = d->first ? CHECKING : MATCHING;
     d->n = request->u.declare.n;
     request->part = d;
     request->free_part = free_declaring;
@@ -400,20 +401,41 @@ static int advance(pd_job *job, const pd_request *request, declaring *d, double 
     return rc;
 }
 
+/* Reserves memory for the frames of the rank. */
+static int take_reserve(pd_job *job, const pd_request *request, const declaring *d, pd_error *err)
+{
+    return pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
+}
+
 /* Ends the stage when all its parameters are handled. */
 static int next_stage(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     int rc = PD_OK;
 
-    if (d->stage == MATCHING) rc = check_whole(job, request, d, err);
-    if (rc == PD_OK && d->stage < NOTING) rc = make_answer(job, d, err);
+    if (d->stage == MATCHING) rc = check_whole(job, d, err);
+    if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING)) rc = take_reserve(job, request, d, err);
+    if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING)) rc = make_answer(job, d, err);
     if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->unpublished) {
         rc = publish_again(job, err);
         *budget_ns -= AGAIN_ALL_NS * (double)d->n;
     }
-    d->stage = d->stage < NOTING ? NOTING : d->stage + 1;
+    d->stage = d->stage == PLANNING ? NOTING : d->stage + 1;
     d->at = 0;
     return rc;
+}
+
+/* Checks and plans the parameters of the first Declare, as far as the time budget allows. Returns false if that needs
+ * more time. When it returns true, *rc is PD_OK or an error. */
+static bool plan_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc, pd_error *err)
+{
+    *rc = job->planning == NULL ? pd_planning_begin(job, request, err) : PD_OK;
+    if (*rc == PD_OK && d->stage == CHECKING) {
+        if (!pd_planning_check(job, request, budget_ns, rc, err)) return false;
+        if (*rc == PD_OK) *rc = next_stage(job, request, d, budget_ns, err);
+    }
+    if (*rc == PD_OK && !pd_planning_run(job, request, budget_ns, rc, err)) return false;
+    if (*rc == PD_OK) *rc = next_stage(job, request, d, budget_ns, err);
+    return true;
 }
 
 /* Works at the first stages of a Declare, as far as the time budget allows. Returns false if they need more time. When it
@@ -422,17 +444,15 @@ static bool declare_some(pd_job *job, const pd_request *request, declaring *d, d
                          pd_error *err)
 {
     *rc = PD_OK;
-    if (d->stage == PLANNING) {
-        if (job->planning == NULL) *rc = pd_planning_begin(job, request, err);
-        if (*rc == PD_OK && !pd_planning_run(job, request, budget_ns, rc, err)) return false;
-        if (*rc == PD_OK) *rc = next_stage(job, request, d, budget_ns, err);
-    }
+    if (d->stage <= PLANNING && !plan_some(job, request, d, budget_ns, rc, err)) return false;
     while (*rc == PD_OK && d->stage < ENDING) {
         if (!(*budget_ns > 0)) return false;
         *rc = d->at < d->n ? advance(job, request, d, budget_ns, err) : next_stage(job, request, d, budget_ns, err);
     }
     return *rc != PD_OK || *budget_ns > 0;
 }
+
+/* ---- the whole ---- */
 
 static void refuse(pd_job *job, pd_request *request, pd_rank *rank, const pd_error *err)
 {
@@ -471,6 +491,7 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
     declaring *d = rank != NULL ? declaring_of(job, request, &err) : NULL;
     int rc = d != NULL ? PD_OK : err.code;
 
+    if (d != NULL) d->now_ns = now_ns;
     if (rc == PD_OK && !declare_some(job, request, d, budget_ns, &rc, &err)) return false;
     if (rc == PD_OK) rc = end_declare(job, request, d, rank, budget_ns, now_ns, &err);
     if (rc == PD_OK) {

@@ -206,35 +206,7 @@ uint64_t pd_ranges_collected_bytes(const pd_job *job)
     return bytes;
 }
 
-int pd_reserve_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err)
+int pd_ranges_check_memory(const pd_job *job, pd_error *err)
 {
-    uint64_t limit = job->steps.ingest->limit, all = own + (job->steps.members.ranks - 1) * other;
-
-    if (all <= limit) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: %u ranks, this one with frames of up to %llu bytes, need "
-                   "%llu bytes of ingest budget, and there are %llu for all jobs (limits.ingest_bytes, "
-                   "limits.chunk_bytes)",
-                   job->steps.name, job->steps.members.ranks, (unsigned long long)own, (unsigned long long)all,
-                   (unsigned long long)limit);
-}
-
-int pd_reserve_check(const pd_job *job, uint32_t rank, uint64_t bytes, pd_error *err)
-{
-    uint64_t others;
-
-    if (pd_quota_fits(job->steps.ingest, &job->steps.quotas[rank], bytes, &others)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: rank %u has frames of up to %llu bytes and needs as much "
-                   "ingest budget; of %llu, %llu are reserved by other ranks: come again when one of their jobs has "
-                   "ended (limits.ingest_bytes, limits.chunk_bytes)",
-                   job->steps.name, rank, (unsigned long long)bytes, (unsigned long long)job->steps.ingest->limit,
-                   (unsigned long long)others);
-}
-
-int pd_ranges_check_memory(const pd_job *job, uint32_t rank, pd_error *err)
-{
-    int rc = pd_reserve_check(job, rank, pd_ranges_reserve(job, rank), err);
-
-    return rc != PD_OK ? rc : pd_job_check_total(job, pd_ranges_collected_bytes(job) - job->collected, err);
+    return pd_job_check_total(job, pd_ranges_collected_bytes(job) - job->collected, err);
 }

@@ -32,15 +32,8 @@ uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request
  * collects them (median, trimmed mean and Adasum do), as far as the ranges are known. */
 uint64_t pd_ranges_collected_bytes(const pd_job *job);
 
-/* Checks that the ingest budget (memory for received frames) has room for the reserves of all ranks of this job, if
- * there were no other jobs. `own` is the reserve of the rank that declares, `other` that of each other rank.
+/* Checks that max_total_bytes has room for the collected contributions of the ranges that are declared.
  * PD_RESOURCE_EXHAUSTED. */
-int pd_reserve_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err);
-/* Checks that the ingest budget has room for the rank's reserve, which is its largest frame, beside the reserves of all
- * other ranks of all jobs. PD_RESOURCE_EXHAUSTED. */
-int pd_reserve_check(const pd_job *job, uint32_t rank, uint64_t bytes, pd_error *err);
-/* Checks that there is room for what the rank's declared ranges take: its reserve in the ingest budget, and its
- * collected contributions within max_total_bytes. PD_RESOURCE_EXHAUSTED. */
-int pd_ranges_check_memory(const pd_job *job, uint32_t rank, pd_error *err);
+int pd_ranges_check_memory(const pd_job *job, pd_error *err);
 
 #endif

@@ -80,6 +80,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
                               env->config->rows, err)) != PD_OK)
         goto fail;
     if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
+        (job->steps.unread = pd_unread_new(&job->steps.account, number)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
         goto no_memory;
@@ -104,6 +105,7 @@ void pd_job_free(pd_job *job)
     if (job == NULL) return;
     free_notes(job);
     for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
+    pd_unread_end(job->steps.unread, job->owner);
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
     free(job->run);

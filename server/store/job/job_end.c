@@ -8,7 +8,7 @@
 #include "frames.h"
 #include "import.h"
 #include "override_command.h"
-#include "ranks.h"
+#include "reserves.h"
 #include "step_log.h"
 
 static void release_slots(pd_job *job)
@@ -42,7 +42,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     job->steps.waiting = job->steps.ready = job->steps.merging = job->steps.stopped = NULL;
     if (job->steps.log != NULL) pd_step_log_end(&job->steps);
     job->steps.n_open = 0;
-    pd_ranks_forget_reserves(job);
+    pd_reserves_forget(job);
     job->gone_notice->u.error = *err;
     pd_effects_add(job->steps.outbox, job->gone_notice);
     job->gone_notice = NULL;

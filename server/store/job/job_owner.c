@@ -19,6 +19,8 @@ static int count(pd_job *job, pd_owners *owners, const pd_roles *roles)
 {
     if ((job->owner = pd_owner_of(owners, roles, job->owner_identity)) == NULL) return PD_NO_MEMORY;
     pd_owner_add(job->owner, &job->steps.account);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        pd_quota_join(&job->steps.quotas[r], pd_owner_share(job->owner));
     return PD_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "inbox.h"
 #include "override_command.h"
 #include "overdue.h"
+#include "reserves.h"
 #include "work.h"
 
 static const uint64_t second = 1000000000ull;
@@ -53,6 +54,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 {
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
+    at = earlier(at, pd_reserves_next(job));
     if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
     return job->steps.retry_ns > 0 ? earlier(at, job->steps.retry_ns) : at;
 }
@@ -62,6 +64,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_overdue_tick(job, now_ns);
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
+    pd_reserves_tick(job, now_ns);
     if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
     if (job->steps.n_params == 0)

@@ -131,6 +131,7 @@ void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->replayed = job->replayed;
     info->gradient_norm = pd_global_clip_last(&job->steps);
     info->clipped_steps = pd_global_clip_clipped(&job->steps);
+    info->outlier_steps = pd_global_clip_outliers(&job->steps);
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->speed, now_ns);
     info->loss = job->steps.loss;

@@ -18,6 +18,7 @@
 #include "param_set.h"
 #include "plan.h"
 #include "policies.h"
+#include "reserves.h"
 #include "root_report.h"
 #include "step_group.h"
 
@@ -156,15 +157,6 @@ static int check_number(const pd_job *job, size_t n, pd_error *err)
                    "job %.100s: %zu parameters, at most %u are allowed "
                    "(limits.max_params)",
                    job->steps.name, n, job->steps.config->max_params);
-}
-
-/* Checks that the ingest budget has room for the reserves of the job's ranks. */
-static int check_reserves(const pd_job *job, const pd_request *request, pd_error *err)
-{
-    uint64_t own = pd_ranges_reserve_declared(job, request, true);
-    int rc = pd_reserve_check_world(job, own, pd_ranges_reserve_declared(job, request, false), err);
-
-    return rc == PD_OK ? pd_reserve_check(job, request->rank, own, err) : rc;
 }
 
 /* ---- adding the parameters ---- */
@@ -435,10 +427,8 @@ static int begin_adding(pd_job *job, const pd_request *request, double *budget_n
 {
     pd_planning *planning = job->planning;
     size_t n = request->u.declare.n, rules = job->steps.n_rules;
-    int rc = check_reserves(job, request, err);
 
     *budget_ns -= BEGIN_NS * (double)n;
-    if (rc != PD_OK) return rc;
     if (job->shares) make_shared(job, request);
     planning->plans = calloc(n, sizeof *planning->plans);
     planning->alike = calloc(rules, sizeof *planning->alike);
@@ -472,10 +462,9 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
 {
     pd_planning *planning = job->planning;
     pd_param_decl *decl = &request->u.declare.params[planning->at];
-    pd_param *param = planning->stage > PD_CHECKING ? &job->steps.params[planning->at] : NULL;
+    pd_param *param = &job->steps.params[planning->at];
 
     switch (planning->stage) {
-    case PD_CHECKING: return check_one(job, decl, planning->at++, budget_ns, err);
     case PD_ADDING:
         planning->at++;
         *budget_ns -= PARAM_NS + SURVEY_NS;
@@ -506,6 +495,22 @@ void pd_planning_leave_state(pd_job *job)
     job->planning->bare = true;
 }
 
+bool pd_planning_check(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    size_t n = request->u.declare.n;
+
+    for (*rc = PD_OK; *rc == PD_OK && planning->at < n; planning->at++) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = check_one(job, &request->u.declare.params[planning->at], planning->at, budget_ns, err);
+    }
+    if (*rc != PD_OK) return true;
+    *budget_ns -= BEGIN_NS * (double)n;
+    *rc = pd_reserves_check_world(job, pd_ranges_reserve_declared(job, request, true),
+                                  pd_ranges_reserve_declared(job, request, false), err);
+    return true;
+}
+
 bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -530,7 +535,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
         (job->keeping.durable && pd_control_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_check_memory(job, request->rank, err)) == PD_OK)
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
         pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
     return rc;
 }

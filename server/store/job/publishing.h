@@ -12,9 +12,10 @@
 typedef struct pd_publishing {
     uint64_t every_ns;        /* time between two copies; 0: there are none */
     uint64_t next_ns;         /* time from which on the next copies are made */
+    uint64_t began_ns;        /* time at which the last copies were begun */
+    uint64_t number;          /* number of times that copies were begun */
+    bool under_way;           /* not all of these copies are made yet */
     bool wanted;              /* some job may have changed since the last copies */
-    uint64_t round;           /* number of times that copies were made; a time may take several calls */
-    bool under_way;           /* copies of this time are still to be made */
     pd_totals_count counting; /* sums of the job that is copied next */
 } pd_publishing;
 

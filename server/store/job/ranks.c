@@ -6,6 +6,7 @@
 #include "lingering.h"
 #include "plant.h"
 #include "printable.h"
+#include "reserves.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,9 +180,8 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     pd_keeping_plan(job);
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
-    if (state == PD_RANK_LEFT) pd_quota_release(job->steps.ingest, pd_rank_quota(job, rank));
+    pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);
     if (job->connected > 0) return;
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_quota_release(job->steps.ingest, &job->steps.quotas[r]);
     job->linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
@@ -230,9 +230,4 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns)
            "%s has left", rank->label);
     pd_answer_ok(job->steps.outbox, request);
     pd_request_free(request);
-}
-
-void pd_ranks_forget_reserves(pd_job *job)
-{
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_quota_take(job->steps.ingest, &job->steps.quotas[r], 0);
 }

@@ -30,7 +30,5 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
  * the rank's contributions are summed early, which frees memory. If the whole ingest budget is used, those of all
  * ranks are. Takes ownership of the request. */
 void pd_rank_stalled(pd_job *job, pd_request *request);
-/* Gives back what is reserved for the job's ranks in the ingest budget (memory for received frames). */
-void pd_ranks_forget_reserves(pd_job *job);
 
 #endif

@@ -97,18 +97,18 @@ static void reset_round(pd_steps *steps, pd_param *param)
 
 /* Publishes the weights that the step has written. The buffer of the aggregate (sum or mean of the gradients) goes back
  * to its pool, unless the job's log has `taken` it. */
-static void publish_next(pd_param *param, bool taken, pd_closed *closed)
+static void publish_next(const pd_steps *steps, pd_param *param, bool taken, pd_closed *closed)
 {
     if (!taken) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
     param->accumulator = NULL;
-    pd_param_publish(param, param->next, param->outcome, closed);
+    pd_param_publish(steps->unread, param, param->next, param->outcome, closed);
     param->next = NULL;
 }
 
 void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
-        publish_next(param, false, closed);
+        publish_next(steps, param, false, closed);
         steps->n_begun++;
         reset_round(steps, param);
         return;
@@ -120,7 +120,7 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
     pd_trace_closed(steps, param);
     count_outcome(steps, param, param->outcome);
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
-    publish_next(param, pd_step_log_closed(steps, param), closed);
+    publish_next(steps, param, pd_step_log_closed(steps, param), closed);
     closed->scalars = pd_scalars_close(param);
     note_progress(steps, param, closed->scalars);
     pd_control_closed(steps, param);

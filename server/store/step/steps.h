@@ -100,6 +100,7 @@ typedef struct pd_steps {
     struct pd_cut *cut;
     /* what the present step has read, for the job's log: step_log.h. NULL: the job has no log, or none yet */
     struct pd_step_log *log;
+    pd_unread *unread; /* earlier weights that answers still have: unread.h */
     /* records of the course of steps, for the job's control log: control.h. NULL: the job has no checkpoints */
     struct pd_control *control;
 
