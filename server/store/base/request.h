@@ -82,8 +82,8 @@ typedef struct pd_param_decl {
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
     bool model_state;
-    /* What the step thread has found: 1 + the index of the rule that applies, and of the job's parameter of this name. 0:
-     * not looked for yet, or there is none. */
+    /* What the step thread has found: 1 + the index of the rule that applies, and of the job's parameter of this name.
+     * 0: not looked for yet, or there is none. */
     uint16_t rule;
     uint32_t found;
     int64_t start, end;

@@ -5,13 +5,13 @@
 
 #include "job.h"
 
-/* Returns the optimizer rule that applies to the declared parameter; NULL: none does. The rule is looked for once, and an
- * estimate of the time that this takes, in ns of one core, is added to *cost_ns. */
+/* Returns the optimizer rule that applies to the declared parameter; NULL: none does. The rule is looked for once, and
+ * an estimate of the time that this takes, in ns of one core, is added to *cost_ns. */
 pd_rule *pd_declaration_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns);
 /* Checks what is declared about one parameter by itself, and stores the parameter's number of elements. `i` is its
  * index in the Declare (the rank's list of parameters), for error texts. Adds to *cost_ns as pd_declaration_rule does.
- * PD_INVALID_ARGUMENT. PD_FAILED_PRECONDITION: the parameter's optimizer cannot give updates in the element type that is
- * asked for. */
+ * PD_INVALID_ARGUMENT. PD_FAILED_PRECONDITION: the parameter's optimizer cannot give updates in the element type that
+ * is asked for. */
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err);
 /* Checks that a rank declares the same about a parameter as the job has. Sets the parameter's bit in `seen`, so that

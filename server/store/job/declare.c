@@ -171,8 +171,8 @@ static int take_type_bytes(pd_job *job, declaring *d, pd_error *err)
     return rc;
 }
 
-/* Publishes the weights of the next parameter in the types that this Declare asks for. Adds an entry to `closed` if they
- * were published before without a type that is new. */
+/* Publishes the weights of the next parameter in the types that this Declare asks for. Adds an entry to `closed` if
+ * they were published before without a type that is new. */
 static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_effect *closed, double *budget_ns,
                     pd_error *err)
 {
@@ -438,8 +438,8 @@ static bool plan_some(pd_job *job, const pd_request *request, declaring *d, doub
     return true;
 }
 
-/* Works at the first stages of a Declare, as far as the time budget allows. Returns false if they need more time. When it
- * returns true, *rc is PD_OK or an error. */
+/* Works at the first stages of a Declare, as far as the time budget allows. Returns false if they need more time. When
+ * it returns true, *rc is PD_OK or an error. */
 static bool declare_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc,
                          pd_error *err)
 {

@@ -5,10 +5,10 @@
  * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
  * have at any later step. Only if all checks pass, the override is added to all parameters.
  *
- * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The commands
- * of a job wait for each other. From the first check of a parameter until the override is added no step of the job
- * begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks begin
- * anew. */
+ * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The
+ * commands of a job wait for each other. From the first check of a parameter until the override is added no step of the
+ * job begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks
+ * begin anew. */
 #include "override_command.h"
 
 #include "control.h"

@@ -72,8 +72,8 @@ const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param 
     return at->from[h] != NULL ? &at->from[h]->hypers : &param->rule->hypers;
 }
 
-/* Estimates of how long it takes to merge values, for themselves and for each byte of a schedule, and to check them at a
- * step, for themselves and for each schedule. */
+/* Estimates of how long it takes to merge values, for themselves and for each byte of a schedule, and to check them at
+ * a step, for themselves and for each schedule. */
 #define MERGE_NS 500.0
 #define LETTER_NS 20.0
 #define CHECK_NS 200.0
