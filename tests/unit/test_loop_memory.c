@@ -87,8 +87,8 @@ static void a_process_that_takes_a_rank_over_gets_its_reserve(void **state)
     for (int i = 0; i < 5; i++) close(fd[i]);
 }
 
-/* The budget has room for 16 frames of this rank, which sends a note that is four times as large. Then the five ranks
- * of another job, with frames that are three times as large, find the rest of the budget. */
+/* The budget has room for 16 frames of this rank, which sends a note that is four times as large. Then the five ranks of
+ * another job, with frames that are three times as large, find the rest of the budget. */
 static void a_note_reserves_more_than_a_frame_only_while_it_comes(void **state)
 {
     Paramd__NoteRequest note = PARAMD__NOTE_REQUEST__INIT;

@@ -384,8 +384,8 @@ static uint64_t check_job(const pd_job *job, const seat seats[RANKS])
     return sum;
 }
 
-/* Checks the sums of reserves. The loop thread counts the connections that have declared: they all have their reserve
- * in the store, so its sum never exceeds the store's. The store's sum exceeds neither the budget nor the share of the
+/* Checks the sums of reserves. The loop thread counts the connections that have declared: they all have their reserve in
+ * the store, so its sum never exceeds the store's. The store's sum exceeds neither the budget nor the share of the
  * identity which all these jobs belong to, or do not (`share` NULL). */
 static void check_sums(const rig *r, const char *const *jobs, seat seats[JOBS][RANKS], const pd_ingest_share *share)
 {

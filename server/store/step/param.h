@@ -199,8 +199,8 @@ int pd_param_begin_update(pd_param *param, float **update);
  * converted or discarded. */
 void pd_param_end_update(pd_param *param);
 /* Publishes the snapshot as the parameter's weights, and fills *closed, the report to the loop thread, with a
- * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. `unread`
- * counts the weights that it replaces. */
+ * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. `unread` counts
+ * the weights that it replaces. */
 void pd_param_publish(pd_unread *unread, pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
 
 /* Fills *closed, the report to the loop thread, with the published weights and the outcome of the last closed round
