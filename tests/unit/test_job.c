@@ -136,6 +136,52 @@ static void refuses_a_hello_that_makes_no_sense(void **state)
     }
 }
 
+/* Writes a rule whose glob has n bytes, and matches all names. */
+static void rule_of(char *text, size_t n)
+{
+    memset(text, '*', n);
+    strcpy(text + n, " sgd lr=1");
+}
+
+static void the_glob_of_a_rule_has_at_most_256_bytes(void **state)
+{
+    rig *r = *state;
+    char rule[300];
+
+    rule_of(rule, 257);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, rule), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r->error.text, "has 257 bytes; expected at most 256"));
+    rule_of(rule, 256);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, rule), PD_OK);
+    rule_of(rule, 257);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, rule), PD_INVALID_ARGUMENT);
+}
+
+/* Servers took longer globs once. A restart with this one must not lose their jobs. */
+static void a_job_of_an_older_server_keeps_its_longer_globs(void **state)
+{
+    rig *r = *state;
+    char rule[300];
+    uint8_t *image;
+    size_t n;
+    pd_error err;
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 9));
+    pd_job *job = inside_job(r->store, rig_start(r, "a", 1, 10, &(int64_t){ 4 }, 1, NULL, "* sgd lr=1"));
+
+    rule_of(rule, 280);
+    free(job->steps.rules[0].text);
+    job->steps.rules[0].text = strdup(rule);
+    rig_work(r);
+    assert_int_equal(pd_store_save_job(r->store, "a", &image, &n, &err), PD_OK);
+    drop->u.info.job_name = strdup("a");
+    assert_int_equal(rig_apply(r, drop), PD_OK);
+    assert_int_equal(pd_store_load_job(r->store, image, n, r->now, &err), PD_OK);
+    free(image);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 10, 11, NULL, "* sgd lr=1"), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 10, 12, NULL, rule), PD_OK);
+    assert_int_equal(rig_hello(r, "b", 0, 1, 1, 13, NULL, rule), PD_INVALID_ARGUMENT);
+}
+
 static const bad different[] = {
     { "a", 1, 3, "nonfinite=reject", "* sgd lr=1", PD_FAILED_PRECONDITION, "world_size = 2" },
     { "a", 1, 2, "nonfinite=skip", "* sgd lr=1", PD_FAILED_PRECONDITION,
@@ -473,6 +519,8 @@ int main(void)
         TEST(the_first_hello_creates_the_job),
         TEST(limits_the_number_of_jobs),
         TEST(refuses_a_hello_that_makes_no_sense),
+        TEST(the_glob_of_a_rule_has_at_most_256_bytes),
+        TEST(a_job_of_an_older_server_keeps_its_longer_globs),
         TEST(refuses_a_worker_that_describes_another_job),
         TEST(the_list_of_keys_is_cut_to_its_buffer),
         TEST(presets_come_from_the_daemon),

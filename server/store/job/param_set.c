@@ -30,10 +30,15 @@ pd_param *pd_job_param(const pd_job *job, const char *name)
 
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
 {
-    const char *name = request->u.declare.params[i].name;
+    pd_param_decl *decl = &request->u.declare.params[i];
+    pd_param *param;
 
-    return i < job->steps.n_params && strcmp(job->steps.params[i].name, name) == 0 ? &job->steps.params[i]
-                                                                                   : pd_job_param(job, name);
+    if (decl->found > 0) return &job->steps.params[decl->found - 1];
+    param = i < job->steps.n_params && strcmp(job->steps.params[i].name, decl->name) == 0
+                ? &job->steps.params[i]
+                : pd_job_param(job, decl->name);
+    if (param != NULL) decl->found = 1 + param->index;
+    return param;
 }
 
 /* ---- bytes of the parameters, and freeing them ---- */

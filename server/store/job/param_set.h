@@ -9,7 +9,7 @@ pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name);
 /* Returns the job's parameter of that name; NULL: there is none. */
 pd_param *pd_job_param(const pd_job *job, const char *name);
 /* Returns the job's parameter that entry i of a Declare request (a rank's list of its parameters) names; NULL: there is
- * none. It is found without a search if all ranks declare in the same order. */
+ * none. It is looked for once, and found without a search if all ranks declare in the same order. */
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);
 
 /* Checks that `more` bytes fit into max_total_bytes besides all bytes in use. PD_RESOURCE_EXHAUSTED: they do not. */
