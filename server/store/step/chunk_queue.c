@@ -63,14 +63,14 @@ static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 
     DL_FOREACH(steps->complete, chunk)
     {
-        if (sums->cost_ns >= budget_ns) return NULL;
+        if (pd_sums_are_full(sums, budget_ns)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
     if (!steps->look || steps->partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
     DL_FOREACH(steps->partial, chunk)
     {
         uint32_t upto = exceeded_prefix(steps, chunk);
-        if (sums->cost_ns >= budget_ns) return NULL;
+        if (pd_sums_are_full(sums, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
     steps->look = false;
