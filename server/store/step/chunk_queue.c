@@ -57,9 +57,11 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
 }
 
 /* Returns the estimated cost of the planned sums, in ns of one core. */
-static double planned_ns(const pd_steps *steps)
+static bool is_full(const pd_steps *steps, double budget_ns)
 {
-    return steps->sums->cost_ns + PASS_NS * (double)steps->sums->n_passes * steps->config->threads;
+    double passes_ns = PASS_NS * (double)steps->sums->n_passes * steps->config->threads;
+
+    return pd_sums_are_full(steps->sums, budget_ns - passes_ns);
 }
 
 /* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
@@ -70,14 +72,14 @@ static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 
     DL_FOREACH(steps->complete, chunk)
     {
-        if (planned_ns(steps) >= budget_ns) return NULL;
+        if (is_full(steps, budget_ns)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
     if (!steps->look || steps->partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
     DL_FOREACH(steps->partial, chunk)
     {
         uint32_t upto = exceeded_prefix(steps, chunk);
-        if (planned_ns(steps) >= budget_ns) return NULL;
+        if (is_full(steps, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
     steps->look = false;
