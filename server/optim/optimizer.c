@@ -195,6 +195,27 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
     return optim->saved.roots[task];
 }
 
+/* ---- setting the state back ---- */
+
+bool pd_optim_is_still(const pd_optim *optim)
+{
+    if (optim->stage != PD_STAGE_IDLE) return false;
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
+        if (!pending->back) return false;
+    return true;
+}
+
+void pd_optim_forget_roots(pd_optim *optim)
+{
+    assert(pd_optim_is_still(optim));
+    optim->saved.stats.dropped += (int64_t)pd_optim_tasks_left(optim);
+    pd_tasks_free(optim);
+    for (size_t i = 0; i < optim->shared->plan.n_tasks; i++) {
+        pd_root_state *root = &optim->saved.roots[i];
+        *root = (pd_root_state){ .adopted = root->adopted, .failed = root->failed };
+    }
+}
+
 /* ---- beginning a step; batch.c runs it ---- */
 
 void pd_optim_set_count(pd_optim *optim, int64_t count)

@@ -6,6 +6,7 @@
 #include "pages.h"
 #include "param_set.h"
 #include "pending_root.h"
+#include "reset_state.h"
 #include "step_group.h"
 
 #include <assert.h>
@@ -65,7 +66,8 @@ typedef struct pd_import {
     pd_request *commit;
     uint64_t until_ns, look_ns; /* until when it waits, and when it looks next; 0: the tensors are being written */
     pd_staged *next;
-    double *wide; /* buffer for the elements of one tensor as float64; has room for `largest` elements */
+    pd_reset *reset; /* the import sets state back to its initial values, and brings none; NULL: it does not */
+    double *wide;    /* buffer for the elements of one tensor as float64; has room for `largest` elements */
 } pd_import;
 
 static size_t size_of(bool wide)
@@ -87,6 +89,7 @@ static void forget(pd_job *job)
         free(staged);
     }
     pd_account_give(&job->steps.account, import->bytes);
+    pd_reset_free(job, import->reset);
     free(import->counts);
     free(import->wide);
     free(import);
@@ -293,6 +296,7 @@ static int check_rest(const pd_job *job, pd_error *err)
     if (job->keeping.making != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a checkpoint is being made: try again in a moment",
                        job->steps.name);
+    if (job->import->reset != NULL) return pd_reset_must_wait(job, err) ? PD_FAILED_PRECONDITION : PD_OK;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
             return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -475,12 +479,45 @@ static int write_part(pd_job *job, const pd_staged *staged)
     return pd_optim_write_part(optim, &staged->part, wide);
 }
 
+static void finish_reset(pd_job *job, int rc, const pd_error *err)
+{
+    pd_request *request = job->import->commit;
+
+    job->import->commit = NULL;
+    if (rc == PD_OK) {
+        pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
+               "the optimizer state of %u parameters was set back to its initial values (%.200s)",
+               pd_reset_count(job->import->reset), request->u.import.param);
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_free(request);
+        pd_keeping_now(job);
+    } else {
+        pd_request_refuse(job->steps.outbox, request, err);
+    }
+    forget(job);
+}
+
+static void reset_some(pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+    int rc;
+
+    if (pd_reset_some(job, job->import->reset, &rc, &err))
+        finish_reset(job, rc, &err);
+    else if (rc != PD_OK)
+        job->steps.retry_ns = now_ns + RETRY_NS;
+}
+
 void pd_import_write_some(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
     double cost_ns = 0;
 
     job->steps.retry_ns = 0;
+    if (import->reset != NULL) {
+        reset_some(job, now_ns);
+        return;
+    }
     for (; import->next != NULL && cost_ns < job->steps.config->batch_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
             /* Memory is short, so writing goes on later. Until all is written the job takes no steps. */
@@ -498,6 +535,10 @@ static int begin_to_write(pd_job *job, pd_error *err)
     pd_import *import = job->import;
     int rc = check_rest(job, err);
 
+    if (rc == PD_OK && import->reset != NULL) {
+        import->until_ns = 0;
+        return PD_OK;
+    }
     if (rc == PD_OK) rc = check_steps(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
@@ -512,12 +553,12 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+/* Begins to write, or keeps the request until the job rests. After an error the request is the caller's. */
+static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
-    int rc = check_brought(job, request->u.import.partial, err);
+    int rc;
 
-    if (rc != PD_OK) return rc;
     import->commit = request;
     import->until_ns = now_ns + REST_NS;
     import->look_ns = now_ns + LOOK_NS;
@@ -526,7 +567,29 @@ static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *e
     return rc;
 }
 
-/* Goes on with a commit that waits for the job to rest. */
+static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc = check_brought(job, request->u.import.partial, err);
+
+    return rc == PD_OK ? write_or_wait(job, request, now_ns, err) : rc;
+}
+
+/* Sets the state of parameters back to its initial values. What another connection has staged stays. */
+static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc;
+
+    if (job->import != NULL)
+        return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import of optimizer state is under way: try again later",
+                       job->steps.name);
+    if ((rc = begin(job, request, err)) != PD_OK) return rc;
+    rc = pd_reset_new(&job->import->reset, job, request->u.import.param, request->u.import.partial, err);
+    if (rc == PD_OK) rc = write_or_wait(job, request, now_ns, err);
+    if (rc != PD_OK) forget(job);
+    return rc;
+}
+
+/* Goes on with a commit or a reset that waits for the job to rest. */
 static void look(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
@@ -538,16 +601,18 @@ static void look(pd_job *job, uint64_t now_ns)
     if (begin_to_write(job, &err) == PD_OK || (check_rest(job, NULL) != PD_OK && now_ns < import->until_ns)) return;
     import->commit = NULL;
     pd_request_refuse(job->steps.outbox, request, &err);
+    if (import->reset != NULL) forget(job);
 }
 
 /* ---- requests, timeout, the job's end ---- */
 
-/* Handles one request of an import. If it returns PD_OK for a commit, the request is kept, and answered when all
- * tensors are written. */
+/* Handles one request of an import. If it returns PD_OK for a commit or a reset, the request is kept, and answered when
+ * all is written. */
 static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     if (is_committing(job))
         return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
+    if (request->u.import.act == PD_IMPORT_RESET) return reset(job, request, now_ns, err);
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
         return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -560,7 +625,7 @@ static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err
 
 void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    bool commits = request->u.import.act == PD_IMPORT_COMMIT;
+    bool commits = request->u.import.act == PD_IMPORT_COMMIT || request->u.import.act == PD_IMPORT_RESET;
     pd_error err;
     int rc = take(job, request, now_ns, &err);
 
