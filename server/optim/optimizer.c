@@ -263,7 +263,7 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     optim->parked = false;
     optim->taken = NULL;
     optim->guards = false;
-    atomic_store_explicit(&optim->spoils, false, memory_order_relaxed);
+    optim->spoils = false;
     optim->stage = PD_STAGE_OPEN;
     return PD_OK;
 }
@@ -287,7 +287,7 @@ static void refuse_spoiled(pd_optim *optim)
 
 void pd_optim_end(pd_optim *optim)
 {
-    if (atomic_load_explicit(&optim->spoils, memory_order_relaxed)) refuse_spoiled(optim);
+    if (optim->spoils) refuse_spoiled(optim);
     optim->stage = PD_STAGE_IDLE;
     pd_slots_close(optim);
 }
