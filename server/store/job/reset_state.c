@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimated ns of one core to compare one byte of a name with one byte of a glob, at worst; to look at a parameter. */
-#define GLOB_NS 1.0
-#define PARAM_NS 50.0
+#define PARAM_NS 50.0 /* estimated ns of one core to look at a parameter */
 
 struct pd_reset {
-    char *glob;
+    char *pattern;
+    pd_glob *glob; /* the compiled pattern */
     bool keeps_counts;
     bool matched, begun; /* all names have been compared; state has been set back */
     uint32_t param;      /* parameter at which the reset goes on */
@@ -44,7 +43,9 @@ int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_count
     if (!pd_budget_fits(budget, bytes))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room for %llu more bytes (%s)", job->steps.name,
                        (unsigned long long)bytes, budget->key);
-    if ((reset = calloc(1, bytes)) == NULL || (reset->glob = strdup(glob)) == NULL) {
+    reset = calloc(1, bytes);
+    if (reset == NULL || (reset->pattern = strdup(glob)) == NULL || (reset->glob = pd_glob_new(glob)) == NULL) {
+        if (reset != NULL) free(reset->pattern);
         free(reset);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     }
@@ -59,7 +60,8 @@ void pd_reset_free(pd_job *job, pd_reset *reset)
 {
     if (reset == NULL) return;
     pd_account_give(&job->steps.account, reset->bytes);
-    free(reset->glob);
+    free(reset->pattern);
+    pd_glob_free(reset->glob);
     free(reset);
 }
 
@@ -93,11 +95,9 @@ static void hit(pd_reset *reset, const pd_param *param)
  * along. */
 static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
 {
-    double length = (double)strlen(reset->glob);
-
     for (; reset->param<job->steps.n_params && * budget_ns> 0; reset->param++) {
         const pd_param *param = &job->steps.params[reset->param];
-        *budget_ns -= PARAM_NS + GLOB_NS * length * (double)strlen(param->name);
+        *budget_ns -= PARAM_NS + pd_glob_ns(reset->glob, strlen(param->name));
         if (reset->hit[param->index] || !pd_glob_match(reset->glob, param->name)) continue;
         hit(reset, param);
         if (param->group == NULL) continue;
@@ -113,7 +113,7 @@ static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
 {
     if (reset->n == 0)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter that matches \"%.100s\"", job->steps.name,
-                       reset->glob);
+                       reset->pattern);
     for (uint32_t i = 0; i < job->steps.n_params && !reset->keeps_counts; i++)
         if (reset->hit[i] && job->steps.params[i].group != NULL &&
             job->steps.params[i].group->members == &job->steps.params[i] &&

@@ -56,7 +56,7 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
                         param->pool[PD_F32]);
 }
 
-/* Returns the estimated time to note the planned sums, in ns of one core for each thread. */
+/* Returns the estimated time to plan the sums and to file them, while all threads but one wait. */
 static double noting_ns(const pd_steps *steps)
 {
     return PASS_NS * (double)steps->sums->n_passes * steps->config->threads;
