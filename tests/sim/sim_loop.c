@@ -419,7 +419,7 @@ static void add_roles(pd_daemon_config *daemon)
     static const char text[] = "token:trespasser admin trespass-*\n"
                                "token:trespasser none *\n"
                                "* admin *\n"
-                               "quota anyone jobs=1000 bytes=1T\n";
+                               "quota * jobs=1000 bytes=1T ingest=1T\n";
     bool held = sim_hold_failures(true);
 
     if (pd_roles_parse(&daemon->roles, text, sizeof text - 1, "roles", NULL) != PD_OK ||
