@@ -43,7 +43,7 @@ typedef struct pd_store_config {
     void (*warm)(void *arg, void *at, size_t bytes);
     void *warm_arg;      /* passed to warm; borrowed */
     uint64_t disk_speed; /* bytes that this directory's disk writes per second; 0: not known */
-    double batch_ns;     /* how long one batch of work should take, in ns (50 ms) */
+    double batch_ns;     /* how long one batch of work should take, in ns (10 ms) */
     /* Secret random key of the hash function for names. Peers choose the names, so they must not be able to predict
      * the hashes. */
     uint64_t hash_key[2];
