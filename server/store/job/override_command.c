@@ -315,8 +315,10 @@ static bool note(command *c)
     uint8_t *record = c->record;
 
     c->record = NULL;
-    return record != NULL && pd_control_is_on(c->job) &&
-           pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->keeping.control.copied);
+    if (record != NULL && pd_control_is_on(c->job))
+        return pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->keeping.control.copied);
+    free(record);
+    return false;
 }
 
 static void take(command *c)
