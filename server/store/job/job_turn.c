@@ -13,6 +13,10 @@
 
 static const uint64_t second = 1000000000ull;
 
+/* Declare requests, and commands that set values, each get this time of one thread in a batch (the work that a job does
+ * in one go), at most half of it. So the job's rounds and other jobs go on meanwhile. */
+#define SLICE_NS 5e6
+
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
@@ -23,15 +27,11 @@ bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 void pd_job_work(pd_job *job, uint64_t now_ns)
 {
     const pd_store_config *config = job->steps.config;
+    double slice_ns = config->batch_ns / 2 < SLICE_NS ? config->batch_ns / 2 : SLICE_NS;
 
     job->steps.changes++;
-    if (job->declares.first != NULL) {
-        /* Declare requests get half of the time of a batch (the work that a job does in one go), on one thread, so that
-         * the job's rounds go on meanwhile. */
-        pd_job_declare_some(job, config->batch_ns / 2, now_ns);
-    }
-    /* Commands get half of the time, too. */
-    if (job->sets.first != NULL) pd_job_set_some(job, config->batch_ns / 2, now_ns);
+    if (job->declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
+    if (job->sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
     if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, now_ns);

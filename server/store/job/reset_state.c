@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARAM_NS 50.0 /* estimated ns of one core to look at a parameter */
+#define PARAM_NS 50.0 /* estimated ns of one core to look at a parameter, without the comparison of its name */
 
 struct pd_reset {
     char *pattern;
-    pd_glob *glob; /* the compiled pattern */
+    pd_glob *glob;
     bool keeps_counts;
     bool matched, begun; /* all names have been compared; state has been set back */
     uint32_t param;      /* parameter at which the reset goes on */
@@ -32,6 +32,14 @@ static int check_glob(const char *glob, pd_error *err)
     return pd_text_check("the pattern for parameters", glob, err) == PD_OK ? PD_OK : PD_INVALID_ARGUMENT;
 }
 
+static void free_reset(pd_reset *reset)
+{
+    if (reset == NULL) return;
+    pd_glob_free(reset->glob);
+    free(reset->pattern);
+    free(reset);
+}
+
 int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_counts, pd_error *err)
 {
     uint64_t bytes = sizeof(pd_reset) + job->steps.n_params * sizeof(bool);
@@ -43,10 +51,9 @@ int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_count
     if (!pd_budget_fits(budget, bytes))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room for %llu more bytes (%s)", job->steps.name,
                        (unsigned long long)bytes, budget->key);
-    reset = calloc(1, bytes);
-    if (reset == NULL || (reset->pattern = strdup(glob)) == NULL || (reset->glob = pd_glob_new(glob)) == NULL) {
-        if (reset != NULL) free(reset->pattern);
-        free(reset);
+    if ((reset = calloc(1, bytes)) == NULL || (reset->pattern = strdup(glob)) == NULL ||
+        (reset->glob = pd_glob_new(glob)) == NULL) {
+        free_reset(reset);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     }
     reset->keeps_counts = keeps_counts;
@@ -60,9 +67,7 @@ void pd_reset_free(pd_job *job, pd_reset *reset)
 {
     if (reset == NULL) return;
     pd_account_give(&job->steps.account, reset->bytes);
-    free(reset->pattern);
-    pd_glob_free(reset->glob);
-    free(reset);
+    free_reset(reset);
 }
 
 uint32_t pd_reset_count(const pd_reset *reset)
@@ -95,8 +100,9 @@ static void hit(pd_reset *reset, const pd_param *param)
  * along. */
 static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
 {
-    for (; reset->param<job->steps.n_params && * budget_ns> 0; reset->param++) {
+    for (; reset->param < job->steps.n_params; reset->param++) {
         const pd_param *param = &job->steps.params[reset->param];
+        if (!(*budget_ns > 0)) return;
         *budget_ns -= PARAM_NS + pd_glob_ns(reset->glob, strlen(param->name));
         if (reset->hit[param->index] || !pd_glob_match(reset->glob, param->name)) continue;
         hit(reset, param);
@@ -106,7 +112,7 @@ static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
             hit(reset, member);
         }
     }
-    reset->matched = reset->param == job->steps.n_params;
+    reset->matched = true;
 }
 
 static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
