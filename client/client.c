@@ -61,7 +61,8 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
     client->slice = settings.slice;
     client->notices = pd_notices_of(options);
     if (rc == PD_OK) client->join = pd_core_welcome_ticket(client->core);
-    return rc == PD_OK ? pd_io_start(&client->io, client->core, client->urls, &client->secure, err) : rc;
+    if (rc != PD_OK) return rc;
+    return pd_io_start(&client->io, client->core, client->urls, settings.core.urls, &client->secure, err);
 }
 
 static void dispose(pd_client *client)
@@ -196,7 +197,7 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
     int rc;
 
     pd_io_enter(&client->io);
-    rc = pd_handle_init(client, weights, err);
+    rc = pd_handle_init(client, weights, pd_handle_end(client), err);
     pd_io_leave(&client->io);
     return rc;
 }

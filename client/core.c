@@ -331,6 +331,16 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
+bool pd_core_reconnects(const pd_core *core)
+{
+    return !core->impatient;
+}
+
+void pd_core_explain(pd_core *core, const char *reason)
+{
+    snprintf(core->reason, sizeof core->reason, "%s", reason);
+}
+
 /* ---- time ---- */
 
 /* Returns whether the server owes an answer: a request was sent on this connection and is not answered, or requests
@@ -384,17 +394,27 @@ uint64_t pd_core_next(const pd_core *core)
     return beat < dead ? beat : dead;
 }
 
-void pd_core_tick(pd_core *core, uint64_t now_ns)
+static int post_heartbeat(pd_core *core)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
+    return pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL);
+}
+
+void pd_core_ask(pd_core *core)
+{
+    if (core->welcomed && core->stage != STAGE_DROP) post_heartbeat(core); /* without memory it is not asked */
+}
+
+void pd_core_tick(pd_core *core, uint64_t now_ns)
+{
     if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return;
     end_hopeless(core, now_ns);
     pd_sharing_release(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
-        if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK)
+        if (post_heartbeat(core) != PD_OK)
             core->sent_ns = now_ns; /* no memory for this heartbeat: the next one is tried after a whole interval */
     }
 }

@@ -60,6 +60,13 @@ void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
 /* Tells the core that a connection could not be made, broke, or was dropped. `reason` becomes part of the error texts
  * of calls that time out. On the next connection, requests without an answer are sent again. */
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason);
+/* Queues a heartbeat, which the server answers at once, if it has welcomed this client. */
+void pd_core_ask(pd_core *core);
+/* Returns whether the core wants another connection after one that is lost (pd_client_options.impatient is false). */
+bool pd_core_reconnects(const pd_core *core);
+/* Tells the core why a connection that is being made takes long: `reason` becomes part of the error texts of calls that
+ * time out meanwhile. */
+void pd_core_explain(pd_core *core, const char *reason);
 /* Does what is due at this time: queues heartbeats, and drops a connection whose server has gone silent. */
 void pd_core_tick(pd_core *core, uint64_t now_ns);
 /* Returns the time at which the caller must call pd_core_tick and pd_core_link again. UINT64_MAX: not before

@@ -50,7 +50,8 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
-    uint64_t home;      /* where the gradient has its place in the worker's segment, in bytes */
+    uint64_t home_at;   /* offset in the worker's segment where the gradient lies if `home` was taken in time */
+    void *home;         /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
     /* Element types of gradients, weights and updates (changes of weights). update 0: this rank asks for no updates. */
     pd_dtype push, pull, update;
     /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all

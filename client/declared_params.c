@@ -23,7 +23,11 @@ static void forget(pd_known *known)
 
 void pd_core_forget_params(pd_core *core)
 {
-    for (size_t i = 0; i < core->n_params; i++) { forget(&core->params[i]); }
+    for (size_t i = 0; i < core->n_params; i++) {
+        void *home = core->params[i].home;
+        if (!pd_segment_has(&core->out.staging.segment, home, 1)) free(home);
+        forget(&core->params[i]);
+    }
     pd_staging_free(&core->out.staging);
     free(core->params);
     core->params = NULL;

@@ -13,11 +13,13 @@
 
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
 {
-    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
-    const char *reason = pd_core_reason(client->core);
+    bool running = pd_core_running(client->core);
+    const char *state = running ? "still under way" : "not connected now", *reason;
+    char text[PD_ERROR_TEXT];
 
+    reason = running ? pd_core_reason(client->core) : pd_handle_reason(client, text);
     if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
-    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%.400s)", seconds, state, reason);
 }
 
 static double now_seconds(void)
@@ -91,11 +93,11 @@ static void give_remarks(pd_client *client)
     }
 }
 
-/* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. The core must be
- * locked. */
-static bool await(pd_client *client, pd_ticket_id ticket, double seconds)
+/* Waits until the call with this ticket is done. Returns false if it is not done at `end`, a time of now_seconds. The
+ * core must be locked. */
+static bool await(pd_client *client, pd_ticket_id ticket, double end)
 {
-    double end = now_seconds() + seconds, left = seconds;
+    double left = end - now_seconds();
     bool done;
 
     do {
@@ -119,11 +121,18 @@ static int take_result(pd_client *client, pd_ticket_id ticket, pd_error *err)
 
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
-    if (!await(client, ticket, seconds)) return pd_handle_timed_out(client, seconds, err);
+    if (!await(client, ticket, now_seconds() + seconds)) return pd_handle_timed_out(client, seconds, err);
     return take_result(client, ticket, err);
 }
 
-int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err)
+double pd_handle_end(const pd_client *client)
+{
+    return now_seconds() + client->slice;
+}
+
+/* Waits until `end` for the end of a call that blocks. */
+static int finish_asked(pd_client *client, pd_ticket_id *ticket, double end, uint8_t **reply, size_t *bytes,
+                        pd_error *err)
 {
     int rc;
 
@@ -131,20 +140,30 @@ int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **re
     *bytes = 0;
     pd_io_leave(&client->io);
     pd_io_enter(&client->io);
-    if (!await(client, *ticket, client->slice)) return pd_handle_timed_out(client, client->slice, err);
+    if (!await(client, *ticket, end)) return pd_handle_timed_out(client, client->slice, err);
     rc = pd_core_finish(client->core, *ticket, reply, bytes, err);
     *ticket = 0;
     return rc;
 }
 
-int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
+int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err)
+{
+    return finish_asked(client, ticket, pd_handle_end(client), reply, bytes, err);
+}
+
+int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, pd_error *err)
 {
     uint8_t *reply;
     size_t bytes;
-    int rc = pd_handle_finish_asked(client, ticket, &reply, &bytes, err);
+    int rc = finish_asked(client, ticket, end, &reply, &bytes, err);
 
     free(reply);
     return rc;
+}
+
+int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
+{
+    return pd_handle_finish_part(client, ticket, pd_handle_end(client), err);
 }
 
 /* ---- used by several calls ---- */
@@ -156,14 +175,14 @@ pd_client *pd_handle_enter(const pd_client *client)
     return mutable;
 }
 
-int pd_handle_init(pd_client *client, void *const *weights, pd_error *err)
+int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err)
 {
     int rc = PD_OK;
 
     if (client->fetch == 0 && (client->init != 0 || pd_core_must_init(client->core))) {
         if (client->init == 0) rc = pd_core_init(client->core, weights, &client->init, err);
-        if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->init, err);
+        if (rc == PD_OK) rc = pd_handle_finish_part(client, &client->init, end, err);
     }
     if (rc == PD_OK && client->fetch == 0) rc = pd_core_fetch(client->core, weights, &client->fetch, err);
-    return rc == PD_OK ? pd_handle_finish_call(client, &client->fetch, err) : rc;
+    return rc == PD_OK ? pd_handle_finish_part(client, &client->fetch, end, err) : rc;
 }

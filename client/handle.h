@@ -38,11 +38,17 @@ int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_
 /* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
  * the user can repeat the call and go on waiting. The core must be locked. */
 int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err);
+/* Returns when a call that begins now must be over, in seconds of the monotonic clock. A call that waits for several
+ * tickets, one after the other, passes it to pd_handle_finish_part, so that together they take no longer. */
+double pd_handle_end(const pd_client *client);
+/* Works as pd_handle_finish_call, but waits until `end`. */
+int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, pd_error *err);
 /* Works as pd_handle_finish_call, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
  * the payload behind it. The caller frees it. */
 int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err);
-/* Sends the initial weights that this rank has to send, then pulls all weights. The core must be locked. */
-int pd_handle_init(pd_client *client, void *const *weights, pd_error *err);
+/* Sends the initial weights that this rank has to send, then pulls all weights. Waits until `end`. The core must be
+ * locked. */
+int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err);
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */
 pd_client *pd_handle_enter(const pd_client *client);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,7 +13,9 @@
 #include <unistd.h>
 
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
-enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
+/* A connection's attempt waits CONNECT_MS for name servers, for each address, and for the handshake of TLS. The user
+ * hears of name servers that take longer than SLOW_MS. */
+enum { CONNECT_MS = 5000, SLOW_MS = 500, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)
 {
@@ -126,24 +129,6 @@ static int sleep_ms(pd_io *io)
     return timeout_ms;
 }
 
-/* Works once on the connection: sends queued bytes, sleeps until a socket event, a call of the user or the next
- * deadline, then receives. */
-static void converse(pd_io *io)
-{
-    struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
-    eventfd_t count;
-    bool more;
-    int sends = 0;
-
-    while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
-    if (io->pump.transport == NULL) return;
-    wait[0] = pd_sock_poll(io->pump.transport);
-    more = pd_sock_has_more(io->pump.transport);
-    if (poll(wait, 2, more ? 0 : sleep_ms(io)) <= 0 && !more) return;
-    if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
-    pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0), now_ns());
-}
-
 /* Makes a transport of a connected socket, after the handshake of TLS if the address wants it. NULL: that failed. */
 static pd_transport *make_transport(const pd_io *io, const pd_address *url, int fd, pd_error *error)
 {
@@ -162,9 +147,65 @@ static pd_transport *make_transport(const pd_io *io, const pd_address *url, int 
     return NULL;
 }
 
+/* Tells the core why there is no connection yet, so that a call that times out says so. NULL: it is not known. */
+static void explain(pd_io *io, const pd_address *url, const pd_error *why)
+{
+    char text[PD_ADDRESS_TEXT], reason[PD_ERROR_TEXT] = "";
+
+    if (why != NULL) snprintf(reason, sizeof reason, "%s: %.300s", pd_address_text(url, text), why->text);
+    pd_io_enter(io);
+    pd_core_explain(io->core, reason);
+    unlock(io);
+}
+
+/* Waits for the addresses of a host. A lookup that takes too long goes on, and the next attempt waits for it again. */
+static int look_up(pd_io *io, size_t url, const struct addrinfo **addresses, pd_error *err)
+{
+    pd_lookup **lookup = &io->lookups[url];
+    int rc = *lookup == NULL ? pd_lookup_start(lookup, &io->urls[url], err) : PD_OK;
+
+    if (rc == PD_OK) rc = pd_lookup_wait(*lookup, addresses, io->stop_fd, SLOW_MS, err);
+    if (rc != PD_DEADLINE_EXCEEDED) return rc;
+    explain(io, &io->urls[url], err);
+    rc = pd_lookup_wait(*lookup, addresses, io->stop_fd, CONNECT_MS - SLOW_MS, err);
+    if (rc == PD_OK) explain(io, &io->urls[url], NULL);
+    return rc;
+}
+
+static int connect_to(pd_io *io, size_t url, int *fd, pd_error *err)
+{
+    const struct addrinfo *addresses = NULL;
+    char text[PD_ADDRESS_TEXT];
+    pd_error why;
+    int rc = io->urls[url].local ? PD_OK : look_up(io, url, &addresses, &why);
+
+    if (rc != PD_OK)
+        pd_fail(err, rc, "%s: %.300s", pd_address_text(&io->urls[url], text), why.text);
+    else
+        rc = pd_sock_connect(fd, &io->urls[url], addresses, io->stop_fd, CONNECT_MS, err);
+    if (rc == PD_DEADLINE_EXCEEDED) return rc;
+    pd_lookup_leave(io->lookups[url]);
+    io->lookups[url] = NULL;
+    return rc;
+}
+
+/* Begins to work on a connected socket, after the handshake of TLS if the address wants it. */
+static void begin(pd_io *io, size_t url, int fd)
+{
+    pd_error error;
+    pd_transport *transport = make_transport(io, &io->urls[url], fd, &error);
+
+    if (transport == NULL) {
+        close(fd);
+        pd_pump_lose(&io->pump, now_ns(), error.text);
+        return;
+    }
+    pd_pump_open(&io->pump, transport, now_ns());
+    if (io->pump.transport != NULL && io->watches) pd_path_begin(&io->path, fd, now_ns());
+}
+
 static void make(pd_io *io)
 {
-    pd_transport *transport;
     pd_error error;
     size_t url;
     int fd;
@@ -172,14 +213,10 @@ static void make(pd_io *io)
     pd_io_enter(io);
     url = pd_core_url(io->core);
     pthread_mutex_unlock(&io->lock);
-    if (pd_sock_connect(&fd, &io->urls[url], io->stop_fd, CONNECT_MS, &error) != PD_OK) {
+    if (connect_to(io, url, &fd, &error) == PD_OK)
+        begin(io, url, fd);
+    else
         pd_pump_lose(&io->pump, now_ns(), error.text);
-    } else if ((transport = make_transport(io, &io->urls[url], fd, &error)) == NULL) {
-        close(fd);
-        pd_pump_lose(&io->pump, now_ns(), error.text);
-    } else {
-        pd_pump_open(&io->pump, transport, now_ns());
-    }
 }
 
 /* Sleeps while there is no connection, until it is time to connect again. A call of the user that makes this time
@@ -194,6 +231,73 @@ static void rest(pd_io *io)
     io->idle = true;
     pthread_mutex_unlock(&io->lock);
     if (poll(wait, 2, until_ms(io->until_ns)) > 0 && wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
+}
+
+/* ---- the connection: at work ---- */
+
+/* Puts the connection beside in the place of the present one, whose path was cut. Where the core does not go on with
+ * the same address, the next connection is made anew. */
+static void replace(pd_io *io)
+{
+    int fd = pd_path_take(&io->path);
+    size_t url, next;
+    bool ended;
+
+    pd_io_enter(io);
+    url = pd_core_url(io->core);
+    pthread_mutex_unlock(&io->lock);
+    pd_path_end(&io->path);
+    pd_pump_lose(&io->pump, now_ns(), "the network was cut");
+    pd_io_enter(io);
+    next = pd_core_url(io->core);
+    ended = pd_core_ended(io->core) != NULL;
+    pthread_mutex_unlock(&io->lock);
+    if (ended || url != next)
+        close(fd);
+    else
+        begin(io, url, fd);
+}
+
+/* Looks whether the network still carries the connection. */
+static void watch_path(pd_io *io, const struct pollfd *polled)
+{
+    switch (pd_path_look(&io->path, polled, now_ns())) {
+    case PD_PATH_GO_ON: break;
+    case PD_PATH_REPLACE: replace(io); break;
+    case PD_PATH_ASK:
+        pd_io_enter(io);
+        pd_core_ask(io->core);
+        unlock(io);
+        break;
+    }
+}
+
+/* Returns for how many milliseconds the I/O thread may sleep with a connection. */
+static int rest_ms(pd_io *io)
+{
+    int core_ms = sleep_ms(io), path_ms = until_ms(io->path.next_ns);
+
+    return core_ms < path_ms ? core_ms : path_ms;
+}
+
+/* Works once on the connection: sends queued bytes, sleeps until a socket event, a call of the user or the next
+ * deadline, then receives. */
+static void converse(pd_io *io)
+{
+    struct pollfd wait[3] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN }, pd_path_poll(&io->path) };
+    eventfd_t count;
+    bool more;
+    int sends = 0;
+
+    while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
+    if (io->pump.transport == NULL) return;
+    wait[0] = pd_sock_poll(io->pump.transport);
+    more = pd_sock_has_more(io->pump.transport);
+    if (poll(wait, 3, more ? 0 : rest_ms(io)) < 0) return;
+    if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
+    if (wait[0].revents != 0 || more)
+        pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0), now_ns());
+    if (io->pump.transport != NULL) watch_path(io, &wait[2]);
 }
 
 static bool stopped(pd_io *io, pd_link *link)
@@ -219,7 +323,9 @@ static void *run(void *arg)
         case PD_LINK_KEEP: converse(io); break;
         case PD_LINK_DROP: pd_pump_lose(&io->pump, now_ns(), "dropped"); break;
         }
+        if (io->pump.transport == NULL) pd_path_end(&io->path);
     }
+    pd_path_end(&io->path);
     pd_pump_lose(&io->pump, now_ns(), "closed");
     return NULL;
 }
@@ -241,6 +347,8 @@ static int spawn(pd_io *io)
 
 static void dispose(pd_io *io)
 {
+    for (size_t i = 0; i < io->n_urls; i++) pd_lookup_leave(io->lookups[i]);
+    free(io->lookups);
     if (io->wake_fd >= 0) close(io->wake_fd);
     if (io->stop_fd >= 0) close(io->stop_fd);
     if (io->done_fd >= 0) close(io->done_fd);
@@ -248,16 +356,20 @@ static void dispose(pd_io *io)
     pthread_mutex_destroy(&io->lock);
 }
 
-int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, const pd_secure *secure, pd_error *err)
+int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls, const pd_secure *secure, pd_error *err)
 {
     pthread_condattr_t attr;
     int rc;
 
     memset(io, 0, sizeof *io);
+    if ((io->lookups = calloc(n_urls, sizeof *io->lookups)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    io->n_urls = n_urls;
     io->done_fd = -1;
     io->core = core;
     io->urls = urls;
     io->secure = secure;
+    io->watches = pd_core_reconnects(core);
+    pd_path_init(&io->path);
     io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_thread, .arg = io };
     pthread_mutex_init(&io->lock, NULL);
     pthread_condattr_init(&attr);

@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+#include "lookup.h"
+#include "path.h"
 #include "pump.h"
 #include "secure.h"
 #include "sock.h"
@@ -35,12 +37,19 @@ typedef struct pd_io {
     uint64_t until_ns;
     /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread has to end. */
     int wake_fd, stop_fd;
-    const pd_address *urls;  /* borrowed */
+    const pd_address *urls; /* borrowed */
+    /* For each address: the lookup of its host that the I/O thread has begun and not used; NULL: none. */
+    pd_lookup **lookups;
+    size_t n_urls;
     const pd_secure *secure; /* borrowed: the files of tls:// addresses */
-    pd_pump pump;            /* moves bytes between core and socket; used by the I/O thread alone */
+    /* Used by the I/O thread alone. pump: moves bytes between core and socket. path: watches the connection. */
+    pd_pump pump;
+    pd_path path;
+    bool watches; /* connections are watched, since the core connects again */
 } pd_io;
 
-int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, const pd_secure *secure, pd_error *err);
+int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls, const pd_secure *secure,
+                pd_error *err);
 /* Closes the connection, and stops the I/O thread. */
 void pd_io_stop(pd_io *io);
 

@@ -53,11 +53,12 @@ static int begin_rewind(pd_client *client, pd_error *err)
 /* Waits until the server has accepted the parameters again, then receives the weights. The core must be locked. */
 static int go_on(pd_client *client, pd_ticket_id *ticket, void *const *weights, pd_error *err)
 {
-    int rc = *ticket != 0 ? pd_handle_finish_call(client, ticket, err) : PD_OK;
+    double end = pd_handle_end(client);
+    int rc = *ticket != 0 ? pd_handle_finish_part(client, ticket, end, err) : PD_OK;
 
     if (rc != PD_OK) return rc;
     client->welcome = *pd_core_welcome(client->core);
-    return pd_handle_init(client, weights, err);
+    return pd_handle_init(client, weights, end, err);
 }
 
 int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)

@@ -1,6 +1,9 @@
 /* sharing.c - makes the worker's segment, offers it to the server, and maps the server's segment. */
 #include "sharing.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "core_end.h"
 #include "declared_params.h"
 #include "descriptor.h"
@@ -16,7 +19,7 @@ static uint64_t in_units(uint64_t bytes)
 
 /* ---- the worker's segment ---- */
 
-/* Makes the segment, with a home for the gradient of each parameter, unless it exists. */
+/* Makes the segment, with room for the gradient of each parameter, unless it exists. */
 static int make_segment(pd_core *core)
 {
     uint64_t chunk = core->welcome.chunk_elements, homes = 0, pieces = 0;
@@ -26,17 +29,33 @@ static int make_segment(pd_core *core)
         pd_known *known = &core->params[i];
         uint64_t elements = (uint64_t)(known->end - known->start);
 
-        known->home = homes;
+        known->home_at = homes;
         homes += in_units(elements * pd_dtype_size(known->push));
         pieces += elements / chunk + 2;
     }
-    return pd_staging_make(&core->out.staging, homes, homes + pieces * UNIT, NULL);
+    return pd_staging_make(&core->out.staging, homes + pieces * UNIT, NULL);
+}
+
+/* Finds memory for a gradient: in the segment, or in private memory where pushes under way have taken the room. */
+static void *new_home(pd_core *core, const pd_known *known)
+{
+    uint64_t bytes = in_units((uint64_t)(known->end - known->start) * pd_dtype_size(known->push));
+    void *at;
+
+    if (bytes == 0) bytes = UNIT;
+    if ((at = pd_staging_home(&core->out.staging, known->home_at, bytes)) != NULL) return at;
+    if ((at = aligned_alloc(UNIT, bytes)) != NULL) memset(at, 0, bytes);
+    return at;
 }
 
 void *pd_core_buffer(pd_core *core, size_t param)
 {
+    pd_known *known;
+
     if (!core->declared || param >= core->n_params || make_segment(core) != PD_OK) return NULL;
-    return core->out.staging.segment.at + core->params[param].home;
+    known = &core->params[param];
+    if (known->home == NULL) known->home = new_home(core, known);
+    return known->home;
 }
 
 /* ---- offering it ---- */

@@ -23,8 +23,9 @@ void pd_sharing_end(pd_core *core);
 /* Frees the descriptors and the segments. */
 void pd_sharing_free(pd_core *core);
 
-/* Returns memory in the worker's segment for the gradient of a declared parameter (pd_client_buffer). NULL: the
- * parameters are not declared, there is no such parameter, or the system gives no shared memory. */
+/* Returns memory for the gradient of a declared parameter (pd_client_buffer), in the worker's segment unless pushes
+ * under way have taken the room there. NULL: the parameters are not declared, there is no such parameter, or the system
+ * gives no shared memory. */
 void *pd_core_buffer(pd_core *core, size_t param);
 
 #endif

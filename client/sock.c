@@ -2,10 +2,6 @@
 #include "sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +11,7 @@
 #include <unistd.h>
 
 #include "descriptor.h"
+#include "race.h"
 
 /* ---- connecting ---- */
 
@@ -24,31 +21,15 @@ static int unavailable(const pd_address *url, const char *why, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), why);
 }
 
-/* Waits until an attempt to connect succeeds or fails. Returns 0 on success, an errno value, or -1 if `stop_fd`
- * became readable (the thread has to end). */
-static int await(int fd, int stop_fd, int timeout_ms)
+/* Connects to a Unix socket, which never takes long. Returns an errno value. */
+static int connect_local(int *out, const pd_address *url)
 {
-    struct pollfd wait[2] = { { .fd = fd, .events = POLLOUT }, { .fd = stop_fd, .events = POLLIN } };
-    socklen_t size = sizeof(int);
-    int error = 0, n;
-
-    do n = poll(wait, 2, timeout_ms);
-    while (n < 0 && errno == EINTR);
-    if (n < 0) return errno;
-    if (wait[1].revents != 0) return -1;
-    if (n == 0) return ETIMEDOUT;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
-}
-
-static int try_address(int *out, int family, const struct sockaddr *address, socklen_t size, int stop_fd,
-                       int timeout_ms)
-{
-    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, error = 0;
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error;
 
     if (fd < 0) return errno;
-    if (family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (connect(fd, address, size) != 0)
-        error = errno == EINPROGRESS || errno == EINTR ? await(fd, stop_fd, timeout_ms) : errno;
+    memcpy(address.sun_path, url->host, strlen(url->host) + 1);
+    error = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
     if (error != 0)
         close(fd);
     else
@@ -56,39 +37,11 @@ static int try_address(int *out, int family, const struct sockaddr *address, soc
     return error;
 }
 
-static int connect_local(int *fd, const pd_address *url, int stop_fd, int timeout_ms)
+int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
+                    pd_error *err)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int error = url->local ? connect_local(fd, url) : pd_race_connect(fd, addresses, stop_fd, timeout_ms);
 
-    memcpy(address.sun_path, url->host, strlen(url->host) + 1);
-    return try_address(fd, AF_UNIX, (struct sockaddr *)&address, sizeof address, stop_fd, timeout_ms);
-}
-
-static int connect_tcp(int *fd, const struct addrinfo *addresses, int stop_fd, int timeout_ms)
-{
-    int error = EADDRNOTAVAIL;
-
-    for (const struct addrinfo *at = addresses; at != NULL; at = at->ai_next) {
-        error = try_address(fd, at->ai_family, at->ai_addr, at->ai_addrlen, stop_fd, timeout_ms);
-        if (error <= 0) return error;
-    }
-    return error;
-}
-
-int pd_sock_connect(int *fd, const pd_address *url, int stop_fd, int timeout_ms, pd_error *err)
-{
-    int error;
-
-    if (url->local) {
-        error = connect_local(fd, url, stop_fd, timeout_ms);
-    } else {
-        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC }, *addresses;
-
-        error = getaddrinfo(url->host, url->port, &hints, &addresses);
-        if (error != 0) return unavailable(url, gai_strerror(error), err);
-        error = connect_tcp(fd, addresses, stop_fd, timeout_ms);
-        freeaddrinfo(addresses);
-    }
     if (error < 0) return pd_fail(err, PD_CANCELLED, "told to stop");
     return error == 0 ? PD_OK : unavailable(url, strerror(error), err);
 }

@@ -10,10 +10,14 @@
 #include "tls_stream.h"
 #include "transport.h"
 
-/* Looks up the host name and tries its addresses in turn, each for at most `timeout_ms`. Sets *fd to a connected
- * socket that does not block and sends without delay (TCP_NODELAY). PD_CANCELLED: `stop_fd` became readable, since
- * the thread has to end. PD_UNAVAILABLE: no address could be connected; the error names the address and the reason. */
-int pd_sock_connect(int *fd, const pd_address *url, int stop_fd, int timeout_ms, pd_error *err);
+struct addrinfo;
+
+/* Connects to the address of the host that answers first (race.h), or to a Unix socket, for which `addresses` is not
+ * read. Sets *fd to a connected socket that does not block and sends without delay. PD_CANCELLED: `stop_fd` became
+ * readable, since the thread has to end. PD_UNAVAILABLE: no address could be connected; the error names the address and
+ * the reason. */
+int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
+                    pd_error *err);
 
 /* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and from its stream of TLS, whose
  * handshake is complete, unless `tls` is NULL. Takes ownership of both. NULL: out of memory; the caller still owns

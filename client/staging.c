@@ -2,18 +2,19 @@
 #include "staging.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "copy.h"
 #include "frame.h"
 
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
 
-int pd_staging_make(pd_staging *staging, uint64_t homes, uint64_t copies, pd_error *err)
+int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err)
 {
     pd_segment segment;
-    int rc = pd_segment_make(&segment, homes + copies, err);
+    int rc = pd_segment_make_full(&segment, bytes, err);
 
-    if (rc == PD_OK) *staging = (pd_staging){ .segment = segment, .copies = homes };
+    if (rc == PD_OK) *staging = (pd_staging){ .segment = segment };
     return rc;
 }
 
@@ -60,56 +61,99 @@ static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *fr
     return frame->n_iov > 0 && *at % UNIT == 0;
 }
 
-/* ---- blocks for copies ---- */
+/* ---- blocks ---- */
 
-/* Returns whether the gap behind `before` (NULL: before the first block) has room for `bytes` bytes. Sets *at to its
- * beginning. */
-static bool fits_behind(const pd_staging *staging, const pd_block *before, uint64_t bytes, uint64_t *at)
+/* A part of the segment that is in no block: behind `before` (NULL: behind its beginning), from `at` to `end`. */
+typedef struct gap {
+    pd_block *before;
+    uint64_t at, end;
+} gap;
+
+static gap gap_behind(const pd_staging *staging, pd_block *before)
 {
     const pd_block *next = before != NULL ? before->next : staging->first;
-    uint64_t end = next != NULL ? next->at : staging->segment.bytes;
 
-    *at = before != NULL ? (before->at + before->bytes + UNIT - 1) / UNIT * UNIT : staging->copies;
-    return *at <= end && bytes <= end - *at;
+    return (gap){ .before = before,
+                  .at = before != NULL ? (before->at + before->bytes + UNIT - 1) / UNIT * UNIT : 0,
+                  .end = next != NULL ? next->at : staging->segment.bytes };
 }
 
-/* Finds the block behind which there is room, in a round from the most recent block on. Returns false if there is
- * none. */
-static bool find_gap(const pd_staging *staging, uint64_t bytes, pd_block **before, uint64_t *at)
+static bool fits(const gap *free_part, uint64_t at, uint64_t bytes)
 {
-    pd_block *begin = staging->recent;
+    return at >= free_part->at && at <= free_part->end && bytes <= free_part->end - at;
+}
 
-    *before = begin;
+/* Finds a gap with room, in a round from the most recent block on. Returns false if there is none. */
+static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
+{
+    pd_block *begin = staging->recent, *before = begin;
+
     do {
-        if (fits_behind(staging, *before, bytes, at)) return true;
-        *before = *before != NULL ? (*before)->next : staging->first; /* behind the last block: before the first one */
-    } while (*before != begin);
+        *found = gap_behind(staging, before);
+        if (fits(found, found->at, bytes)) return true;
+        before = before != NULL ? before->next : staging->first; /* behind the last block: before the first one */
+    } while (before != begin);
     return false;
 }
 
-static pd_block *take_block(pd_staging *staging, uint64_t bytes)
+/* Finds the gap with room at the offset `at`, from the most recent block on: homes are mostly taken in order. Returns
+ * false if blocks are there. */
+static bool find_gap_at(const pd_staging *staging, uint64_t at, uint64_t bytes, gap *found)
 {
-    pd_block *before, *block, **next;
-    uint64_t at;
+    pd_block *before = staging->recent;
 
-    if (!find_gap(staging, bytes, &before, &at)) return NULL;
-    if ((block = calloc(1, sizeof *block)) == NULL) return NULL;
-    next = before != NULL ? &before->next : &staging->first;
+    while (before != NULL && before->at > at) before = before->prev;
+    for (pd_block *next = before != NULL ? before->next : staging->first; next != NULL && next->at <= at;
+         next = next->next)
+        before = next;
+    *found = gap_behind(staging, before);
+    return fits(found, at, bytes);
+}
+
+/* Takes `bytes` bytes from the offset `at` on, in a gap that has them. NULL: out of memory. */
+static pd_block *take_block(pd_staging *staging, const gap *from, uint64_t at, uint64_t bytes)
+{
+    pd_block *before = from->before, *block = calloc(1, sizeof *block);
+    pd_block **next = before != NULL ? &before->next : &staging->first;
+
+    if (block == NULL) return NULL;
     *block = (pd_block){ .prev = before, .next = *next, .at = at, .bytes = bytes };
     if (block->next != NULL)
         block->next->prev = block;
     else
         staging->last = block;
     *next = block;
+    if (staging->used < at + bytes) staging->used = at + bytes;
     return staging->recent = block;
 }
+
+static pd_block *take_any_block(pd_staging *staging, uint64_t bytes)
+{
+    gap found;
+
+    return find_gap(staging, bytes, &found) ? take_block(staging, &found, found.at, bytes) : NULL;
+}
+
+void *pd_staging_home(pd_staging *staging, uint64_t wanted, uint64_t bytes)
+{
+    uint64_t used = staging->used;
+    gap found;
+    pd_block *block = find_gap_at(staging, wanted, bytes, &found) ? take_block(staging, &found, wanted, bytes)
+                                                                  : take_any_block(staging, bytes);
+
+    if (block == NULL) return NULL;
+    if (block->at < used) memset(staging->segment.at + block->at, 0, block->bytes);
+    return staging->segment.at + block->at;
+}
+
+/* ---- frames ---- */
 
 bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame)
 {
     uint64_t at = 0;
 
     if (frame->block == NULL && !lies_in_place(staging, frame, &at)) {
-        if ((frame->block = take_block(staging, frame->payload_bytes)) == NULL) return false;
+        if ((frame->block = take_any_block(staging, frame->payload_bytes)) == NULL) return false;
         frame->filled = false;
     }
     if (frame->block != NULL) at = frame->block->at;

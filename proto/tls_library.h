@@ -68,6 +68,7 @@
     X(SSL_set_accept_state)                                                                                            \
     X(SSL_set_connect_state)                                                                                           \
     X(SSL_set1_host)                                                                                                   \
+    X(SSL_set_hostflags)                                                                                               \
     X(SSL_get0_param)                                                                                                  \
     X(SSL_do_handshake)                                                                                                \
     X(SSL_read)                                                                                                        \

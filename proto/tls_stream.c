@@ -33,7 +33,8 @@ struct pd_tls_stream {
 
 /* ---- life ---- */
 
-/* Tells OpenSSL which name or number the server's certificate must have. A token needs no name. */
+/* Tells OpenSSL which name or number the server's certificate must have in its subjectAltName: the subject's common
+ * name does not count. A token needs no name. */
 static bool expect_host(const pd_tls_stream *stream, const char *host)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -42,6 +43,7 @@ static bool expect_host(const pd_tls_stream *stream, const char *host)
     if (stream->context->tokens.n > 0) return true;
     if (inet_pton(AF_INET, host, number) == 1 || inet_pton(AF_INET6, host, number) == 1)
         return lib->X509_VERIFY_PARAM_set1_ip_asc(lib->SSL_get0_param(stream->ssl), host) == 1;
+    lib->SSL_set_hostflags(stream->ssl, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     return lib->SSL_set1_host(stream->ssl, host) == 1 &&
            lib->SSL_ctrl(stream->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, (void *)host) == 1;
 }

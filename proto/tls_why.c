@@ -49,6 +49,19 @@ static const reason *find(int number)
     return NULL;
 }
 
+/* Says why a certificate is not trusted, and what to do if only its name is wrong. */
+static int distrust(const pd_tls_library *library, long verified, pd_error *err)
+{
+    bool name = verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
+
+    return pd_fail(err, PD_UNAUTHENTICATED, "the peer's certificate is not trusted: %s%s",
+                   library->X509_verify_cert_error_string(verified),
+                   !name
+                       ? ""
+                       : ": its subjectAltName must have the host of the address, as DNS:NAME or IP:ADDRESS (a common "
+                         "name does not count). Issue such a certificate, or use an address that it has");
+}
+
 /* Explains an error of the protocol or of credentials. */
 static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
 {
@@ -58,8 +71,7 @@ static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
     const char *text = why != 0 ? library->ERR_reason_error_string(why) : NULL;
 
     if (verified != X509_V_OK && ERR_GET_REASON(why) == SSL_R_CERTIFICATE_VERIFY_FAILED)
-        return pd_fail(err, PD_UNAUTHENTICATED, "the peer's certificate is not trusted: %s",
-                       library->X509_verify_cert_error_string(verified));
+        return distrust(library, verified, err);
     if (known != NULL) return pd_fail(err, known->code, "%s", known->text);
     return pd_fail(err, PD_UNAVAILABLE, "TLS failed: %s", text != NULL ? text : "unknown reason");
 }

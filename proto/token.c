@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #define FORM "expected ID:KEY-ID:SECRET with a secret of 64 hexadecimal digits, as `paramctl token new ID` prints it"
-enum { KEY_ID = 8, KEYS_OF_ID = 2 };
+/* LEAST_BYTES: fewest different bytes of a secret. A random one has fewer in one of 10^30 cases. */
+enum { KEY_ID = 8, KEYS_OF_ID = 2, LEAST_BYTES = 8 };
 
 /* ---- one line ---- */
 
@@ -64,6 +66,30 @@ static bool read_line(pd_token *token, const char *line, size_t n)
     return true;
 }
 
+/* Returns how many different bytes a secret has. */
+static unsigned different_bytes(const uint8_t *secret)
+{
+    bool seen[256] = { false };
+    unsigned n = 0;
+
+    for (size_t i = 0; i < PD_TOKEN_BYTES; i++) {
+        n += !seen[secret[i]];
+        seen[secret[i]] = true;
+    }
+    explicit_bzero(seen, sizeof seen);
+    return n;
+}
+
+static int check_line(const pd_token *token, const char *what, uint32_t line, pd_error *err)
+{
+    if (different_bytes(token->secret) >= LEAST_BYTES) return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "%s:%u: the secret is easy to guess, since it has fewer than %d different bytes: make a new token with "
+        "`paramctl token new ID`",
+        what, line, LEAST_BYTES);
+}
+
 /* ---- the file ---- */
 
 static size_t count_lines(const char *text)
@@ -74,9 +100,19 @@ static size_t count_lines(const char *text)
     return n;
 }
 
+/* Compares names: ids by their characters, KEY-IDs by their value, so that upper and lower case are the same. */
+static int compare_names(const char *a, const char *b)
+{
+    size_t n = id_length(a), m = id_length(b);
+    int order = memcmp(a, b, n < m ? n : m);
+
+    if (order != 0) return order;
+    return n != m ? (n < m ? -1 : 1) : strcasecmp(a + n, b + n);
+}
+
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const pd_token *)a)->name, ((const pd_token *)b)->name);
+    return compare_names(((const pd_token *)a)->name, ((const pd_token *)b)->name);
 }
 
 /* Returns whether two tokens are keys of the same id. */
@@ -92,7 +128,7 @@ static int check_names(const pd_token *sorted, size_t n, const char *what, pd_er
     char id[PD_TOKEN_NAME];
 
     for (size_t i = 1; i < n; i++)
-        if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
+        if (compare_names(sorted[i - 1].name, sorted[i].name) == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%u: the key %s is there twice", what,
                            sorted[i].line > sorted[i - 1].line ? sorted[i].line : sorted[i - 1].line, sorted[i].name);
     for (size_t i = KEYS_OF_ID; i < n; i++)
@@ -108,12 +144,14 @@ static int check_names(const pd_token *sorted, size_t n, const char *what, pd_er
 static int read_lines(pd_tokens *out, const char *text, const char *what, pd_error *err)
 {
     uint32_t line = 1;
+    int rc;
 
     for (; *text != '\0'; line++) {
         size_t n = strcspn(text, "\n"), used = n > 0 && text[n - 1] == '\r' ? n - 1 : n;
         if (used > 0 && text[0] != '#') {
             if (!read_line(&out->at[out->n], text, used))
                 return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%u: " FORM, what, line);
+            if ((rc = check_line(&out->at[out->n], what, line, err)) != PD_OK) return rc;
             out->at[out->n++].line = line;
         }
         text += n + (text[n] == '\n');

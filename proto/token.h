@@ -4,6 +4,8 @@
  *
  *     alice:5f3a9c01:0f1e...   (64 hexadecimal digits)
  *
+ * KEY-ID and SECRET are numbers: upper and lower case of their digits are the same.
+ *
  * Empty lines and lines that begin with # are skipped. The daemon's file has the keys of all workers, a worker's file
  * its own: the first line counts. Two keys of one id may be valid at the same time, so that a key is replaced without a
  * gap: the new line is added to the daemon's file, then put into the worker's file, then the old line is removed.
@@ -34,9 +36,9 @@ typedef struct pd_tokens {
     size_t n;
 } pd_tokens;
 
-/* Reads the lines of a file of tokens; `what` names the file in errors. PD_INVALID_ARGUMENT: a line is wrong, a name is
- * there twice, an id has more than two keys, or there is no line at all; the error names the line, and never quotes a
- * secret. PD_NO_MEMORY. After an error *out is empty. */
+/* Reads the lines of a file of tokens; `what` names the file in errors. PD_INVALID_ARGUMENT: a line is wrong, a secret
+ * has so few different bytes that it can be guessed, a name is there twice, an id has more than two keys, or there is
+ * no line at all; the error names the line, and never quotes a secret. PD_NO_MEMORY. After an error *out is empty. */
 int pd_tokens_parse(pd_tokens *out, const char *text, const char *what, pd_error *err);
 /* Returns the token of the file's first line: the one that a worker uses. */
 const pd_token *pd_tokens_first(const pd_tokens *tokens);

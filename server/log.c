@@ -1,8 +1,8 @@
-/* log.c - makes the lines of the log, limits the places in the code that log too often, and hands the lines to the
- * writer thread. */
+/* log.c - makes the lines of the log, leaves out those beyond the limits, and hands the lines to the writer thread. */
 #include "log.h"
 
 #include "log_journal.h"
+#include "loglimit.h"
 #include "logring.h"
 
 #include "printable.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 2048, SITE_BITS = 9, SITES = 1 << SITE_BITS };
+enum { LINE_BYTES = 2048 };
 
 static atomic_int threshold = LOG_INFO; /* level of the least urgent lines that are logged; every thread reads it, and
                                          * the loop thread changes it */
@@ -244,30 +244,6 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, cons
     return t.used;
 }
 
-/* ---- call sites that log too often ---- */
-
-/* Counts of the lines that each place in the code has logged for a job, to silence places that log too often; shared by
- * all threads. The index is a hash of the place and the job (pd_log_entry.site), so a few may share one limit. */
-static struct site {
-    _Atomic uint64_t window;
-    atomic_uint spoken, missed;
-} sites[SITES];
-
-bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
-{
-    struct site *site = &sites[(at * 0x9e3779b97f4a7c15u) >> (64 - SITE_BITS)];
-    uint64_t window = now_s / PD_LOG_WINDOW_S, seen = atomic_load(&site->window);
-
-    *missed = 0;
-    if (seen != window && atomic_compare_exchange_strong(&site->window, &seen, window)) {
-        atomic_store(&site->spoken, 0);
-        *missed = atomic_exchange(&site->missed, 0);
-    }
-    if (atomic_fetch_add(&site->spoken, 1) < PD_LOG_BURST) return true;
-    atomic_fetch_add(&site->missed, 1);
-    return false;
-}
-
 /* ---- passing lines to the writer thread ---- */
 
 /* Hands a line of the log to the writer thread, or writes it at once if there is no such thread. */
@@ -301,9 +277,12 @@ void pd_log_put(const pd_log_entry *entry)
 {
     uint64_t ms = now_ms();
     pd_log_entry report;
-    unsigned missed;
+    unsigned missed = 0;
 
-    if (entry->level > threshold || !pd_log_may_speak(entry->site, ms / 1000, &missed)) return;
+    if (entry->level > threshold) return;
+    if (entry->peer_hash != 0 ? !pd_log_may_report(entry, ms / 1000)
+                              : !pd_log_may_speak(entry->site, ms / 1000, &missed))
+        return;
     if (missed > 0) {
         make_entry(&report, LOG_WARNING, "%u more lines like the next one were left out", missed);
         put_line(&report, ms);
@@ -333,11 +312,31 @@ static size_t lost_line(char *out, size_t size, uint64_t lost)
     return pd_log_line(out, size, chosen, now_ms(), &entry);
 }
 
+/* Logs how many lines about each peer were left out. */
+static void report_left_out(bool all)
+{
+    uint64_t ms = now_ms();
+    pd_log_left_out left_out;
+    pd_log_entry report;
+
+    while (pd_log_take_left_out(&left_out, ms / 1000, all)) {
+        make_entry(&report, LOG_WARNING, "%u lines about %s were left out: there were more than %d within %d s",
+                   left_out.lines, left_out.peer, PD_LOG_BURST, PD_LOG_WINDOW_S);
+        put_line(&report, ms);
+    }
+}
+
+void pd_log_tick(void)
+{
+    report_left_out(false);
+}
+
 int pd_log_start(pd_error *err)
 {
     return pd_log_ring_start(lost_line, err);
 }
 void pd_log_stop(void)
 {
+    report_left_out(true);
     pd_log_ring_stop();
 }

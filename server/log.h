@@ -5,7 +5,7 @@
  * error is the systemd journal, each line begins with its <priority>, or the entry goes to the journal's socket as
  * fields; otherwise lines begin with the time. Control characters in
  * names that peers choose become '?'. A place in the code that logs more than PD_LOG_BURST lines for one job in
- * PD_LOG_WINDOW_S seconds is silenced, and its further lines are counted. */
+ * PD_LOG_WINDOW_S seconds is silenced, and its further lines are counted. So are lines about one peer (loglimit.h). */
 #ifndef PD_LOG_H
 #define PD_LOG_H
 
@@ -16,9 +16,6 @@
 
 #include "log_entry.h"
 #include "paramd/error.h"
-
-#define PD_LOG_BURST 200
-#define PD_LOG_WINDOW_S 10
 
 typedef enum pd_log_format { PD_LOG_TEXT, PD_LOG_LOGFMT, PD_LOG_JSON } pd_log_format;
 
@@ -40,6 +37,9 @@ void pd_log(int level, const char *format, ...) __attribute__((format(printf, 2,
 
 /* Logs an entry. */
 void pd_log_put(const pd_log_entry *entry);
+/* Logs how many lines about each peer were left out in windows that are over. Called about once a second or more
+ * often. */
+void pd_log_tick(void);
 /* Changes the level of the log: the least urgent lines that are written. */
 void pd_log_set_level(int level);
 
@@ -53,8 +53,5 @@ typedef struct pd_log_style {
 /* Writes one line of the log and its newline into out (size >= 64). A line that is too long is cut. Returns the line's
  * length. `ms` is the time since 1970, in milliseconds. */
 size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry);
-/* Returns whether a place in the code may log now, or is silenced because it has logged too often. Sets *missed to the
- * number of its lines that were left out since the last report. */
-bool pd_log_may_speak(uint64_t site, uint64_t now_s, unsigned *missed);
 
 #endif

@@ -31,7 +31,7 @@ extern char **environ;
 #define GUARD "PARAMD_REEXECUTED"
 /* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
  * estimate. */
-#define BATCH_NS 50e6
+#define BATCH_NS 10e6
 /* Time that a stopping daemon has beyond drain_timeout and checkpoint_timeout. */
 enum { STOP_GRACE_MS = 5000 };
 
@@ -95,6 +95,7 @@ typedef struct process {
     pd_stepper *starting;
     int started;
     pd_error error;
+    size_t lost; /* number of jobs whose last steps were not durable when the step thread ended */
 } process;
 
 /* Levels of syslog, in the order of the choices of the configuration key log.level. */
@@ -136,11 +137,11 @@ static void begin_stop(process *p)
 
 /* Stops the step thread. A disk that does not answer is waited for until the time by which the daemon has stopped.
  * Returns false if it has not answered by then. */
-static bool stop_stepper(const process *p)
+static bool stop_stepper(process *p)
 {
     uint64_t by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
 
-    return pd_stepper_stop(p->stepper, by_ms * 1000000);
+    return pd_stepper_stop(p->stepper, by_ms * 1000000, &p->lost);
 }
 
 /* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. A daemon that stops
@@ -171,6 +172,7 @@ static void on_event(void *arg, pd_daemon_event event)
 
     if (event == PD_DAEMON_STOPS) begin_stop(p);
     if (event == PD_DAEMON_LOADS) on_loading(p, now);
+    if (event == PD_DAEMON_TURNS) pd_log_tick();
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
@@ -413,8 +415,20 @@ static int start(process *p, pd_error *err)
     return write_port(p, err);
 }
 
+/* Says that the daemon ends although steps of jobs are not durable: in the log, and to the service manager. */
+static void say_lost(const process *p)
+{
+    char text[96];
+
+    snprintf(text, sizeof text, "STATUS=stopped, but the last steps of %zu jobs are lost: see the log", p->lost);
+    pd_notify(text);
+    pd_log(LOG_ERR, "stopped, but steps of %zu jobs since the last durable one are lost: the exit status is %d",
+           p->lost, PD_EXIT_LOST);
+}
+
 static pd_exit serve(process *p)
 {
+    pd_exit status;
     pd_error err;
     bool ended;
     int rc;
@@ -442,11 +456,14 @@ static pd_exit serve(process *p)
     pd_secret_free(p->http_token);
     free(p->settings);
     if (!ended) pd_log(LOG_ERR, "the daemon ends although its disk does not answer");
-    if (rc == PD_OK && ended) pd_log(LOG_NOTICE, "stopped");
+    if (p->lost > 0) say_lost(p);
+    if (rc == PD_OK && ended && p->lost == 0) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();
-    if (!ended) _exit(PD_EXIT_FAILED); /* a thread that waits for the disk still uses memory of this process */
+    status = p->lost > 0 ? PD_EXIT_LOST : PD_EXIT_FINE;
+    if (rc != PD_OK || (!ended && p->lost == 0)) status = PD_EXIT_FAILED;
+    if (!ended) _exit(status); /* a thread that waits for the disk still uses memory of this process */
     pd_reload_end(&p->reload);
-    return rc == PD_OK ? PD_EXIT_FINE : PD_EXIT_FAILED;
+    return status;
 }
 
 static bool is_checked(pd_mode mode)

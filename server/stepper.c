@@ -34,6 +34,7 @@ struct pd_stepper {
     pthread_t thread;
     uint64_t until_ns;           /* time until which the end waits for the disk; set before `stop` */
     bool left;                   /* the keeper thread or the journal thread had not ended by then */
+    size_t lost;                 /* number of jobs whose last steps were not durable at the end */
     atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
     _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
                                   * idle */
@@ -156,6 +157,7 @@ static void wind_up(pd_stepper *stepper)
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
 
     finish(stepper);
+    stepper->lost = pd_store_count_losing(stepper->store);
     if (drop != NULL) pd_turn_add(&stepper->turn, &drop->mail);
     pd_turn_finish(&stepper->turn);
     pd_rootpool_stop(stepper->pool);
@@ -358,12 +360,14 @@ static void take_back_snapshots(pd_stepper *stepper)
     if (first != NULL) pd_mailbox_post(stepper->effects, first, last);
 }
 
-bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns)
+bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost)
 {
+    if (lost != NULL) *lost = 0;
     if (stepper == NULL) return true;
     stepper->until_ns = until_ns;
     ask_to_stop(stepper);
     pthread_join(stepper->thread, NULL);
+    if (lost != NULL) *lost = stepper->lost;
     if (stepper->left) return false;
     pd_mailbox_close(stepper->requests);
     take_back_snapshots(stepper);

@@ -37,7 +37,7 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper);
 /* Stops the step thread, the root pool, the keeper thread and the journal thread when their work under way is done, and
  * frees the stepper. Accepts NULL. Returns false if the disk has not answered at the monotonic time until_ns: then the
  * log says what is not written, nothing is freed, and the process must end without freeing what the threads use
- * (_exit). */
-bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns);
+ * (_exit). *lost, unless NULL, becomes the number of jobs whose steps since the durable one are lost. */
+bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost);
 
 #endif

@@ -7,7 +7,17 @@
 #include "credential.h"
 #include "secret_file.h"
 
-enum { MOST = 256 };
+/* LEAST_DIFFERENT: fewest different characters of a token. One of 16 random hexadecimal digits has fewer in one of 10^9
+ * cases. */
+enum { MOST = 256, LEAST_DIFFERENT = 4 };
+
+static size_t different_characters(const char *token)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; token[i] != '\0'; i++) n += memchr(token, token[i], i) == NULL;
+    return n;
+}
 
 static int check_token(const char *token, const char *path, const char *key, pd_error *err)
 {
@@ -17,7 +27,13 @@ static int check_token(const char *token, const char *path, const char *key, pd_
         if (token[i] <= ' ' || token[i] > '~')
             return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %.300s: the token has a blank or a byte that is not ASCII",
                            key, path);
-    if (n >= PD_TOKEN_LEAST && n <= MOST) return PD_OK;
+    if (n >= PD_TOKEN_LEAST && n <= MOST && different_characters(token) >= LEAST_DIFFERENT) return PD_OK;
+    if (n >= PD_TOKEN_LEAST && n <= MOST)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "%s: %.300s: the token is easy to guess, since it has fewer than %d different characters (openssl "
+            "rand -hex 32 makes a token)",
+            key, path, LEAST_DIFFERENT);
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "%s: %.300s: the first line has %zu characters, expected %d to %d (openssl rand -hex 32 makes a "
                    "token)",

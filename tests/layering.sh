@@ -33,15 +33,17 @@ only '#pragma omp parallel'                   'a parallel region' '^server/optim
     '^server/optim/optim\.c' '^server/store/'
 only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/(ctl|tools)/'
 
-# none FOLDERS PATTERN WHAT : the pattern must not occur there at all.
+# none FOLDERS PATTERN WHAT [FILE] : the pattern must not occur there at all, but in FILE.
 none() {
     local hit
-    while IFS= read -r hit; do complain "$hit   <- no $3 in $1"; done < <(grep -rnE --include='*.c' --include='*.h' \
-        "$2" $1 2> /dev/null)
+    while IFS= read -r hit; do
+        [ "${hit%%:*}" = "${4:-}" ] || complain "$hit   <- no $3 in $1"
+    done < <(grep -rnE --include='*.c' --include='*.h' "$2" $1 2> /dev/null)
 }
 
+# segment.c opens its own memory again, to read it alone.
 none 'server/math server/optim server/store' '\b(fopen|open|openat|read|write|pread|pwrite|unlink|rename|fsync)\(' \
-    'files'
+    'files' server/math/segment.c
 none 'server/math server/optim server/store' '\b(socket|connect|bind|accept4?|send|sendmsg|recv|recvmsg)\('        \
     'sockets'
 none 'server/math server/optim server/store' '\b(clock_gettime|gettimeofday|time|nanosleep|usleep)\('              \

@@ -58,11 +58,12 @@ static int await_end(pd_operator *op, pd_error *err)
 }
 
 /* Shuts the daemon down and waits for its end. PD_UNAVAILABLE from the request is no error: the daemon ended before
- * it had answered. */
+ * it had answered. PD_ABORTED: the daemon stops, but has lost steps, since a last checkpoint has failed. */
 static int shut_down(const pd_line *line, pd_operator *second, pd_error *err)
 {
     pd_operator op = { 0 };
     timeouts most;
+    pd_error late;
     int rc = read_timeouts(second, &most, err);
 
     if (rc == PD_OK)
@@ -71,6 +72,7 @@ static int shut_down(const pd_line *line, pd_operator *second, pd_error *err)
         (rc = pd_call_with_progress(&op, second, PD_SHUTDOWN, NULL, most.drain_s, err)) == PD_UNAVAILABLE)
         rc = PD_OK;
     if (rc == PD_OK) rc = await_end(second, err);
+    if (rc == PD_ABORTED) (void)await_end(second, &late);
     pd_operator_close(&op);
     return rc;
 }

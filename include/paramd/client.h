@@ -14,12 +14,15 @@
  *     pd_client_close(client);
  *
  * Threads. A handle (pd_client) has one I/O thread. It sends heartbeats during a long backward pass. It connects again
- * when the connection breaks, with pauses from 50 ms, doubling to 2 s. It sends again whatever the server has not
- * answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their calls
- * are carried out one after the other, and a call that waits lets the others in. But let only one thread at a time make
- * each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart, rewind,
- * recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent. There are
- * no globals. A handle does not survive fork().
+ * when the connection breaks, after pauses of an eighth of the time that it has been without a server, 50 ms to 2 s. It
+ * does so within about a second after a network that was cut carries packets again. It sends again whatever the server
+ * has not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
+ * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
+ * time make each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart,
+ * rewind, recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent:
+ * they share nothing but lookups of the same host name that are under way. A lookup has a thread of its own, which a
+ * handle leaves behind if name servers are silent; the library stays in memory after dlclose(). A handle does not
+ * survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -28,11 +31,13 @@
  * gradient, and do not read weights.
  *
  * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, recall, sync, barrier, leave, wait.
- * Each waits at most for the handle's deadline. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with
- * "waited" (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call
- * with the same buffers again to go on waiting. Once calls have waited for 2 s without a connection, one gives a notice
- * (pd_client_options.notice). A program that must do something while it waits, such as to handle signals, makes short
- * calls again and again (pd_client_options.slice), or has its event loop watch a descriptor (pd_client_fd).
+ * Each waits at most for the handle's deadline (pd_client_options.deadline, slice), whatever has stopped: name servers,
+ * the network, the server. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
+ * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
+ * again to go on waiting. pd_client_close and all other calls do not wait for the network. Once calls have waited for 2
+ * s without a connection, one gives a notice (pd_client_options.notice). A program that must do something while it
+ * waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or has its event loop
+ * watch a descriptor (pd_client_fd).
  *
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
@@ -77,8 +82,9 @@ PD_API const char *pd_version(void);
  * Returns PD_OK at once if the worker was welcomed before. */
 PD_API int pd_client_join(pd_client *client, pd_error *err);
 
-/* Ends the connection and frees the handle. Does not leave the job: the server waits for this rank to come back.
- * Tickets (requests) that are not done are forgotten, and their buffers belong to the caller again. Accepts NULL. */
+/* Ends the connection and frees the handle, without waiting for the server or for name servers. Does not leave the job:
+ * the server waits for this rank to come back. Tickets (requests) that are not done are forgotten, and their buffers
+ * belong to the caller again. Accepts NULL. */
 PD_API void pd_client_close(pd_client *client);
 /* Leaves the job for good, and waits until the server has confirmed it. Afterwards only pd_client_close may be
  * called. */
@@ -103,7 +109,7 @@ typedef struct pd_welcome {
     double linger;
 } pd_welcome;
 /* Returns the welcome: the server's answer when this client last joined the job. It belongs to the handle, and
- * pd_client_restart changes it. */
+ * pd_client_restart and pd_client_rewind change it. */
 PD_API const pd_welcome *pd_client_welcome(const pd_client *client);
 
 /* ---- the model ---- */
@@ -212,6 +218,10 @@ PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *
  * Use it as pd_item.gradient. Over shared memory, the server then reads the gradient where it was computed: nothing is
  * copied. Over other connections it is memory like any other. After a push has failed (its ticket has an error), the
  * server may still count that gradient: do not change it before the step has closed, or push the same values again.
+ *
+ * Ask for the buffers of all parameters before the first push: then they lie side by side in shared memory, and a frame
+ * of several tensors is not copied. Where pushes under way have taken the room there, a buffer is private memory, which
+ * is copied.
  *
  * NULL: the parameters are not declared yet, `param` is not one of them, or the system gives no shared memory. */
 PD_API void *pd_client_buffer(pd_client *client, size_t param);
@@ -502,13 +512,15 @@ PD_API int pd_client_push_pull_sized(pd_client *client, pd_item *items, size_t n
 /* Copies the client's counters into `size` bytes at `stats`. Counters that the library does not have become 0. */
 PD_API void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size);
 
-/* Starts the I/O thread and waits until the server has welcomed this worker. The I/O thread looks up names of hosts.
- * Gives *out, which pd_client_close frees. After an error there is no handle.
+/* Starts the I/O thread and waits until the server has welcomed this worker. Gives *out, which pd_client_close frees.
+ * After an error there is no handle.
  *
- * PD_UNAVAILABLE: no server answered within the deadline; the text says why the last attempt failed.
- * PD_INVALID_ARGUMENT: an address, option, rule or environment variable has no valid value. PD_FAILED_PRECONDITION:
- * the job exists with another configuration; the text names the key and both values, and says so if the job is left
- * over from an earlier run. PD_RESOURCE_EXHAUSTED: a limit of the server is reached. */
+ * PD_UNAVAILABLE: no server has welcomed this worker within the deadline; the text says why the last attempt failed, or
+ * what it waits for. PD_INVALID_ARGUMENT: an address, option, rule or environment variable has no valid value.
+ * PD_FAILED_PRECONDITION: the job exists with another configuration; the text names the key and both values, and says
+ * so if the job is left over from an earlier run. PD_ALREADY_EXISTS: another process has the rank. PD_ABORTED: the rank
+ * was taken over from this process. PD_PERMISSION_DENIED: the roles of the server do not admit this worker.
+ * PD_RESOURCE_EXHAUSTED: a limit of the server is reached. */
 static inline int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err)
 {
     return pd_client_open_sized(out, options, sizeof *options, err);

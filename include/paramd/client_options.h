@@ -32,11 +32,12 @@ typedef struct pd_client_options {
     const char *const *rules;
     /* Text that names this worker in operators' displays. Default: "host:pid". */
     const char *label;
-    /* Most seconds that each call with this client waits for the server. Default: 120. */
+    /* Most seconds that each call with this client waits, for the server and for whatever is between. Default: 120. */
     double deadline;
     /* Makes the client add an XXH3 checksum to every frame. */
     bool checksum;
-    /* Makes the client try every address once, then give up: it waits for no server, and gives no notices. */
+    /* Makes the client try every address once, then give up: it waits for no server, and gives no notices. Nor does it
+     * connect again when its connection breaks. */
     bool impatient;
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */

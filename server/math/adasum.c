@@ -50,7 +50,7 @@ struct pd_adasum {
     /* The factor of each vector, indexed by group and member of the group. It is 1 until it is computed. Shares the
      * allocation of `dots`. */
     double *scale;
-    bool *finite; /* whether all elements of the result in a range are finite; shares the allocation of `dots` */
+    float *largest; /* largest magnitude of the result in each range (pd_largest); shares the allocation of `dots` */
     float *scratch[];
 };
 
@@ -319,28 +319,31 @@ static double *fold_ranges(const pd_adasum *a, int g)
 
 /* ---- combination ---- */
 
-PD_CLONES(bool, store, (float *restrict to, const double *restrict sum, int64_t n), (to, sum, n))
+/* Rounds sums to float32. Returns the largest magnitude (pd_largest). */
+PD_CLONES(float, store, (float *restrict to, const double *restrict sum, int64_t n), (to, sum, n))
 {
-    uint32_t bad = 0;
+    int32_t most = 0;
 
     for (int64_t i = 0; i < n; i++) {
+        int32_t bits;
         to[i] = (float)sum[i];
-        bad |= (uint32_t)((pd_f32_bits(to[i]) & 0x7fffffffu) >= 0x7f800000u);
+        bits = (int32_t)(pd_f32_bits(to[i]) & 0x7fffffffu);
+        most = bits > most ? bits : most;
     }
-    return !bad;
+    return pd_f32_from_bits((uint32_t)most);
 }
 
-static bool combine(const pd_adasum *a, int k, const int *member, const double *scale, float *to, int64_t range)
+static float combine(const pd_adasum *a, int k, const int *member, const double *scale, float *to, int64_t range)
 {
     double sum[BLOCK];
     block b = first_block(a, range);
-    bool finite = true;
+    float largest = 0;
 
     do {
         sum_vectors(a, &b, k, member, scale, sum);
-        finite &= store(to + b.first, sum, b.n);
+        largest = pd_larger(largest, store(to + b.first, sum, b.n));
     } while (next_block(a, range, &b));
-    return finite;
+    return largest;
 }
 
 /* ---- passes ---- */
@@ -389,12 +392,12 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
                       .first = true,
                       .width = tree ? largest_power(v->k) : 1,
                       .n_dots = n_dots };
-    if ((a->dots = malloc((dots + scales) * sizeof *a->dots + (ranges + 1) * sizeof *a->finite)) == NULL) {
+    if ((a->dots = malloc((dots + scales) * sizeof *a->dots + (ranges + 1) * sizeof *a->largest)) == NULL) {
         pd_adasum_end(a);
         return PD_NO_MEMORY;
     }
     a->scale = a->dots + dots;
-    a->finite = (bool *)(a->scale + scales);
+    a->largest = (float *)(a->scale + scales);
     for (size_t i = 0; i < spare; i++) a->scratch[i] = scratch[i];
     for (size_t i = 0; i < scales; i++) a->scale[i] = 1;
     plan_stage(a);
@@ -437,9 +440,9 @@ void pd_adasum_unit(pd_adasum *a, int64_t i)
 
     if (a->combines) {
         const int *which = a->form == PD_ADASUM_TREE ? member : NULL;
-        bool finite =
+        float largest =
             combine(a, k, which, a->scale + (size_t)g * MANY, result(a, g * a->stage.leaves * a->stage.stride), range);
-        if (a->stage.groups == 1) a->finite[range] = finite;
+        if (a->stage.groups == 1) a->largest[range] = largest;
     } else if (a->form == PD_ADASUM_TREE) {
         take_dots(a, g, range, dots);
     } else {
@@ -465,9 +468,10 @@ void pd_adasum_turn(pd_adasum *a)
     }
 }
 
-bool pd_adasum_finite(const pd_adasum *a)
+float pd_adasum_largest(const pd_adasum *a)
 {
-    for (int64_t range = 0; range < a->ranges; range++)
-        if (!a->finite[range]) return false;
-    return true;
+    float largest = 0;
+
+    for (int64_t range = 0; range < a->ranges; range++) largest = pd_larger(largest, a->largest[range]);
+    return largest;
 }

@@ -72,7 +72,7 @@ double pd_adasum_unit_ns(const pd_adasum *a);
 void pd_adasum_unit(pd_adasum *a, int64_t i);
 /* Begins the next pass over the vectors. Call it on one thread, after all units of the pass. */
 void pd_adasum_turn(pd_adasum *a);
-/* Returns whether every element of the result is finite. Call it after the last pass. */
-bool pd_adasum_finite(const pd_adasum *a);
+/* Returns the largest magnitude of an element of the result (pd_largest). Call it after the last pass. */
+float pd_adasum_largest(const pd_adasum *a);
 
 #endif

@@ -1,72 +1,300 @@
-/* glob.c - compares names with globs. */
+/* glob.c - compiles globs to automata, and runs these on names.
+ *
+ * The bytes at the beginning of a glob that stand for themselves are compared first. The rest is an automaton without
+ * choices to try one after the other: state i says that the rest's first i elements (bytes, ? and sets, but not *) have
+ * matched what was read of the name. The states that are possible are the bits of a set, and one step takes the whole
+ * set from one byte of the name to the next. A * lets its state stay possible whatever the byte is. */
 #include "glob.h"
 
-#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* Returns whether a set of characters in a glob, like [a-z], contains c. `set` is the byte after the '['. *end
- * becomes the byte after the closing ']'; NULL: there is none, and the '[' is an ordinary byte. */
-static bool set_has(const char *set, unsigned char c, const char **end)
+/* Estimates of the time of a comparison: for itself, for each byte of a name that is compared with the glob's first
+ * bytes, and for each byte that is read by the automaton, which takes longer for each word of the set of states. */
+#define START_NS 10.0
+#define PREFIX_NS 0.2
+#define BYTE_NS 1.0
+#define WORD_NS 1.2
+
+enum { BYTES = 256 }; /* number of values of a byte */
+
+struct pd_glob {
+    size_t n_prefix; /* number of bytes that a name must begin with */
+    size_t n;        /* number of elements of the rest */
+    size_t words;    /* of a set of states 0 to n; 0: the rest is empty */
+    size_t classes;  /* number of classes of bytes */
+    size_t bytes;    /* of the compiled glob */
+    char *prefix;
+    uint64_t *states;   /* the states that are possible during a comparison */
+    uint64_t *stays;    /* the states that stay possible, whatever the next byte is */
+    uint64_t *steps;    /* steps[class * words]: the states from which a byte of that class leads to the next state */
+    uint8_t class_of[]; /* class of each byte: bytes of one class match the same elements. Only there if words > 0 */
+};
+
+/* ---- elements ---- */
+
+typedef struct element {
+    enum { BYTE, ANY, SET, STAR } kind;
+    uint8_t byte;
+    uint64_t set[4]; /* bit c: byte c is in the set */
+} element;
+
+static void add_range(uint64_t set[4], unsigned first, unsigned last)
 {
-    bool negated = *set == '!' || *set == '^', found = false;
-    const unsigned char *at = (const unsigned char *)set + negated;
-    const unsigned char *first = at;
+    for (unsigned c = first; c <= last; c++) set[c / 64] |= (uint64_t)1 << c % 64;
+}
 
+/* Reads a set like [a-z]. `at` is the byte after the '['. Returns the byte after the closing ']'; NULL: there is none,
+ * and the '[' is an ordinary byte. */
+static const uint8_t *read_set(element *out, const uint8_t *at)
+{
+    bool negated = *at == '!' || *at == '^';
+    const uint8_t *first = at += negated;
+
+    *out = (element){ .kind = SET };
     for (; *at != '\0' && (*at != ']' || at == first); at++) {
         if (at[1] == '-' && at[2] != ']' && at[2] != '\0') {
-            found = found || (at[0] <= c && c <= at[2]);
+            add_range(out->set, at[0], at[2]);
             at += 2;
         } else {
-            found = found || *at == c;
+            add_range(out->set, *at, *at);
         }
     }
-    *end = *at == ']' ? (const char *)at + 1 : NULL;
-    return found != negated;
+    for (int i = 0; negated && i < 4; i++) out->set[i] = ~out->set[i];
+    return *at == ']' ? at + 1 : NULL;
 }
 
-/* Compares one byte of a name with one element of a glob (a byte, '?' or a set), but not '*'. If they match, moves
- * *glob to the next element. */
-static bool element_matches(const char **glob, char c)
+/* Reads the element at `at`, which is not the end of the glob. Returns where the next one begins. */
+static const uint8_t *read_element(element *out, const uint8_t *at)
 {
-    const char *at = *glob, *end;
+    const uint8_t *end = *at == '[' ? read_set(out, at + 1) : NULL;
 
-    if (*at == '\0') return false;
-    if (*at == '[') {
-        bool inside = set_has(at + 1, (unsigned char)c, &end);
-        if (end != NULL) {
-            *glob = end;
-            return inside;
-        }
-    }
-    if (*at == '\\' && at[1] != '\0')
-        at++;
-    else if (*at == '?')
-        c = '?';
-    *glob = at + 1;
-    return *at == c;
+    if (end != NULL) return end;
+    *out = (element){ .kind = *at == '*' ? STAR : *at == '?' ? ANY : BYTE };
+    if (*at == '\\' && at[1] != '\0') at++;
+    out->byte = *at;
+    return at + 1;
 }
 
-bool pd_glob_match(const char *glob, const char *name)
-{
-    const char *after_star = NULL,
-               /* `retry` is the first byte of the name after those that the last '*' stands for. If the rest of the
-                * glob fails to match, the '*' takes one byte more. */
-        *retry = NULL;
+/* ---- classes of bytes ---- */
 
-    while (*name != '\0') {
-        const char *next = glob;
-        if (*glob == '*') {
-            after_star = ++glob;
-            retry = name;
-        } else if (element_matches(&next, *name)) {
-            glob = next;
-            name++;
-        } else if (after_star != NULL) {
-            glob = after_star;
-            name = ++retry;
-        } else {
-            return false;
-        }
+typedef struct classes {
+    uint8_t of[BYTES];
+    unsigned size[BYTES]; /* number of bytes in each class */
+    size_t n;
+} classes;
+
+/* Divides each class that a set has some bytes of, but not all. */
+static void divide(classes *c, const uint64_t set[4])
+{
+    unsigned inside[BYTES] = { 0 };
+    int to[BYTES];
+
+    for (unsigned b = 0; b < BYTES; b++) inside[c->of[b]] += set[b / 64] >> b % 64 & 1;
+    for (size_t k = 0, n = c->n; k < n; k++) {
+        to[k] = -1;
+        if (inside[k] == 0 || inside[k] == c->size[k]) continue;
+        to[k] = (int)c->n++;
+        c->size[to[k]] = inside[k];
+        c->size[k] -= inside[k];
     }
-    while (*glob == '*') glob++;
-    return *glob == '\0';
+    for (unsigned b = 0; b < BYTES; b++)
+        if ((set[b / 64] >> b % 64 & 1) != 0 && to[c->of[b]] >= 0) c->of[b] = (uint8_t)to[c->of[b]];
+}
+
+/* Does the same for a set of one byte. */
+static void single_out(classes *c, uint8_t byte)
+{
+    if (c->size[c->of[byte]] == 1) return;
+    c->size[c->of[byte]]--;
+    c->size[c->n] = 1;
+    c->of[byte] = (uint8_t)c->n++;
+}
+
+/* Finds the classes of the rest of a glob, and counts its elements and stars. */
+static void classify(classes *c, const uint8_t *rest, size_t *n, size_t *stars)
+{
+    element e;
+
+    *c = (classes){ .size = { BYTES }, .n = 1 };
+    *n = *stars = 0;
+    while (*rest != '\0') {
+        rest = read_element(&e, rest);
+        if (e.kind == SET) divide(c, e.set);
+        if (e.kind == BYTE) single_out(c, e.byte);
+        if (e.kind == STAR)
+            ++*stars;
+        else
+            ++*n;
+    }
+}
+
+/* ---- compiling ---- */
+
+/* Copies the bytes at the beginning of a glob that stand for themselves. Returns the rest of the glob. */
+static const uint8_t *read_prefix(const uint8_t *text, char *prefix, size_t *n)
+{
+    element e;
+
+    for (*n = 0; *text != '\0'; prefix[(*n)++] = (char)e.byte) {
+        const uint8_t *next = read_element(&e, text);
+        if (e.kind != BYTE) break;
+        text = next;
+    }
+    return text;
+}
+
+static void set_bit(uint64_t *set, size_t bit)
+{
+    set[bit / 64] |= (uint64_t)1 << bit % 64;
+}
+
+/* Notes from which states the bytes of each class lead on by element number `state`. `some[k]` is a byte of class k. */
+static void fill_element(const element *e, size_t state, const classes *c, const uint8_t *some, uint64_t *steps,
+                         size_t words)
+{
+    if (e->kind == BYTE) {
+        set_bit(steps + c->of[e->byte] * words, state);
+        return;
+    }
+    for (size_t k = 0; k < c->n; k++)
+        if (e->kind == ANY || (e->set[some[k] / 64] >> some[k] % 64 & 1) != 0) set_bit(steps + k * words, state);
+}
+
+static void fill(pd_glob *glob, const uint8_t *rest, const classes *c)
+{
+    uint8_t some[BYTES];
+    size_t state = 0;
+    element e;
+
+    memcpy(glob->class_of, c->of, sizeof c->of);
+    for (unsigned b = 0; b < BYTES; b++) some[c->of[b]] = (uint8_t)b;
+    while (*rest != '\0') {
+        rest = read_element(&e, rest);
+        if (e.kind == STAR)
+            set_bit(glob->stays, state);
+        else
+            fill_element(&e, state++, c, some, glob->steps, glob->words);
+    }
+}
+
+/* Divides the memory of a compiled glob, which lies behind its struct. */
+static void lay_out(pd_glob *glob)
+{
+    glob->states = (uint64_t *)(void *)(glob->class_of + (glob->words > 0 ? BYTES : 0));
+    glob->stays = glob->states + glob->words;
+    glob->steps = glob->stays + glob->words;
+    glob->prefix = (char *)(glob->steps + glob->classes * glob->words);
+}
+
+/* Compiles a glob whose rest, after n_prefix bytes that stand for themselves, is `rest`. */
+static pd_glob *compile(const char *prefix, size_t n_prefix, const uint8_t *rest)
+{
+    classes c;
+    size_t n, stars, words, bytes;
+    pd_glob *glob;
+
+    classify(&c, rest, &n, &stars);
+    words = n + stars > 0 ? n / 64 + 1 : 0;
+    bytes = sizeof *glob + (words > 0 ? BYTES : 0) + (c.n + 2) * words * sizeof(uint64_t) + n_prefix + 1;
+    if ((glob = calloc(1, bytes)) == NULL) return NULL;
+    *glob = (pd_glob){ .n_prefix = n_prefix, .n = n, .words = words, .classes = c.n, .bytes = bytes };
+    lay_out(glob);
+    memcpy(glob->prefix, prefix, n_prefix);
+    if (words > 0) fill(glob, rest, &c);
+    return glob;
+}
+
+pd_glob *pd_glob_new(const char *text)
+{
+    char *prefix = malloc(strlen(text) + 1);
+    pd_glob *glob;
+    const uint8_t *rest;
+    size_t n;
+
+    if (prefix == NULL) return NULL;
+    rest = read_prefix((const uint8_t *)text, prefix, &n);
+    glob = compile(prefix, n, rest);
+    free(prefix);
+    return glob;
+}
+
+pd_glob *pd_glob_copy(const pd_glob *from)
+{
+    pd_glob *glob = malloc(from->bytes);
+
+    if (glob == NULL) return NULL;
+    memcpy(glob, from, from->bytes);
+    lay_out(glob);
+    return glob;
+}
+
+void pd_glob_free(pd_glob *glob)
+{
+    free(glob);
+}
+
+/* ---- comparing ---- */
+
+/* Compares the rest of a name with the rest of a glob whose set of states is one word. */
+static bool run_one(const pd_glob *glob, const uint8_t *at)
+{
+    uint64_t states = 1, stays = glob->stays[0], last = (uint64_t)1 << glob->n;
+
+    for (; *at != '\0' && states != 0; at++) {
+        if ((states & stays & last) != 0) return true;
+        states = (states & stays) | (states & glob->steps[glob->class_of[*at]]) << 1;
+    }
+    return (states & last) != 0;
+}
+
+/* Takes the set of possible states one byte of the name further. Returns whether any state is possible. */
+static bool step(pd_glob *glob, uint8_t byte)
+{
+    const uint64_t *steps = glob->steps + glob->class_of[byte] * glob->words;
+    uint64_t carry = 0, any = 0;
+
+    for (size_t w = 0; w < glob->words; w++) {
+        uint64_t goes = glob->states[w] & steps[w];
+        glob->states[w] = (glob->states[w] & glob->stays[w]) | goes << 1 | carry;
+        carry = goes >> 63;
+        any |= glob->states[w];
+    }
+    return any != 0;
+}
+
+static bool run(pd_glob *glob, const uint8_t *at)
+{
+    size_t w = glob->n / 64;
+    uint64_t last = (uint64_t)1 << glob->n % 64;
+
+    memset(glob->states, 0, glob->words * sizeof *glob->states);
+    glob->states[0] = 1;
+    for (; *at != '\0'; at++) {
+        if ((glob->states[w] & glob->stays[w] & last) != 0) return true;
+        if (!step(glob, *at)) return false;
+    }
+    return (glob->states[w] & last) != 0;
+}
+
+bool pd_glob_match(pd_glob *glob, const char *name)
+{
+    const uint8_t *rest = (const uint8_t *)name + glob->n_prefix;
+
+    if (strncmp(glob->prefix, name, glob->n_prefix) != 0) return false;
+    if (glob->words == 0) return *rest == '\0';
+    return glob->words == 1 ? run_one(glob, rest) : run(glob, rest);
+}
+
+double pd_glob_ns(const pd_glob *glob, size_t length)
+{
+    double byte_ns = glob->words > 0 ? BYTE_NS + WORD_NS * (double)glob->words : PREFIX_NS;
+
+    return START_NS + byte_ns * (double)length;
+}
+
+size_t pd_glob_bytes(const pd_glob *glob)
+{
+    return glob->bytes;
 }

@@ -88,6 +88,18 @@ static sum_function *group_function(const pd_addend *x, int size, bool first)
     return first ? sets[size - 1] : adds[size - 1];
 }
 
+/* Returns the bits of the largest magnitude. The order of the bits is that of the magnitudes, with NaN at the end. */
+PD_CLONES(int32_t, largest_bits, (const float *x, int64_t n), (x, n))
+{
+    int32_t most = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int32_t bits = (int32_t)(pd_f32_bits(x[i]) & 0x7fffffffu);
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
 PD_CLONES(bool, finite_f32, (const float *x, int64_t n), (x, n))
 {
     uint32_t bad = 0;
@@ -101,12 +113,13 @@ PD_CLONES(void, divide, (float *x, float divisor, int64_t n), (x, divisor, n))
     for (int64_t i = 0; i < n; i++) x[i] /= divisor;
 }
 
-bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k, float divisor)
+float pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k, float divisor)
 {
-    bool finite = true;
+    int32_t most = 0;
 
     for (int64_t i = 0; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;
+        int32_t bits;
 
         for (int j = 0, size; j < k; j += size) {
             size = group_size(x + j, k - j);
@@ -114,9 +127,22 @@ bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k
         }
         if (k == 0 && !resume) memset(acc + i, 0, (size_t)some * sizeof *acc);
         if (divisor != 1.0f) divide(acc + i, divisor, some);
-        finite &= finite_f32(acc + i, some);
+        bits = largest_bits(acc + i, some);
+        most = bits > most ? bits : most;
     }
-    return finite;
+    return pd_f32_from_bits((uint32_t)most);
+}
+
+/* ---- magnitudes ---- */
+
+float pd_largest(const float *x, int64_t n)
+{
+    return pd_f32_from_bits((uint32_t)largest_bits(x, n));
+}
+
+float pd_larger(float a, float b)
+{
+    return pd_f32_bits(a) > pd_f32_bits(b) ? a : b;
 }
 
 /* ---- finiteness ---- */

@@ -17,13 +17,19 @@ typedef struct pd_addend {
  * each sum is divided by `divisor`, unless `divisor` is 1. If k is 0, the sum is the old acc[i] with `resume`,
  * otherwise 0.
  *
- * Returns whether every result is finite.
+ * Returns the largest magnitude of a result (pd_largest).
  *
  * Addends must not overlap acc. One exception: without `resume`, the first addend may be acc itself.
  *
  * This is one pass over memory: each addend is read once, and acc is written once. The bits of the result do not depend
  * on how a caller divides the elements or the addends among several calls. */
-bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k, float divisor);
+float pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k, float divisor);
+
+/* Returns the largest magnitude of an element of a vector. Infinity counts as larger than all numbers, and NaN as larger
+ * than infinity: so all elements are finite if the result is. 0: the vector is empty. */
+float pd_largest(const float *x, int64_t n);
+/* Returns the larger of two results of pd_largest. */
+float pd_larger(float a, float b);
 
 /* Returns whether all elements of a vector are finite: none is infinite or NaN. */
 bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n);

@@ -45,6 +45,7 @@
       "the segment of a worker is unmapped when its connection ends, not when its last payload is summed")             \
     X(loan_has_a_unit_more, "a payload may end 64 bytes behind the worker's segment")                                  \
     X(any_seals, "a worker may share a segment that it can still shorten")                                             \
+    X(holes_lent, "a worker may share a segment whose pages are not there, or can be freed")                           \
     X(refused_share_leaks, "the descriptor of a refused Share stays open")                                             \
     X(release_one_more, "a Release frees one answer more than the worker has read")                                    \
     X(place_of_another, "an answer in shared memory gives the place of the piece before")                              \
@@ -84,7 +85,9 @@
       "a checkpoint that is cut while steps are repeated gives up the records of the steps after it")                  \
     X(barriers_of_others, "a new process passes the barriers that earlier processes of its rank have passed")          \
     X(metric_one_more, "counts of jobs in the metrics are one more than the store has published")                      \
+    X(deferred_forever, "a frame that is held back because the loop's time is used up is not tried again")             \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
+    X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")

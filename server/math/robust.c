@@ -5,6 +5,7 @@
 
 #include "convert.h"
 #include "clones.h"
+#include "kernels.h"
 
 /* Number of elements that are sorted at the same time: WIDE for up to FEW vectors, NARROW for more vectors. So one row
  * of sort keys for each vector fits into the second-level cache. */
@@ -70,19 +71,21 @@ static void sort_rows(int32_t *rows, int k, int w)
 }
 
 /* Computes the mean of `kept` rows of sort keys, element by element. A row has w elements; only the first n means are
- * written. Returns whether all of these are finite. */
-PD_CLONES(bool, average, (float *to, int n, const int32_t *rows, int kept, int w), (to, n, rows, kept, w))
+ * written. Returns the largest magnitude of these (pd_largest). */
+PD_CLONES(float, average, (float *to, int n, const int32_t *rows, int kept, int w), (to, n, rows, kept, w))
 {
     double sum[WIDE] = { 0 };
-    uint32_t bad = 0;
+    int32_t most = 0;
 
     for (int r = 0; r < kept; r++)
         for (int i = 0; i < w; i++) sum[i] += (double)value_of(rows[r * w + i]);
     for (int i = 0; i < n; i++) {
+        int32_t bits;
         to[i] = (float)(sum[i] / kept);
-        bad |= (pd_f32_bits(to[i]) & 0x7fffffffu) >= 0x7f800000u;
+        bits = (int32_t)(pd_f32_bits(to[i]) & 0x7fffffffu);
+        most = bits > most ? bits : most;
     }
-    return !bad;
+    return pd_f32_from_bits((uint32_t)most);
 }
 
 /* Writes the sort keys of elements [first, first + n) of a vector into a row of w keys. */
@@ -99,18 +102,18 @@ static void load_row(int32_t *row, const pd_vector_run *x, int64_t first, int n,
     make_keys(row, tile, w);
 }
 
-bool pd_trimmed_mean(float *to, int64_t n, const pd_vector_run *x, int k, int trim, void *scratch)
+float pd_trimmed_mean(float *to, int64_t n, const pd_vector_run *x, int k, int trim, void *scratch)
 {
     int32_t *rows = scratch;
     int w = width(k);
-    bool finite = true;
+    float largest = 0;
 
     assert(k >= 1 && trim >= 0 && trim <= pd_median_trim(k));
     for (int64_t first = 0; first < n; first += w) {
         int some = n - first < w ? (int)(n - first) : w;
         for (int r = 0; r < k; r++) load_row(rows + (ptrdiff_t)r * w, &x[r], first, some, w);
         sort_rows(rows, k, w);
-        finite &= average(to + first, some, rows + (ptrdiff_t)trim * w, k - 2 * trim, w);
+        largest = pd_larger(largest, average(to + first, some, rows + (ptrdiff_t)trim * w, k - 2 * trim, w));
     }
-    return finite;
+    return largest;
 }

@@ -1,9 +1,11 @@
 /* segment.c - makes, checks and maps segments of shared memory. */
-#define _GNU_SOURCE /* memfd_create, F_ADD_SEALS */
+#define _GNU_SOURCE /* memfd_create, F_ADD_SEALS, fallocate */
 #include "segment.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,6 +25,16 @@
 
 enum { FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
+static uint64_t round_up(uint64_t n, uint64_t unit)
+{
+    return n / unit * unit + (n % unit != 0 ? unit : 0);
+}
+
+static uint64_t page_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static int unavailable(const char *what, pd_error *err)
 {
     return pd_fail(err, PD_UNAVAILABLE, "shared memory: %s: %s", what, strerror(errno));
@@ -36,8 +48,8 @@ static int new_memfd(void)
     return fd;
 }
 
-/* Sizes and maps the memory, then seals it: the seal against writing spares mappings that exist. */
-static int fill(pd_segment *out, int fd, uint64_t bytes, pd_error *err)
+/* Sizes, maps and seals the memory: a seal against writing spares mappings that exist. */
+static int fill(pd_segment *out, int fd, uint64_t bytes, int seals, pd_error *err)
 {
     void *at;
 
@@ -45,12 +57,13 @@ static int fill(pd_segment *out, int fd, uint64_t bytes, pd_error *err)
     at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (at == MAP_FAILED) return unavailable("mapping it", err);
     *out = (pd_segment){ .at = at, .bytes = bytes, .fd = fd };
-    if (fcntl(fd, F_ADD_SEALS, FIXED_SIZE | F_SEAL_FUTURE_WRITE) != 0) return unavailable("sealing it", err);
-    if (bytes >= HUGE_PAGE) (void)madvise(at, bytes, MADV_HUGEPAGE); /* only saves time, so an error is ignored */
+    if (fcntl(fd, F_ADD_SEALS, seals) != 0) return unavailable("sealing it", err);
+    /* Huge pages only save time, so an error is ignored. */
+    (void)madvise(at, bytes, bytes >= HUGE_PAGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return PD_OK;
 }
 
-int pd_segment_make(pd_segment *out, uint64_t bytes, pd_error *err)
+static int make(pd_segment *out, uint64_t bytes, int seals, pd_error *err)
 {
     int fd = new_memfd(), rc;
 
@@ -60,11 +73,33 @@ int pd_segment_make(pd_segment *out, uint64_t bytes, pd_error *err)
         close(fd);
         return pd_fail(err, PD_UNAVAILABLE, "shared memory: %llu bytes are too many", (unsigned long long)bytes);
     }
-    if ((rc = fill(out, fd, bytes, err)) == PD_OK) return PD_OK;
+    if ((rc = fill(out, fd, bytes, seals, err)) == PD_OK) return PD_OK;
     if (out->at != NULL)
         pd_segment_drop(out);
     else
         close(fd);
+    return rc;
+}
+
+int pd_segment_make(pd_segment *out, uint64_t bytes, pd_error *err)
+{
+    int rc = make(out, bytes, FIXED_SIZE, err);
+
+    if (rc != PD_OK) return rc;
+    out->erasable = true;
+    if (fchmod(out->fd, S_IRUSR) == 0) return PD_OK;
+    rc = unavailable("making it read-only for others", err);
+    pd_segment_drop(out);
+    return rc;
+}
+
+int pd_segment_make_full(pd_segment *out, uint64_t bytes, pd_error *err)
+{
+    uint64_t page = page_bytes(), unit = bytes >= HUGE_PAGE ? HUGE_PAGE : page;
+    uint64_t whole = bytes <= INT64_MAX ? round_up(bytes, unit) : bytes;
+    int rc = make(out, whole, FIXED_SIZE | F_SEAL_FUTURE_WRITE, err);
+
+    for (uint64_t i = 0; rc == PD_OK && i < whole; i += page) ((volatile uint8_t *)out->at)[i] = 0;
     return rc;
 }
 
@@ -92,9 +127,31 @@ static int check(int fd, uint64_t bytes, pd_error *err)
     return PD_OK;
 }
 
-int pd_segment_map(pd_segment *out, int fd, uint64_t bytes, pd_error *err)
+/* Checks that all pages of the memory are allocated, and that the peer cannot free one. To read a page that is not
+ * allocated would allocate it, as memory of this process. The kernel's own counter is asked, without a lock that the
+ * peer could hold (SEEK_HOLE takes one). */
+static int check_full(int fd, pd_error *err)
 {
-    int rc = check(fd, bytes, err);
+    uint64_t page = page_bytes(), there, whole;
+    struct stat file;
+
+    if ((fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0 && !PD_PLANTED(holes_lent))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "shared memory: it must be sealed with F_SEAL_FUTURE_WRITE, too: without it pages can be freed "
+                       "while they are read");
+    if (fstat(fd, &file) != 0) return unavailable("fstat", err);
+    there = (uint64_t)file.st_blocks * 512;
+    whole = round_up((uint64_t)file.st_size, page);
+    if (there == whole || PD_PLANTED(holes_lent)) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "shared memory: %llu of its %llu bytes are allocated, and all must be: write to each page before "
+                   "Share, and where pages are huge, make the size a multiple of theirs",
+                   (unsigned long long)there, (unsigned long long)whole);
+}
+
+static int map(pd_segment *out, int fd, uint64_t bytes, int checked, pd_error *err)
+{
+    int rc = checked;
     void *at;
 
     *out = (pd_segment)PD_NO_SEGMENT;
@@ -109,9 +166,43 @@ int pd_segment_map(pd_segment *out, int fd, uint64_t bytes, pd_error *err)
     return rc;
 }
 
+int pd_segment_map(pd_segment *out, int fd, uint64_t bytes, pd_error *err)
+{
+    return map(out, fd, bytes, check(fd, bytes, err), err);
+}
+
+int pd_segment_map_full(pd_segment *out, int fd, uint64_t bytes, pd_error *err)
+{
+    int rc = check(fd, bytes, err);
+
+    return map(out, fd, bytes, rc == PD_OK ? check_full(fd, err) : rc, err);
+}
+
 int pd_segment_share(const pd_segment *segment)
 {
-    return segment->fd >= 0 ? fcntl(segment->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    char path[32];
+
+    if (segment->fd < 0) return -1;
+    if (!segment->erasable) return fcntl(segment->fd, F_DUPFD_CLOEXEC, 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", segment->fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+uint64_t pd_segment_allocated(const pd_segment *segment)
+{
+    struct stat file;
+
+    return fstat(segment->fd, &file) == 0 ? (uint64_t)file.st_blocks * 512 : segment->bytes;
+}
+
+void pd_segment_erase(const pd_segment *segment, void *at, uint64_t n)
+{
+    uint64_t first = (uint64_t)((uint8_t *)at - segment->at), begin = round_up(first, page_bytes());
+    uint64_t end = (first + n) / page_bytes() * page_bytes();
+
+    assert(segment->erasable && pd_segment_has(segment, at, n));
+    if (begin < end)
+        (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
 }
 
 bool pd_segment_has(const pd_segment *segment, const void *at, uint64_t n)
@@ -124,6 +215,9 @@ bool pd_segment_has(const pd_segment *segment, const void *at, uint64_t n)
 void pd_segment_drop(pd_segment *segment)
 {
     if (segment->at != NULL) munmap(segment->at, segment->bytes);
+    if (segment->erasable)
+        (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                        (off_t)round_up(segment->bytes, page_bytes()));
     if (segment->fd >= 0) close(segment->fd);
     *segment = (pd_segment)PD_NO_SEGMENT;
 }

@@ -62,10 +62,7 @@ bool pd_access_has_server(const pd_conn *conn, pd_role role)
 /* Notes in the log that a request was refused, with its author. */
 static int refuse(const pd_conn *conn, const char *job, const char *what, const pd_error *err)
 {
-    char command[64];
-
-    snprintf(command, sizeof command, "%.30s was refused", what);
-    pd_conn_log_command(conn, job, command);
+    pd_conn_log_command(conn, job, "%.30s was refused", what);
     return err->code;
 }
 

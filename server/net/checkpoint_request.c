@@ -41,12 +41,11 @@ static pd_request *checkpoint_request(const pd_conn *conn, const pd_pending *pen
 
 static void log_checkpoint(const pd_conn *conn, const Paramd__CheckpointRequest *asked)
 {
-    char text[64] = "checkpoint";
-
     if (!conn->operates) return;
     if (asked->step > 0)
-        snprintf(text, sizeof text, "checkpoint of step %llu or later", (unsigned long long)asked->step);
-    pd_conn_log_command(conn, asked->job, text);
+        pd_conn_log_command(conn, asked->job, "checkpoint of step %llu or later", (unsigned long long)asked->step);
+    else
+        pd_conn_log_command(conn, asked->job, "checkpoint");
 }
 
 int pd_run_checkpoint(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)

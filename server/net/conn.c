@@ -208,6 +208,7 @@ static void leave_lists(pd_conn *conn)
         for (at = &conn->daemon->waking; *at != conn;) at = &(*at)->next_waking;
         *at = conn->next_waking;
     }
+    pd_pace_leave(conn);
 }
 
 void pd_conn_close(pd_conn *conn, const char *reason)
@@ -231,23 +232,43 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     daemon->closed = conn;
 }
 
-void pd_conn_log_command(const pd_conn *conn, const char *job, const char *command)
+/* Returns the facts that limit the lines about a connection's peer: its identity, or else its address. */
+static pd_log_facts facts_of(const pd_conn *conn, char host[PD_LOG_PEER])
 {
-    char author[sizeof conn->identity.text + sizeof conn->label + sizeof conn->peer + 8];
+    bool proven = conn->identity.kind != PD_IDENTITY_NONE;
+
+    pd_loop_host(host, conn->peer);
+    return (pd_log_facts){ .peer = proven ? conn->identity.text : host, .proven = proven };
+}
+
+void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
+{
+    char author[sizeof conn->identity.text + sizeof conn->label + sizeof conn->peer + 8], host[PD_LOG_PEER];
+    pd_log_facts facts = facts_of(conn, host);
+    pd_log_entry entry;
+    va_list args;
 
     snprintf(author, sizeof author, "%s as %s (%s)", conn->identity.text, conn->label, conn->peer);
-    pd_loop_log(conn->daemon, LOG_NOTICE, (pd_log_facts){ .job = job[0] != '\0' ? job : NULL, .author = author }, "%s",
-                command);
+    facts.job = job[0] != '\0' ? job : NULL;
+    facts.author = author;
+    va_start(args, format);
+    pd_log_entry_make(&entry, LOG_NOTICE, facts, format, args);
+    va_end(args);
+    conn->daemon->config.log(&entry);
 }
 
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
 {
     static const pd_prefix nothing;
 
+    char host[PD_LOG_PEER];
+    pd_log_facts facts = facts_of(conn, host);
+
     if (!pd_conn_live(conn)) return;
-    pd_loop_log(conn->daemon, LOG_WARNING,
-                (pd_log_facts){ .rank = conn->joined ? &conn->rank : NULL, .code = err->code },
-                "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " " : "", conn->label, err->text);
+    facts.rank = conn->joined ? &conn->rank : NULL;
+    facts.code = err->code;
+    pd_loop_log(conn->daemon, LOG_WARNING, facts, "%s%s%s: connection ended: %s", conn->peer,
+                conn->label[0] != '\0' ? " " : "", conn->label, err->text);
     let_go(conn, err->text);
     pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;

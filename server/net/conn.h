@@ -101,6 +101,8 @@ typedef struct pd_conn {
     struct pd_conn *next_dirty;
     bool waking; /* the connection is in the daemon's list of connections whose held-back frame is tried again */
     struct pd_conn *next_waking, *next_closed;
+    bool deferred; /* a frame is held back because the turn's time is used up: pace.h */
+    struct pd_conn *prev_deferred, *next_deferred;
     uint64_t opened_ms, read_ms, frame_ms, write_ms; /* clock times of: opening the connection; the last bytes received;
                                                       * the begin of the frame that is being received; the last frame
                                                       * sent (or the begin of sending) */
@@ -121,8 +123,10 @@ pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char
 /* Frees a connection that is closed. Called at the end of a turn of the loop. */
 void pd_conn_free(pd_conn *conn);
 /* Logs an operator's command together with its author: the identity, name and address of the connection's peer. `job`
- * is "" if the command concerns no job. */
-void pd_conn_log_command(const pd_conn *conn, const char *job, const char *command);
+ * is "" if the command concerns no job. Commands of one format have one limit for each peer, so each kind of command
+ * has a format of its own. */
+void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Sends a last ERROR frame, then ends the connection. The frame answers the request whose prefix (the fixed first
  * bytes of its frame) is `asked`. If `asked` is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);

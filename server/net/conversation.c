@@ -141,11 +141,12 @@ static void free_closed(pd_daemon *daemon)
 
 void pd_conversation_finish_turn(pd_daemon *daemon)
 {
+    pd_pace_begin_turn(daemon);
     resume_stalled(daemon);
     write_dirty(daemon);
     pd_loop_flush(daemon);
     free_closed(daemon);
-    pd_http_free_closed(daemon);
+    pd_http_finish_turn(daemon);
     daemon->was_active = daemon->active;
     daemon->active = 0;
     pd_shutdown_finish(daemon);
@@ -209,14 +210,15 @@ static int make_parts(pd_daemon *daemon)
     daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
     daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
     daemon->numbers = calloc(daemon->capacity, sizeof *daemon->numbers);
+    daemon->parties = calloc(daemon->capacity, sizeof *daemon->parties);
     daemon->effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
     daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
     daemon->board = pd_board_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
     daemon->roles_request = pd_request_new(PD_REQ_ROLES, OWN_TICKET);
-    if (daemon->conns == NULL || daemon->numbers == NULL || daemon->effects == NULL || daemon->pool == NULL ||
-        daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL ||
+    if (daemon->conns == NULL || daemon->numbers == NULL || daemon->parties == NULL || daemon->effects == NULL ||
+        daemon->pool == NULL || daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL ||
         daemon->roles_request == NULL)
         return PD_NO_MEMORY;
     daemon->admission.budget = daemon->config.ingest_bytes;
@@ -324,15 +326,16 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
         return PD_NO_MEMORY;
     }
     conn->usage = usage;
+    pd_loop_set_party(daemon, conn->number, usage->number);
     conn->pendings.under_way = &usage->requests;
     pd_conn_attach(conn, transport);
     if (check_number(daemon, usage, &err) != PD_OK) pd_conn_end(conn, NULL, &err);
     return PD_OK;
 }
 
-int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport)
+int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport, uint64_t origin)
 {
-    return pd_http_accept(daemon, transport);
+    return pd_http_accept(daemon, transport, origin);
 }
 
 void pd_conversation_close_http(pd_daemon *daemon)
@@ -343,7 +346,11 @@ void pd_conversation_close_http(pd_daemon *daemon)
 void pd_conversation_tick_http(pd_daemon *daemon)
 {
     pd_http_tick(daemon, pd_loop_now_ms(daemon));
-    pd_http_free_closed(daemon);
+}
+
+void pd_conversation_finish_http_turn(pd_daemon *daemon)
+{
+    pd_http_finish_turn(daemon);
 }
 
 /* Gives back the snapshots (published weights) in effects that were taken from the mailbox but not handled, since the
@@ -420,6 +427,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
     while (daemon->notices != NULL) pd_request_free(pd_loop_take_notice(daemon, daemon->notices->ticket.conn));
     free(daemon->conns);
     free(daemon->numbers);
+    free(daemon->parties);
     if (daemon->statm >= 0) close(daemon->statm);
     pd_tls_unref(daemon->config.tls);
     free(daemon);

@@ -25,11 +25,12 @@ pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
  * quota of the peer's identity, the peer gets an error and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED
  * (far more than the quota): the transport is still the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
-/* Adds an HTTP connection (http.h) whose bytes travel over this transport. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the
- * transport is still the caller's. */
-int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport);
-/* Does what HTTP connections need while nothing else runs yet: closes slow ones, and frees closed ones. */
+/* Adds an HTTP connection (http.h) whose bytes travel over this transport, from a peer with this address as a number
+ * (pd_reach_origin). PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the transport is still the caller's. */
+int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport, uint64_t origin);
+/* While nothing else runs yet, these two do for HTTP connections what _tick and _finish_turn do for all. */
 void pd_conversation_tick_http(pd_daemon *daemon);
+void pd_conversation_finish_http_turn(pd_daemon *daemon);
 /* Closes all HTTP connections. */
 void pd_conversation_close_http(pd_daemon *daemon);
 /* Handles the effects that the step thread has posted, for about a millisecond. */

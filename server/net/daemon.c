@@ -229,6 +229,11 @@ static void on_finished(uv_async_t *handle)
     ((loading *)handle->data)->done = true;
 }
 
+static void on_loading_prepare(uv_prepare_t *handle)
+{
+    pd_conversation_finish_http_turn(((pd_uvloop *)handle->data)->daemon);
+}
+
 static void on_loading_tick(uv_timer_t *handle)
 {
     pd_uvloop *loop = handle->data;
@@ -248,6 +253,7 @@ void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
     task.finished.data = &task;
     loop->loads = true;
     pd_listen_begin(loop);
+    uv_prepare_start(&loop->prepare, on_loading_prepare);
     uv_timer_start(&loop->timer, on_loading_tick, TICK_MS, TICK_MS);
     if (uv_thread_create(&task.thread, run_loading, &task) == 0) {
         while (!task.done) uv_run(&loop->uv, UV_RUN_ONCE);
@@ -256,6 +262,7 @@ void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
         run(arg);
     }
     loop->loads = false;
+    uv_prepare_stop(&loop->prepare);
     uv_timer_stop(&loop->timer);
     uv_close((uv_handle_t *)&task.finished, NULL);
     uv_run(&loop->uv, UV_RUN_NOWAIT); /* one more turn, in which libuv closes the handle */
@@ -300,10 +307,10 @@ int pd_daemon_adopt(pd_daemon *daemon, int fd)
     return pd_socket_adopt(loop_of(daemon), fd, NULL, "adopted");
 }
 
-int pd_daemon_adopt_http(pd_daemon *daemon, int fd)
+int pd_daemon_adopt_http(pd_daemon *daemon, int fd, uint64_t origin)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return pd_socket_adopt_http(loop_of(daemon), fd);
+    return pd_socket_adopt_http(loop_of(daemon), fd, origin);
 }
 
 bool pd_daemon_turn(pd_daemon *daemon)

@@ -49,8 +49,8 @@ void pd_daemon_free(pd_daemon *daemon);
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests);
 /* Adds a connection over a stream socket that is connected already. PD_NO_MEMORY: the socket is still the caller's. */
 int pd_daemon_adopt(pd_daemon *daemon, int fd);
-/* The same for a connection that speaks HTTP. */
-int pd_daemon_adopt_http(pd_daemon *daemon, int fd);
+/* The same for a connection that speaks HTTP, of a peer with this address as a number. */
+int pd_daemon_adopt_http(pd_daemon *daemon, int fd, uint64_t origin);
 /* Runs one turn of the event loop: handles what has happened, without waiting. Returns whether connections are open. */
 bool pd_daemon_turn(pd_daemon *daemon);
 /* Closes all connections and listening sockets: the last part of pd_daemon_run. */

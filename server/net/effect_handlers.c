@@ -79,7 +79,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
 
     if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), so there is no request of
                                      * a connection to answer */
-        pd_shutdown_drained(daemon);
+        pd_shutdown_drained(daemon, NULL);
         return;
     }
     if (conn == NULL) return;
@@ -143,9 +143,9 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_prefix asked;
 
     if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), which did not end before
-                                     * its deadline */
+                                     * its deadline, or whose last checkpoints have failed */
         pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
-        pd_shutdown_drained(daemon);
+        pd_shutdown_drained(daemon, effect->u.error.code == PD_ABORTED ? &effect->u.error : NULL);
         return;
     }
     if (conn == NULL) {
@@ -175,9 +175,22 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_end(conn, NULL, &effect->u.error);
 }
 
+/* Tells the store that from the weights of this job on only answers hold them. Without memory for that, they do not
+ * count. */
+static void report_forgotten(pd_daemon *daemon, uint32_t job)
+{
+    pd_request *request = pd_request_new(PD_REQ_FORGOTTEN, (pd_ticket){ 0, 0 });
+
+    pd_loop_post_released(daemon);
+    if (request == NULL) return;
+    request->job = job;
+    pd_loop_post(daemon, request);
+}
+
 static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    report_forgotten(daemon, effect->job);
     pd_traffic_remove(&daemon->traffic, effect->job);
     pd_figures_remove(&daemon->figures, effect->job);
     for (size_t i = 0; i < daemon->capacity; i++) {

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <utlist.h>
 
+enum { FIRST_POINTS = 16 }; /* room for points that a job gets first */
+
 /* ---- points of the past ---- */
 
 /* Drops every second point, and lets half as many be taken from now on. */
@@ -14,6 +16,19 @@ static void thin(pd_history *history)
     for (size_t i = 0; i < history->n / 2; i++) history->at[i] = history->at[2 * i + 1];
     history->n /= 2;
     history->every *= 2;
+}
+
+/* Makes room for one more point. Returns false if memory is out: then this point is left out. */
+static bool make_room(pd_history *history)
+{
+    size_t room = history->room > 0 ? 2 * history->room : FIRST_POINTS;
+    pd_history_point *at;
+
+    if (history->n < history->room) return true;
+    if ((at = realloc(history->at, room * sizeof *at)) == NULL) return false;
+    history->at = at;
+    history->room = room;
+    return true;
 }
 
 static pd_history_point point_of(const pd_history *history, const pd_job_stats *stats)
@@ -49,6 +64,7 @@ static void note(pd_history *history, const pd_job_stats *stats)
         return;
     }
     if (history->n == PD_HISTORY_POINTS) thin(history);
+    if (!make_room(history)) return;
     history->at[history->n++] = point_of(history, stats);
     history->due = history->every;
     history->step = stats->info.step_least;
@@ -57,17 +73,27 @@ static void note(pd_history *history, const pd_job_stats *stats)
 
 /* ---- the figures of jobs ---- */
 
+/* Returns the number of ranks of a job that have come. */
+static size_t count_come(const pd_job_stats *stats)
+{
+    return (size_t)stats->workers_in[PD_COUNT_CONNECTED] + stats->workers_in[PD_COUNT_LOST] +
+           stats->workers_in[PD_COUNT_LEFT];
+}
+
 static pd_figure *find(const pd_figures *figures, uint32_t job)
 {
     pd_figure *figure;
 
-    DL_SEARCH_SCALAR(figures->first, figure, job, job);
+    HASH_FIND(hh, figures->table, &job, sizeof job, figure);
     return figure;
 }
 
 static void drop(pd_figures *figures, pd_figure *figure)
 {
     DL_DELETE(figures->first, figure);
+    HASH_DELETE(hh, figures->table, figure);
+    if (figure->stats != NULL) figures->ranks -= figure->stats->n_ranks;
+    figures->left_out -= figure->left_out;
     figures->removals++;
     free(figure->stats);
     free(figure->history.at);
@@ -78,11 +104,13 @@ static pd_figure *add(pd_figures *figures, uint32_t job)
 {
     pd_figure *figure = calloc(1, sizeof *figure);
 
-    if (figure == NULL || (figure->history.at = calloc(PD_HISTORY_POINTS, sizeof *figure->history.at)) == NULL) {
+    if (figure == NULL) return NULL;
+    figure->job = job;
+    HASH_ADD(hh, figures->table, job, sizeof figure->job, figure);
+    if (figure->hh.tbl == NULL) {
         free(figure);
         return NULL;
     }
-    figure->job = job;
     figure->serial = ++figures->serial;
     DL_APPEND(figures->first, figure);
     return figure;
@@ -98,6 +126,28 @@ static pd_figure *find_namesake(const pd_figures *figures, uint32_t job, const c
     return figure;
 }
 
+/* Replaces the figures of a job. Figures of ranks for which there is no room are left out, and their memory is
+ * freed. */
+static void replace(pd_figures *figures, pd_figure *figure, pd_job_stats *stats)
+{
+    size_t had = figure->stats != NULL ? figure->stats->n_ranks : 0, came = stats->n_ranks;
+    size_t most = had + (PD_FIGURES_RANKS - figures->ranks) / 4;
+    pd_job_stats *less;
+
+    if (came > most) {
+        stats->n_ranks = most;
+        less = realloc(stats, sizeof *stats + most * sizeof stats->ranks[0]);
+        if (less != NULL) stats = less;
+    }
+    free(figure->stats);
+    figure->stats = stats;
+    figures->ranks += stats->n_ranks;
+    figures->ranks -= had;
+    figures->left_out -= figure->left_out;
+    figure->left_out = count_come(stats) - stats->n_ranks;
+    figures->left_out += figure->left_out;
+}
+
 void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats)
 {
     pd_figure *figure = find(figures, job), *older;
@@ -110,9 +160,8 @@ void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats)
         free(stats);
         return;
     }
-    free(figure->stats);
-    figure->stats = stats;
-    note(&figure->history, stats);
+    replace(figures, figure, stats);
+    note(&figure->history, figure->stats);
 }
 
 void pd_figures_remove(pd_figures *figures, uint32_t job)

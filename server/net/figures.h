@@ -7,7 +7,13 @@
 
 #include "stats.h"
 
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
 #define PD_HISTORY_POINTS 512
+/* Most ranks of all jobs whose figures are kept. A job gets room for at most a quarter of what is left, so there is some
+ * for those that come later. */
+#define PD_FIGURES_RANKS 16384
 
 /* A point of a job's past. */
 typedef struct pd_history_point {
@@ -19,8 +25,8 @@ typedef struct pd_history_point {
 /* Points of a job's past, at most PD_HISTORY_POINTS. When there is no room, every second point goes, and from then on
  * half as many are taken. */
 typedef struct pd_history {
-    pd_history_point *at;
-    size_t n;
+    pd_history_point *at; /* room for `room` points */
+    size_t n, room;
     uint64_t every, due;    /* every so many copies give a point; number of copies until the next one does */
     uint64_t step, step_ns; /* newest step at the last point, and the time at which it was closed */
 } pd_history;
@@ -31,12 +37,16 @@ struct pd_figure {
     uint32_t job;    /* number of the job */
     uint64_t serial; /* numbers the figures in the order in which jobs came */
     pd_job_stats *stats;
+    size_t left_out; /* number of ranks that have come and whose figures are not kept */
     pd_history history;
     pd_figure *prev, *next; /* the list, in the order of `serial` */
+    UT_hash_handle hh;      /* the table, by `job` */
 };
 
 typedef struct pd_figures {
-    pd_figure *first;
+    pd_figure *first, *table;
+    uint64_t ranks;    /* number of ranks whose figures are kept */
+    uint64_t left_out; /* number of ranks that have come and whose figures are not kept */
     uint64_t serial;   /* serial number of the job that came last */
     uint64_t removals; /* number of jobs that were forgotten so far */
 } pd_figures;
@@ -48,7 +58,8 @@ typedef struct pd_figures_place {
     uint64_t removals;       /* pd_figures.removals at that time */
 } pd_figures_place;
 
-/* Takes over a copy of a job's figures in place of the last one. Without memory the copy is dropped. */
+/* Takes over a copy of a job's figures in place of the last one, without those of ranks for which there is no room.
+ * Without memory the copy is dropped. */
 void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
 /* Forgets a job, which has ended. */
 void pd_figures_remove(pd_figures *figures, uint32_t job);

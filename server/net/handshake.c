@@ -107,8 +107,10 @@ static void on_rest(uv_poll_t *poll, int status, int events)
 static void fail(pd_handshake *h, const char *why)
 {
     pd_handshakes *all = all_of(h);
+    char host[PD_LOG_PEER];
 
-    pd_loop_log(h->loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_UNAUTHENTICATED },
+    pd_loop_host(host, h->peer);
+    pd_loop_log(h->loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_UNAUTHENTICATED, .peer = host },
                 "%s: TLS handshake ended: %s", h->peer, why);
     pd_tls_stream_free(h->stream);
     h->stream = NULL;

@@ -22,6 +22,7 @@ static const status reasons[] = {
     { 413, "Content Too Large" },
     { 414, "URI Too Long" },
     { 421, "Misdirected Request" },
+    { 429, "Too Many Requests" },
     { 431, "Request Header Fields Too Large" },
     { 503, "Service Unavailable" },
     { 505, "HTTP Version Not Supported" },
@@ -47,6 +48,7 @@ static void put_head(pd_document *out, int code, const char *type)
                     "Connection: close\r\n",
                     code, reason_of(code), type);
     if (code == 405) pd_document_put(out, "Allow: GET, HEAD\r\n");
+    if (code == 429) pd_document_put(out, "Retry-After: 1\r\n");
     if (code == 401) pd_document_put(out, "WWW-Authenticate: Basic realm=\"paramd\", Bearer\r\n");
 }
 

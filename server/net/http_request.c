@@ -294,11 +294,19 @@ pd_http_parsed pd_http_parse(pd_http_request *out, const char *at, size_t n, con
     return parsed == PD_HTTP_COMPLETE ? read_fields(out, text, why) : parsed;
 }
 
+/* Returns a character, of a letter in lower case if `fold` is set. */
+static unsigned folded(char c, bool fold)
+{
+    return (unsigned char)c | (fold && c >= 'A' && c <= 'Z' ? 0x20u : 0u);
+}
+
 bool pd_http_secret_is(const char *given, const char *wanted)
 {
     size_t n = strlen(given), m = strlen(wanted);
+    bool hexadecimal = strspn(wanted, "0123456789abcdefABCDEF") == m;
     unsigned differs = n != m;
 
-    for (size_t i = 0; i < n; i++) differs |= (unsigned char)given[i] ^ (unsigned char)wanted[m > 0 ? i % m : 0];
+    for (size_t i = 0; i < n; i++)
+        differs |= folded(given[i], hexadecimal) ^ folded(wanted[m > 0 ? i % m : 0], hexadecimal);
     return differs == 0;
 }

@@ -37,7 +37,9 @@ typedef enum pd_http_parsed {
  * more bytes are needed, to a sentence for the peer. */
 pd_http_parsed pd_http_parse(pd_http_request *out, const char *at, size_t n, const char **why);
 
-/* Returns whether two texts are equal. The time depends on the length of `given` alone, not on where they differ. */
+/* Returns whether a secret is the one that is wanted. If that one has hexadecimal digits alone, they are compared by
+ * their values: upper and lower case are the same. The time depends on `given` and on the length of `wanted`, not on
+ * where the two differ. */
 bool pd_http_secret_is(const char *given, const char *wanted);
 
 #endif

@@ -5,6 +5,7 @@
 #include "access.h"
 #include "conn.h"
 #include "methods.h"
+#include "pace.h"
 #include "plant.h"
 
 /* ---- checks of a frame before its method runs ---- */
@@ -111,6 +112,13 @@ static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
            conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
 }
 
+/* Returns whether a frame is one of those of which a connection sends many: tensors, and what belongs to them. */
+static bool is_cheap(const pd_prefix *prefix)
+{
+    return prefix->method >= PD_METHODS || pd_methods[prefix->method].run == NULL || prefix->method == PD_RELEASE ||
+           prefix->method == PD_HEARTBEAT;
+}
+
 /* ---- the framer's callbacks ---- */
 
 static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
@@ -214,7 +222,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     if (!pd_conn_live(conn)) return PD_CANCELLED;
     if (conn->state == PD_WELCOMING || conn->declaring) return PD_UNAVAILABLE;
     if (!conn->incoming.begun) {
-        if (must_wait(conn, prefix)) return PD_UNAVAILABLE;
+        if (must_wait(conn, prefix) || !pd_pace_admits(conn, is_cheap(prefix))) return PD_UNAVAILABLE;
         begin(conn, prefix, header);
     }
     if (prefix->payload_bytes == 0) return PD_OK;

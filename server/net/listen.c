@@ -268,7 +268,7 @@ static void welcome(const pd_listener *listener, int fd, const struct sockaddr *
     char text[80];
 
     if (listener->http) {
-        if (pd_socket_adopt_http(loop, fd) != PD_OK) close(fd);
+        if (pd_socket_adopt_http(loop, fd, pd_reach_origin(address)) != PD_OK) close(fd);
         return;
     }
     pd_reach_text(address, length, text, sizeof text);

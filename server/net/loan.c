@@ -17,7 +17,7 @@ struct pd_loan {
 int pd_loan_new(pd_loan **out, int fd, uint64_t bytes, pd_error *err)
 {
     pd_segment segment;
-    int rc = pd_segment_map(&segment, fd, bytes, err);
+    int rc = pd_segment_map_full(&segment, fd, bytes, err);
 
     if (rc != PD_OK) return rc;
     if ((*out = calloc(1, sizeof **out)) == NULL) {

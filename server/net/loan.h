@@ -13,7 +13,7 @@
 typedef struct pd_loan pd_loan;
 
 /* Maps the worker's segment of `bytes` bytes, and takes its descriptor, also after an error. The caller has one
- * reference. Errors: those of pd_segment_map, PD_NO_MEMORY. */
+ * reference. Errors: those of pd_segment_map_full, PD_NO_MEMORY. */
 int pd_loan_new(pd_loan **out, int fd, uint64_t bytes, pd_error *err);
 /* Drops the connection's reference. The memory is unmapped on another thread, because that may take long. Accepts
  * NULL. */

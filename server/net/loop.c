@@ -3,6 +3,8 @@
 #include "loop.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Bytes that all connections together should move in one turn of the loop, so that a turn stays short. */
 #define TURN_BYTES (1024 * 1024)
@@ -29,6 +31,14 @@ void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const c
     daemon->config.log(&entry);
 }
 
+void pd_loop_host(char *host, const char *peer)
+{
+    const char *colon = strrchr(peer, ':');
+    size_t n = colon != NULL ? (size_t)(colon - peer) : strlen(peer);
+
+    snprintf(host, PD_LOG_PEER, "%.*s", (int)n, peer);
+}
+
 void pd_loop_count_refusal(pd_daemon *daemon, int code)
 {
     _Static_assert(PD_LOOP_CODES == 1 - PD_REWIND, "each error code has a counter");
@@ -52,9 +62,15 @@ int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number)
     while (daemon->conns[place] != NULL) place = (place + 1) % daemon->capacity;
     *number = daemon->numbers[place] = ++daemon->serial * daemon->capacity + place;
     daemon->conns[place] = conn;
+    daemon->parties[place] = 0;
     daemon->n_conns++;
     daemon->next_place = (place + 1) % daemon->capacity;
     return PD_OK;
+}
+
+void pd_loop_set_party(pd_daemon *daemon, uint64_t number, uint64_t party)
+{
+    daemon->parties[number % daemon->capacity] = party;
 }
 
 void pd_loop_remove(pd_daemon *daemon, uint64_t number)
@@ -73,8 +89,18 @@ size_t pd_loop_quota(const pd_daemon *daemon)
 
 /* ---- requests to the store ---- */
 
+/* Notes which identity sends a request: that of its connection, which may be closed by now. The daemon's own requests
+ * have no connection. */
+static void sign(const pd_daemon *daemon, pd_request *request)
+{
+    size_t place = request->ticket.conn % daemon->capacity;
+
+    if (daemon->numbers[place] == request->ticket.conn) request->party = daemon->parties[place];
+}
+
 void pd_loop_post(pd_daemon *daemon, pd_request *request)
 {
+    if (request->party == 0) sign(daemon, request);
     request->mail.next = NULL;
     if (daemon->post_first == NULL)
         daemon->post_first = &request->mail;
@@ -85,6 +111,7 @@ void pd_loop_post(pd_daemon *daemon, pd_request *request)
 
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice)
 {
+    sign(daemon, notice);
     notice->mail.next = daemon->notices != NULL ? &daemon->notices->mail : NULL;
     daemon->notices = notice;
 }
@@ -104,7 +131,7 @@ pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
     return notice;
 }
 
-static void post_released(pd_daemon *daemon)
+void pd_loop_post_released(pd_daemon *daemon)
 {
     pd_request *request;
 
@@ -122,7 +149,7 @@ void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;
 
-    post_released(daemon);
+    pd_loop_post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
     assert(rc == PD_OK); /* posting cannot fail, because the mailbox is closed only after the loop thread has ended */

@@ -13,6 +13,7 @@
 #include "lag.h"
 #include "mailbox.h"
 #include "output.h"
+#include "pace.h"
 #include "platform.h"
 #include "remarks.h"
 #include "traffic.h"
@@ -49,17 +50,19 @@ struct pd_daemon {
                                       * the store at the end of this turn */
     struct pd_conn **conns;          /* table of connections; the index of a connection is its number % capacity */
     uint64_t *numbers;               /* number of the last connection that had each index of the table */
+    uint64_t *parties;               /* pd_usage.number of the identity of this connection */
     size_t capacity, n_conns, next_place;
     uint64_t serial;                         /* number of connections accepted so far */
     struct pd_conn *dirty, *waking, *closed; /* lists of connections: that have bytes to send; whose held-back frame is
                                               * tried again; that are freed at the end of this turn */
     size_t active, was_active;               /* number of connections whose transport reported events in this turn of
                                               * the loop, and in the last turn */
-    bool stall_over;                         /* memory for payloads has become free: connections with a held-back frame
+    pd_pace pace;
+    bool stall_over;       /* memory for payloads has become free: connections with a held-back frame
                                               * try again */
-    bool short_of_budget;                    /* a connection waits for memory for a payload because all ranks together
+    bool short_of_budget;  /* a connection waits for memory for a payload because all ranks together
                                               * use up the ingest budget */
-    bool stall_unreported;                   /* a connection waits for memory for a payload, and the step thread does
+    bool stall_unreported; /* a connection waits for memory for a payload, and the step thread does
                                               * not know: there was no memory for the message to it */
     pd_pool *pool;
     pd_admission admission;
@@ -98,6 +101,9 @@ uint64_t pd_loop_clock_ns(const pd_daemon *daemon);
 void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Writes the host of a peer's address such as "10.0.0.7:4711" to `host`, which has PD_LOG_PEER bytes. */
+void pd_loop_host(char *host, const char *peer);
+
 /* Counts a refused frame by its error code. */
 void pd_loop_count_refusal(pd_daemon *daemon, int code);
 
@@ -106,6 +112,8 @@ struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number);
 /* Adds a connection to the table of connections, and gives it a number that no other connection gets.
  * PD_RESOURCE_EXHAUSTED: the table is full. */
 int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number);
+/* Notes to which identity a connection belongs: pd_usage.number. Its requests to the store carry this number. */
+void pd_loop_set_party(pd_daemon *daemon, uint64_t number, uint64_t party);
 /* Removes a connection from the table of connections, because it closes. */
 void pd_loop_remove(pd_daemon *daemon, uint64_t number);
 /* Returns how many bytes one connection may receive, and how many it may send, in this turn of the loop. The more
@@ -117,6 +125,8 @@ void pd_loop_post(pd_daemon *daemon, pd_request *request);
 /* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots that the board has
  * released. */
 void pd_loop_flush(pd_daemon *daemon);
+/* Posts the snapshots (published weights) that nobody reads any more back to the step thread. */
+void pd_loop_post_released(pd_daemon *daemon);
 /* Keeps the message that tells the store of a connection's end, until the store has answered the connection's Hello. */
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice);
 /* Returns the kept message that tells the store of the end of the connection with this number, and keeps it no longer.

@@ -205,13 +205,13 @@ static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
     size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits behind it */
-    size_t used = (size_t)snprintf(text, most, "set %.100s", set->pattern);
+    size_t used = (size_t)snprintf(text, most, "%.100s", set->pattern);
 
     for (size_t i = 0; i < set->n_options && used < most; i++)
         used += (size_t)snprintf(text + used, most - used, " %s=%s", set->options[i]->name, set->options[i]->value);
     if (set->from_step > 0 && used < most)
         snprintf(text + used, most - used, " from step %llu", (unsigned long long)set->from_step);
-    pd_conn_log_command(conn, set->job, text);
+    pd_conn_log_command(conn, set->job, "set %s", text);
 }
 
 static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)

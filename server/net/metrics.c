@@ -24,8 +24,8 @@ struct row;
 typedef struct scene {
     pd_document *out;
     const pd_daemon *daemon;
-    pd_server_figures server; /* filled in while a metric of the daemon is written */
-    const pd_figure *figure;  /* set while a metric of a job is written */
+    const pd_server_figures *server;
+    const pd_figure *figure; /* set while a metric of a job is written */
     const struct row *row;
     uint64_t now_ns;
     bool open; /* OpenMetrics */
@@ -205,11 +205,11 @@ static void write_speed(const scene *s)
     sample(s, NULL, NULL, pd_figure_speed(s->figure->stats, s->now_ns));
 }
 
-static void rank_sample(const scene *s, uint32_t rank, double value)
+static void rank_sample(const scene *s, size_t i, double value)
 {
     char text[16];
 
-    snprintf(text, sizeof text, "%" PRIu32, rank);
+    snprintf(text, sizeof text, "%" PRIu32, s->figure->stats->ranks[i].info.rank);
     sample(s, "rank", text, value);
 }
 
@@ -217,14 +217,14 @@ static void write_last(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;
 
-    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, (uint32_t)i, (double)stats->ranks[i].late.last);
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].late.last);
 }
 
 static void write_late(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;
 
-    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, (uint32_t)i, (double)stats->ranks[i].late.late_ns / 1e9);
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].late.late_ns / 1e9);
 }
 
 static void write_staleness(const scene *s)
@@ -234,8 +234,7 @@ static void write_staleness(const scene *s)
 
     for (size_t i = 0; i < stats->n_ranks; i++)
         if (stats->ranks[i].info.step > newest) newest = stats->ranks[i].info.step;
-    for (size_t i = 0; i < stats->n_ranks; i++)
-        rank_sample(s, (uint32_t)i, (double)(newest - stats->ranks[i].info.step));
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)(newest - stats->ranks[i].info.step));
 }
 
 static void write_roots(const scene *s)
@@ -345,6 +344,7 @@ static const row rows[] = {
     SERVER_BY("frames_refused", COUNTER, write_refused, "Frames that were refused, by error code."),
     SERVER("ingest_bytes", GAUGE, ingest_used, "Bytes of gradients in flight: received and not summed yet."),
     SERVER("ingest_limit_bytes", GAUGE, ingest_limit, "Most bytes of gradients in flight (limits.ingest_bytes)."),
+    SERVER("ranks_left_out", GAUGE, ranks_left_out, "Ranks that have come, and have no metrics with the label rank."),
     SERVER("memory_resident_bytes", GAUGE, resident_bytes, "Memory of the process."),
     SERVER("memory_peak_bytes", GAUGE, peak_resident_bytes, "Most memory that the process has had."),
     SERVER("memory_tls_bytes", GAUGE, tls_bytes, "Memory in which bytes of TLS connections wait."),
@@ -379,6 +379,7 @@ static const row rows[] = {
     JOB_BY("root_seconds", HISTOGRAM, write_root_times, "Time that a root task takes."),
     JOB("gradient_norm", GAUGE, info.gradient_norm, "Norm of the last step's gradients; 0: none is computed."),
     JOB("clipped_steps", COUNTER, info.clipped_steps, "Steps whose gradients were clipped by their norm."),
+    JOB("outlier_steps", COUNTER, info.outlier_steps, "Steps that were skipped because their norm was an outlier."),
     JOB_BY("scalar", GAUGE, write_scalars, "Last mean of each scalar that workers push, such as loss."),
     JOB_BY("job_memory_bytes", GAUGE, write_memory, "Memory of the job in use, by purpose."),
     JOB("job_memory_committed_bytes", GAUGE, info.committed_bytes, "Memory that the job has claimed."),
@@ -415,7 +416,7 @@ static void write_head(const scene *s)
 
 static void write_samples(const scene *s)
 {
-    const void *from = s->figure != NULL ? (const void *)s->figure->stats : (const void *)&s->server;
+    const void *from = s->figure != NULL ? (const void *)s->figure->stats : (const void *)s->server;
 
     if (s->row->write != NULL)
         s->row->write(s);
@@ -423,9 +424,11 @@ static void write_samples(const scene *s)
         sample(s, NULL, NULL, read_number(s->row, from));
 }
 
-static void write_server(scene *s)
+/* Writes a metric of the daemon. All of them are of one time: that of the first. */
+static void write_server(scene *s, pd_metrics_cursor *cursor)
 {
-    pd_server_figures_read(&s->server, s->daemon);
+    if (cursor->row == 0) pd_server_figures_read(&cursor->server, s->daemon);
+    s->server = &cursor->server;
     write_head(s);
     write_samples(s);
 }
@@ -459,7 +462,7 @@ bool pd_metrics_next(pd_metrics_cursor *cursor, const pd_daemon *daemon, pd_docu
     if (s.row->of_job) {
         write_job(&s, cursor);
     } else {
-        write_server(&s);
+        write_server(&s, cursor);
         cursor->row++;
     }
     return true;

@@ -1,8 +1,9 @@
 /* metrics.h - writes the figures of the daemon and its jobs as Prometheus reads them: text 0.0.4 or OpenMetrics 1.0.
  * Loop thread.
  *
- * One table has a row for each metric (metrics.c). Labels are bounded: `job` is on all metrics of jobs, `rank` on three
- * and only for the first PD_STATS_RANKS ranks, and none names a parameter. Texts from peers are escaped. */
+ * One table has a row for each metric (metrics.c). Labels are bounded: `job` is on all metrics of jobs, `rank` on three,
+ * for the first PD_STATS_RANKS ranks of a job that have come, and at most PD_FIGURES_RANKS of all jobs. None names a
+ * parameter. Texts from peers are escaped. */
 #ifndef PD_METRICS_H
 #define PD_METRICS_H
 
@@ -11,9 +12,10 @@
 
 /* How far the writing of the metrics is. Begins zeroed, except `open`. */
 typedef struct pd_metrics_cursor {
-    bool open;              /* OpenMetrics 1.0; false: text 0.0.4 */
-    size_t row;             /* index of the metric that is written next */
-    pd_figures_place place; /* the last job whose samples of this metric are written */
+    bool open;                /* OpenMetrics 1.0; false: text 0.0.4 */
+    size_t row;               /* index of the metric that is written next */
+    pd_server_figures server; /* the daemon's figures, read once */
+    pd_figures_place place;   /* the last job whose samples of this metric are written */
 } pd_metrics_cursor;
 
 /* Appends the next piece: all samples of the daemon, or those of one job, of one metric. Returns false when everything

@@ -8,7 +8,6 @@
 #include "scalar_check.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,11 +124,9 @@ void pd_finish_init(pd_conn *conn)
 static int check_push(const Paramd__PushRequest *push, pd_error *err)
 {
     if (push->step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1");
-    if (!isfinite(push->weight) || push->weight < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "push with weight %g: expected a finite number of examples, 0 or "
-                       "more",
-                       push->weight);
+    if (!(push->weight >= 0 && push->weight <= PD_WEIGHT_MOST))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g: expected a number of examples, 0 to %.0f",
+                       push->weight, PD_WEIGHT_MOST);
     if (push->zero_weight && push->weight != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g and zero_weight: give one of them", push->weight);
     if (push->n_hypers > PD_MAX_OPTIONS)

@@ -28,6 +28,20 @@ void pd_reach_text(const struct sockaddr *address, socklen_t length, char *text,
         snprintf(text, size, "?");
 }
 
+uint64_t pd_reach_origin(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    size_t from = 0;
+    uint64_t origin = 0;
+
+    if (address->sa_family == AF_INET) return ntohl(v4->sin_addr.s_addr);
+    if (address->sa_family != AF_INET6) return 0;
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) from = 8; /* the last 4 of these 8 bytes are the address of IPv4 */
+    for (size_t i = from; i < from + 8; i++) origin = origin << 8 | v6->sin6_addr.s6_addr[i];
+    return from > 0 ? origin & UINT32_MAX : origin;
+}
+
 int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecure, pd_error *err)
 {
     char text[80];

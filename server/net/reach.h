@@ -4,6 +4,7 @@
 #define PD_REACH_H
 
 #include <netdb.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "address.h"
@@ -12,6 +13,9 @@
 
 /* Writes an address as text: "127.0.0.1:7070", "[::1]:7070" or "unix socket". */
 void pd_reach_text(const struct sockaddr *address, socklen_t length, char *text, size_t size);
+/* Returns a number by which peers are told apart: the address of IPv4, the network (the first 64 bits) of IPv6, since
+ * one machine may have all addresses of it, and 0 for Unix sockets. */
+uint64_t pd_reach_origin(const struct sockaddr *address);
 /* Checks whether other machines can reach an address. PD_PERMISSION_DENIED: they can, and `insecure` is not set. */
 int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecure, pd_error *err);
 /* The same for an address of the HTTP listener. `guarded` says whether other machines may reach it. */

@@ -74,6 +74,7 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .healthy = pd_server_is_healthy(daemon),
         .time = platform->unix_ms != NULL ? (double)platform->unix_ms(platform->arg) / 1e3 : 0,
         .connections = daemon->n_conns,
+        .ranks_left_out = daemon->figures.left_out,
         .ingest_limit = daemon->admission.budget,
         .ingest_used = daemon->admission.used,
         .resident_bytes = pd_resident_bytes(daemon),

@@ -15,6 +15,7 @@ typedef struct pd_server_figures {
     uint64_t resident_bytes, peak_resident_bytes; /* memory of the process, now and at most */
     uint64_t tls_bytes;                           /* memory in which bytes of TLS connections wait */
     uint64_t committed_bytes;                     /* memory that all jobs together have claimed (footprint.h) */
+    uint64_t ranks_left_out;                      /* ranks that have come, and have no figures of their own */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
     double loop_busy_ms[4]; /* times that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */
 } pd_server_figures;

@@ -85,7 +85,8 @@ void pd_reply_share(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     if (effect->u.share.fd >= 0 && conn->loan != NULL) {
         reply.bytes = effect->u.share.bytes;
         conn->output.least_shared = conn->daemon->config.least_shared;
-        conn->output.weights = (pd_segment){ (uint8_t *)effect->u.share.at, effect->u.share.bytes, -1 };
+        conn->output.weights =
+            (pd_segment){ .at = (uint8_t *)effect->u.share.at, .bytes = effect->u.share.bytes, .fd = -1 };
         conn->transport->ops->attach(conn->transport, effect->u.share.fd);
         effect->u.share.fd = -1;
     }

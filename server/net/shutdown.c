@@ -31,7 +31,7 @@ void pd_shutdown_begin(pd_daemon *daemon)
     pd_loop_post(daemon, request);
 }
 
-static void answer_shutdowns(pd_daemon *daemon)
+static void answer_shutdowns(pd_daemon *daemon, const pd_error *lost)
 {
     Paramd__Ok ok = PARAMD__OK__INIT;
 
@@ -40,17 +40,20 @@ static void answer_shutdowns(pd_daemon *daemon)
         pd_pending *pending;
         while (conn != NULL && conn->operates && pd_conn_live(conn) &&
                (pending = pd_pendings_of_method(&conn->pendings, PD_SHUTDOWN)) != NULL)
-            pd_conn_answer(conn, pending, &ok.base);
+            if (lost != NULL)
+                pd_conn_fail(conn, pending, lost);
+            else
+                pd_conn_answer(conn, pending, &ok.base);
     }
 }
 
-void pd_shutdown_drained(pd_daemon *daemon)
+void pd_shutdown_drained(pd_daemon *daemon, const pd_error *lost)
 {
     uint64_t flushed = pd_loop_now_ms(daemon) + FLUSH_MS;
 
     daemon->shutdown.drained = true;
     if (daemon->shutdown.deadline_ms > flushed) daemon->shutdown.deadline_ms = flushed;
-    answer_shutdowns(daemon);
+    answer_shutdowns(daemon, lost);
 }
 
 static bool all_written(const pd_daemon *daemon)

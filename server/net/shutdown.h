@@ -9,8 +9,8 @@
  * the store has answered. A second call does nothing. */
 void pd_shutdown_begin(pd_daemon *daemon);
 /* Notes that the store has drained, or has missed the drain's deadline, and answers the Shutdown requests of
- * operators. */
-void pd_shutdown_drained(pd_daemon *daemon);
+ * operators: with `lost`, the error of a drain whose last checkpoints have failed, or Ok if that is NULL. */
+void pd_shutdown_drained(pd_daemon *daemon, const pd_error *lost);
 /* Stops the loop if the store has drained and all answers are sent. Called at the end of each turn of the loop. */
 void pd_shutdown_finish(pd_daemon *daemon);
 /* Stops the loop if the deadline of the shutdown has passed. */

@@ -324,12 +324,12 @@ int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *pee
     return pd_conversation_accept(loop->daemon, &s->transport, peer) == PD_OK ? PD_OK : give_back(s);
 }
 
-int pd_socket_adopt_http(pd_uvloop *loop, int fd)
+int pd_socket_adopt_http(pd_uvloop *loop, int fd, uint64_t origin)
 {
     sock *s = make(loop, fd, NULL);
 
     if (s == NULL) return PD_NO_MEMORY;
-    return pd_conversation_accept_http(loop->daemon, &s->transport) == PD_OK ? PD_OK : give_back(s);
+    return pd_conversation_accept_http(loop->daemon, &s->transport, origin) == PD_OK ? PD_OK : give_back(s);
 }
 
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd)

@@ -11,8 +11,8 @@
  * socket's stream with a complete handshake, is NULL. PD_NO_MEMORY, also if `fd` is no socket: both are still the
  * caller's. */
 int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *peer);
-/* The same for a connection that speaks HTTP. */
-int pd_socket_adopt_http(pd_uvloop *loop, int fd);
+/* The same for a connection that speaks HTTP. `origin` is the peer's address as a number (pd_reach_origin). */
+int pd_socket_adopt_http(pd_uvloop *loop, int fd, uint64_t origin);
 
 /* ---- for tests, which give the transport's peer another identity before a connection is made of it ---- */
 

@@ -67,5 +67,6 @@ const pd_row pd_adadelta = {
     .about = "Adadelta (torch.optim.Adadelta)",
     .hypers = adadelta_hypers,
     .plan = adadelta_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

@@ -135,6 +135,7 @@ const pd_row pd_adafactor = {
     .plan = pd_adafactor_plan,
     .own_bytes = sizeof(pd_adafactor_own),
     .clip_norm = clip_norm,
+    .gradient_most = PD_PRODUCT_MOST,
     .phases = { { .name = "sums", .kind = PD_BLOCKS, .run = pd_adafactor_sums },
                 { .name = "moments", .kind = PD_BLOCKS, .run = pd_adafactor_moments, .skip = is_unfactored },
                 { .name = "means", .kind = PD_WHOLE, .run = pd_adafactor_means, .skip = is_unfactored },

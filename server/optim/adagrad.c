@@ -70,5 +70,6 @@ const pd_row pd_adagrad = {
     .about = "Adagrad (torch.optim.Adagrad)",
     .hypers = adagrad_hypers,
     .plan = adagrad_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

@@ -97,6 +97,7 @@ const pd_row pd_adam = {
     .about = "Adam (torch.optim.Adam)",
     .hypers = adam_hypers,
     .plan = adam_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };
 
@@ -105,5 +106,6 @@ const pd_row pd_adamw = {
     .about = "Adam with decoupled weight decay (torch.optim.AdamW)",
     .hypers = adamw_hypers,
     .plan = adam_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

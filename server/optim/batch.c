@@ -3,6 +3,7 @@
 #include "batch.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #endif
 
 #include "blascore.h"
+#include "kernels.h"
 #include "optimizer.h"
 #include "pages.h"
 #include "stored.h"
@@ -116,7 +118,7 @@ static void leave_phases(pd_optim *optim)
         optim->adopted = true;
         optim->stage = PD_STAGE_WAIT;
     } else {
-        optim->stage = PD_STAGE_CLOSE;
+        optim->stage = optim->guards && optim->last_ranges < 0 ? PD_STAGE_CHECK : PD_STAGE_CLOSE;
     }
 }
 
@@ -148,6 +150,7 @@ static bool has_work(pd_optim *optim)
             if (optim->n_work > 0) return true;
             optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_PHASES;
             break;
+        case PD_STAGE_CHECK: return true;
         case PD_STAGE_CLOSE:
             if (optim->n_whole > 0 && optim->opened) return true;
             pd_optim_end(optim);
@@ -155,14 +158,20 @@ static bool has_work(pd_optim *optim)
         }
 }
 
+static int64_t count_ranges(const pd_plan *plan)
+{
+    return plan->elements / plan->range_elements + (plan->elements % plan->range_elements != 0);
+}
+
 static int64_t count_units(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
     if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) return (int64_t)optim->n_whole;
+    if (optim->stage == PD_STAGE_CHECK) return count_ranges(plan);
     if (optim->stage != PD_STAGE_PHASES) return (int64_t)optim->n_work;
     switch (optim->row->phases[optim->phase].kind) {
-    case PD_RANGES: return plan->elements / plan->range_elements + (plan->elements % plan->range_elements != 0);
+    case PD_RANGES: return count_ranges(plan);
     case PD_BLOCKS: return (int64_t)plan->n_blocks;
     case PD_STRIPES: return (int64_t)plan->n_blocks * plan->stripes;
     case PD_WHOLE: return 1;
@@ -198,6 +207,8 @@ static void finish_work(const pd_batch *batch, const piece *p)
 
     if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) {
         optim->opened = optim->stage == PD_STAGE_OPEN;
+    } else if (optim->stage == PD_STAGE_CHECK) {
+        optim->stage = PD_STAGE_CLOSE;
     } else if (optim->stage == PD_STAGE_CAPTURE) {
         pd_tasks_captured(optim);
     } else if (optim->stage == PD_STAGE_ADOPT) {
@@ -211,9 +222,30 @@ static void finish_work(const pd_batch *batch, const piece *p)
 
 /* ---- running units, on any thread of the parallel region ---- */
 
+/* Looks at the new weights of n elements from `first` on, and notes whether the step has made some of them infinite or
+ * NaN that were finite. */
+static void check_weights(pd_optim *optim, int64_t first, int64_t n)
+{
+    const float *before = optim->io.before + first, *after = optim->io.after + first;
+
+    if (pd_all_finite(after, PD_F32, n)) return;
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(before[i]) && !isfinite(after[i]))
+            atomic_store_explicit(&optim->spoils, true, memory_order_relaxed);
+}
+
+/* Checks the weights of range number `index` of the parameter's elements. */
+static void check_range(pd_optim *optim, int64_t index)
+{
+    const pd_plan *plan = &optim->shared->plan;
+    int64_t first = index * plan->range_elements, left = plan->elements - first;
+
+    check_weights(optim, first, left < plan->range_elements ? left : plan->range_elements);
+}
+
 static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
 {
-    const pd_optim *optim = p->optim;
+    pd_optim *optim = p->optim;
     const pd_plan *plan = &optim->shared->plan;
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
@@ -255,6 +287,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
             plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
     }
     phase->run(&unit);
+    if (optim->guards && optim->phase == optim->last_ranges) check_weights(optim, unit.first, unit.n);
     if (phase->kind == PD_BLOCKS && optim->view_floats > 0) pd_block_close(optim, index);
 }
 
@@ -277,6 +310,7 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
 
     switch (p->optim->stage) {
     case PD_STAGE_OPEN: pd_stored_open(p->optim, (size_t)(u - p->first)); break;
+    case PD_STAGE_CHECK: check_range(p->optim, u - p->first); break;
     case PD_STAGE_CLOSE: pd_stored_close(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_CAPTURE: pd_tasks_copy(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_ADOPT: pd_tasks_adopt(p->optim, (size_t)(u - p->first)); break;

@@ -1,4 +1,5 @@
 /* hypers.c - sets the hyperparameters of an optimizer from text, checks their values and prints them. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,15 +106,27 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
 
 /* ---- setting ---- */
 
+/* Return the least and the largest number that a hyperparameter may have. Optimizers compute in float32, so a real
+ * number must be finite there. The least value itself may be infinite, if a word stands for it. */
+static double least_of(const pd_hyper *hyper)
+{
+    return hyper->type == PD_REAL && hyper->least < -FLT_MAX ? -(double)FLT_MAX : hyper->least;
+}
+static double most_of(const pd_hyper *hyper)
+{
+    return hyper->type == PD_REAL && hyper->most > FLT_MAX ? (double)FLT_MAX : hyper->most;
+}
+
 /* Writes the range of values that a hyperparameter may have, for an error text such as "0 to 100, or ready". Returns
  * `text`. */
 static const char *range_text(const pd_hyper *hyper, char *text, size_t size)
 {
+    double least = least_of(hyper), most = most_of(hyper);
+
     if (hyper->choices == NULL)
-        snprintf(text, size, "%.17g to %.17g", hyper->least, hyper->most);
+        snprintf(text, size, "%.17g to %.17g", least, most);
     else
-        snprintf(text, size, "%.17g to %.17g, or %.40s", hyper->least + (hyper->type == PD_INT), hyper->most,
-                 hyper->choices);
+        snprintf(text, size, "%.17g to %.17g, or %.40s", least + (hyper->type == PD_INT), most, hyper->choices);
     return text;
 }
 
@@ -170,9 +183,11 @@ static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
                    name, list, row->name);
 }
 
+/* Returns whether a number is outside the hyperparameter's range. The value that its word stands for is inside. */
 static bool is_outside(const pd_hyper *hyper, double value)
 {
-    return hyper->type != PD_CHOICE && (value < hyper->least || value > hyper->most);
+    if (hyper->type == PD_CHOICE || (hyper->choices != NULL && value == hyper->least)) return false;
+    return value < least_of(hyper) || value > most_of(hyper);
 }
 
 /* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
@@ -220,7 +235,7 @@ static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule
  * the range. */
 static double excess(const pd_hyper *hyper, double value)
 {
-    return fmax(hyper->least - value, value - hyper->most);
+    return fmax(least_of(hyper) - value, value - most_of(hyper));
 }
 
 /* Checks that all values of a schedule (a value that changes from step to step) lie in the hyperparameter's range. The

@@ -459,6 +459,7 @@ const pd_row pd_kron = {
     .words_ranges = true,
     .warning = kron_warning,
     .plan    = pd_kron_plan,
+    .gradient_most = PD_PRODUCT_MOST,
     .phases  = {
         [PHASE_MOMENTUM]     = { .name = "momentum", .kind = PD_RANGES, .run = follow_gradient,
                                  .fold = { PD_FOLD_SUM } },

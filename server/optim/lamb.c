@@ -138,6 +138,7 @@ const pd_row pd_lamb = {
     .about = "layer-wise adaptive moments for large batches (arXiv:1904.00962)",
     .hypers = lamb_hypers,
     .plan = lamb_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "average", .kind = PD_RANGES, .run = average, .fold = { PD_FOLD_SUM, PD_FOLD_SUM } },
                 { .name = "move", .kind = PD_RANGES, .run = move } },
 };

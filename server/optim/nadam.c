@@ -100,6 +100,7 @@ const pd_row pd_nadam = {
     .about = "Adam with Nesterov momentum (torch.optim.NAdam)",
     .hypers = nadam_hypers,
     .plan = nadam_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "advance", .kind = PD_WHOLE, .run = advance },
                 { .name = "move", .kind = PD_RANGES, .run = move } },
 };

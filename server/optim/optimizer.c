@@ -53,6 +53,8 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
+    optim->last_ranges = optim->n_phases - 1;
+    while (optim->last_ranges >= 0 && optim->row->phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
     assert(optim->row->capture_phase <= optim->n_phases && optim->row->adopt_phase <= optim->n_phases);
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
@@ -239,12 +241,32 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     optim->captured = optim->adopted = false;
     optim->parked = false;
     optim->taken = NULL;
+    optim->guards = false;
+    atomic_store_explicit(&optim->spoils, false, memory_order_relaxed);
     optim->stage = PD_STAGE_OPEN;
     return PD_OK;
 }
 
+void pd_optim_guard(pd_optim *optim)
+{
+    assert(optim->stage == PD_STAGE_OPEN && optim->phase == 0);
+    optim->guards = true;
+}
+
+/* Refuses a step that has made finite weights infinite or NaN. */
+static void refuse_spoiled(pd_optim *optim)
+{
+    optim->refused = true;
+    pd_fail(
+        &optim->own.why, PD_OUT_OF_RANGE,
+        "%s: the gradient is finite, but the new weights are not, so the old ones stay: lower the learning rate. If "
+        "later steps are refused, too, `paramctl reset-state` sets the optimizer's state back",
+        optim->name);
+}
+
 void pd_optim_end(pd_optim *optim)
 {
+    if (atomic_load_explicit(&optim->spoils, memory_order_relaxed)) refuse_spoiled(optim);
     optim->stage = PD_STAGE_IDLE;
     pd_slots_close(optim);
 }

@@ -113,6 +113,11 @@ const pd_error *pd_optim_refused(const pd_optim *optim);
  * that belong to steps before it are stored, and those of steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
+/* Lets the step that has just begun be refused if its new weights are infinite or NaN where those before were finite.
+ * Weights that lie in the memory of those before are not looked at. All phases have run then, so the state keeps what the
+ * step has changed. */
+void pd_optim_guard(pd_optim *optim);
+
 /* ---- for batch.c and model.c ---- */
 
 /* Ends a step: frees its temporary memory. */

@@ -22,6 +22,7 @@ int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec)
     if (slots == NULL) return PD_NO_MEMORY;
     plan->slots = slots;
     slots[plan->n_slots] = *spec;
+    plan->n_lasting += !spec->temporary;
     return (int)plan->n_slots++;
 }
 

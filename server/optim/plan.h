@@ -111,7 +111,7 @@ typedef struct pd_plan {
     pd_block *blocks;
     size_t n_blocks;
     pd_slot_spec *slots;
-    size_t n_slots;
+    size_t n_slots, n_lasting; /* n_lasting: number of slots that are not temporary */
     pd_task_spec *tasks;
     size_t n_tasks;
     /* Number of elements in a unit (the part that one thread computes) of a PD_RANGES phase (a pass of a step over

@@ -89,5 +89,6 @@ const pd_row pd_radam = {
     .about = "rectified Adam (torch.optim.RAdam)",
     .hypers = radam_hypers,
     .plan = radam_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

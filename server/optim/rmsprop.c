@@ -118,5 +118,6 @@ const pd_row pd_rmsprop = {
     .hypers = rmsprop_hypers,
     .check = rmsprop_check,
     .plan = rmsprop_plan,
+    .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };

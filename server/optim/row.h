@@ -35,6 +35,8 @@
  * block_products.h and kron_factor.h. They are cut into stripes by their sizes (stripes.h). Threads that have no unit
  * left compute stripes of the units that still run. The plan of such a parameter says so (plan->large_products).
  *
+ * If a row has phases of kind PD_RANGES, the last one of them writes the new weights.
+ *
  * A phase of kind PD_STRIPES is for an iteration on one large matrix, which needs more than products. It has
  * plan->stripes units (groups of rows) for each block, and is repeated (`rounds`), with a barrier after each round. The
  * number of stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
@@ -49,6 +51,11 @@
 /* most numbers that a unit (the work of one thread in a phase, a pass of the step) can report (pd_unit.partial) */
 #define PD_MAX_PARTIALS 8
 #define PD_MAX_FACTS 8 /* most facts (numbers about all parameters of a job) that an optimizer can have */
+
+/* Values of pd_row.gradient_most. The square of PD_SQUARE_MOST is the largest float32 number, up to rounding. Sums of
+ * 3e8 products of numbers up to PD_PRODUCT_MOST are finite. */
+#define PD_SQUARE_MOST 0x1.fffffep63f
+#define PD_PRODUCT_MOST 1e15f
 
 /* ---- facts: numbers about all parameters of a job, needed before one of them is planned ---- */
 
@@ -243,6 +250,11 @@ struct pd_row {
      * these values, whatever its option `aggregate` says for gradients (with weighted_mean: a weighted mean). Clipping
      * by the global norm does not change them. */
     bool takes_values;
+    /* Largest magnitude of a gradient's element with which the state stays finite in float32, since phases square it
+     * (PD_SQUARE_MOST) or sum its products (PD_PRODUCT_MOST). Callers skip a step with a larger one, as they do with a
+     * gradient that is not finite: otherwise the state would be spoiled for all later steps. 0: the row takes every
+     * finite gradient. */
+    float gradient_most;
     /* Returns the limit of the norm of all gradients in a group: the parameters that follow one rule of the job
      * (pd_declaration.group). The limit is 1e-30 to 1e30; 0: no limit. NULL in place of the function: no limit.
      *

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "glob.h"
 #include "row.h"
 #include "text.h"
 
@@ -58,7 +57,7 @@ static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd
         return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected \"glob optimizer name=value ...\"",
                        rule->text);
     if ((row = find_row(rows, name)) == NULL) return unknown_optimizer(rule->text, name, rows, err);
-    if ((rule->glob = strdup(glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
+    if ((rule->glob = pd_glob_new(glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
     pd_hypers_init(&rule->hypers, row);
     while ((word = pd_text_word(&rest)) != NULL) {
         int rc = set_hyper(rule, word, err);
@@ -88,7 +87,7 @@ static int parse_rule(pd_rule *rule, const char *text, const pd_row *const *rows
 static int make_state_rule(pd_rule *rule, pd_error *err)
 {
     rule->text = strdup("model_state");
-    rule->glob = strdup("");
+    rule->glob = pd_glob_new("");
     pd_hypers_init(&rule->hypers, &pd_model_state);
     return rule->text != NULL && rule->glob != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
 }
@@ -136,15 +135,22 @@ void pd_rules_free(pd_rule *rules, size_t n)
 {
     for (size_t i = 0; rules != NULL && i < n; i++) {
         free(rules[i].text);
-        free(rules[i].glob);
+        pd_glob_free(rules[i].glob);
         pd_hypers_free(&rules[i].hypers);
     }
     free(rules);
 }
 
-pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name)
+pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name, double *cost_ns)
 {
-    for (size_t i = 0; i < n; i++)
-        if (pd_glob_match(rules[i].glob, name)) return &rules[i];
-    return NULL;
+    size_t length = strlen(name);
+    double ns = 0;
+    pd_rule *found = NULL;
+
+    for (size_t i = 0; i < n && found == NULL; i++) {
+        ns += pd_glob_ns(rules[i].glob, length);
+        if (pd_glob_match(rules[i].glob, name)) found = &rules[i];
+    }
+    if (cost_ns != NULL) *cost_ns += ns;
+    return found;
 }

@@ -394,6 +394,7 @@ const pd_row pd_scalable_shampoo = {
     .check  = shampoo_check,
     .survey = pd_scalable_survey,
     .plan   = pd_scalable_plan,
+    .gradient_most = PD_PRODUCT_MOST,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics,
                                  .skip = no_statistics_for_roots },

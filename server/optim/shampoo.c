@@ -292,6 +292,7 @@ const pd_row pd_shampoo = {
     .words_ranges = true,
     .warning = pd_shampoo_warning,
     .plan   = pd_shampoo_plan,
+    .gradient_most = PD_PRODUCT_MOST,
     .phases = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },
         { .name = "step", .kind = PD_BLOCKS, .run = pd_shampoo_step },

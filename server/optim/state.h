@@ -7,6 +7,8 @@
 #ifndef PD_STATE_H
 #define PD_STATE_H
 
+#include <stdatomic.h>
+
 #include "optimizer_types.h"
 #include "shared_plan.h"
 
@@ -21,6 +23,7 @@ typedef enum pd_stage {
      * that succeed or fail together) */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
+    PD_STAGE_CHECK, /* looking whether the new weights are finite, where no phase over ranges has done so */
     PD_STAGE_CLOSE, /* at the end of the step: storing the state tensors that changed in fewer bits again */
 } pd_stage;
 
@@ -65,6 +68,7 @@ struct pd_optim {
     pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
     int n_phases;
+    int last_ranges; /* index of the last phase over ranges of elements, which writes the weights; -1: there is none */
     /* largest number of units (parts that one thread computes) that a phase of the plan has */
     int64_t most_units;
     double cost_ns;
@@ -113,6 +117,10 @@ struct pd_optim {
     /* whether the remaining root tasks are thrown away, because an earlier one made the step fail */
     bool dropping;
     bool refused;
+    /* whether the step is refused if it makes finite weights infinite or NaN; whether it has done so, noted by any thread
+     * of the batch */
+    bool guards;
+    atomic_bool spoils;
 
     /* ---- the root tasks of the step ---- */
     /* root tasks whose inputs are being copied or whose results are being stored; has room for all tasks of the plan */

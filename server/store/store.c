@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "checkpoint_due.h"
 #include "control_log.h"
+#include "deadlines.h"
 #include "declare.h"
 #include "export.h"
 #include "logging.h"
@@ -119,18 +120,45 @@ pd_effect *pd_store_effects(pd_store *store)
 
 /* ---- which job works next ---- */
 
-static int by_turn(const pd_job *a, const pd_job *b)
+/* Notes the next deadline of a job that may have changed. */
+static void note_deadline(pd_store *store, pd_job *job)
 {
-    return a->turn < b->turn ? -1 : a->turn > b->turn;
+    uint64_t at = pd_job_next_tick(job), checkpoint = pd_checkpoint_next_tick(job);
+
+    pd_deadlines_set(&store->deadlines, job, checkpoint < at ? checkpoint : at);
 }
 
-/* Queues a job if it has work. The queue is sorted by when the jobs had their last turns, oldest first. So a job that
- * has just got work comes before a job that has just worked and has more to do. */
+/* Queues a job if it has work, and notes its deadline. */
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    note_deadline(store, job);
     if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
-    DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
+    DL_APPEND2(store->due, job, prev_due, next_due);
     job->queued = true;
+}
+
+/* Returns when the identity of a job had its last turn. A job that has no owner is an identity of its own. */
+static uint64_t party_turn(const pd_job *job)
+{
+    return job->owner != NULL ? pd_owner_turn(job->owner) : job->turn;
+}
+
+/* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago;
+ * of its jobs again the one. So an identity gets no more turns by having more jobs. NULL: no job has work. */
+static pd_job *next_due(const pd_store *store)
+{
+    pd_job *job, *next = store->due;
+
+    DL_FOREACH2(store->due, job, next_due)
+    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->turn < next->turn))
+        next = job;
+    return next;
+}
+
+static void note_turn(pd_store *store, pd_job *job)
+{
+    job->turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
 }
 
 /* Queues a job that a request or a batch of work may have changed, if it has work. An export that waits begins if
@@ -220,8 +248,18 @@ static void released(pd_request *request)
 
     for (pd_snapshot *snapshot = request->u.released.first; snapshot != NULL; snapshot = next) {
         next = snapshot->next_released;
-        pd_snapshot_unref(snapshot);
+        pd_snapshot_returned(snapshot);
     }
+    pd_request_free(request);
+}
+
+/* The loop thread has forgotten a job, which may still wait for its root tasks. */
+static void forgotten(pd_store *store, pd_request *request)
+{
+    const pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
+    pd_unread *held = job != NULL ? job->steps.unread : pd_unread_find(&store->budget, request->job);
+
+    if (held != NULL) pd_unread_forgotten(held);
     pd_request_free(request);
 }
 
@@ -409,11 +447,12 @@ static void take_roles(pd_store *store, pd_request *request)
 
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns)
 {
-    (void)budget_ns;
     switch (request->kind) {
     case PD_REQ_HELLO: hello(store, request, now_ns); break;
     case PD_REQ_INFO:
-        pd_info_answer(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, now_ns);
+        if (!pd_info_answer_some(&store->jobs, store->roles, &store->outbox, store->drain.draining, request, &budget_ns,
+                                 now_ns))
+            return false;
         break;
     case PD_REQ_DROP: drop(store, request); break;
     case PD_REQ_SET: set(store, request, now_ns); break;
@@ -421,6 +460,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_IMPORT: import(store, request, now_ns); break;
     case PD_REQ_EXPORT: export(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
+    case PD_REQ_FORGOTTEN: forgotten(store, request); break;
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
@@ -445,11 +485,11 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
 
 bool pd_store_work(pd_store *store, uint64_t now_ns)
 {
-    pd_job *job = store->due;
+    pd_job *job = next_due(store);
 
     if (job == NULL) return false;
     pd_store_unqueue(store, job);
-    job->turn = ++store->turns;
+    note_turn(store, job);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
@@ -467,33 +507,49 @@ bool pd_store_has_work(const pd_store *store)
     return store->due != NULL;
 }
 
+/* Does the work of a job's deadlines that have passed, which may end the job. */
+static void tick(pd_store *store, pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (pd_job_tick(job, now_ns, &err)) {
+        pd_checkpoint_tick(job, now_ns);
+        pd_export_go_on(job, now_ns);
+        queue_unchanged(store, job, now_ns);
+    } else {
+        pd_store_end(store, job, &err);
+    }
+}
+
 void pd_store_tick(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
-    pd_error err;
 
-    HASH_ITER(hh, store->jobs.names, job, next)
-    {
-        if (pd_job_tick(job, now_ns, &err)) {
-            pd_checkpoint_tick(job, now_ns);
-            pd_export_go_on(job, now_ns);
-            queue_unchanged(store, job, now_ns);
-        } else
-            pd_store_end(store, job, &err);
+    if (store->unknown) {
+        store->unknown = false;
+        HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
+    /* A job may have its next deadline at once: each has its turn about once. */
+    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->tick_ns <= now_ns; n--)
+        tick(store, store->deadlines, now_ns);
     settle(store, now_ns);
+}
+
+size_t pd_store_count_losing(const pd_store *store)
+{
+    const pd_job *job, *next;
+    size_t n = 0;
+
+    HASH_ITER(hh, store->jobs.names, job, next) n += pd_keeping_loses(job);
+    return n;
 }
 
 uint64_t pd_store_next_tick(const pd_store *store)
 {
-    const pd_job *job, *next;
-    uint64_t at = pd_drain_next_tick(&store->drain);
+    uint64_t at = pd_drain_next_tick(&store->drain), jobs = UINT64_MAX;
 
     if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
-    HASH_ITER(hh, store->jobs.names, job, next)
-    {
-        if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
-        if (pd_checkpoint_next_tick(job) < at) at = pd_checkpoint_next_tick(job);
-    }
-    return at;
+    if (store->deadlines != NULL) jobs = store->deadlines->tick_ns;
+    if (store->unknown) jobs = 0;
+    return jobs < at ? jobs : at;
 }

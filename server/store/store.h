@@ -17,10 +17,10 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
  * matrix roots, PD_REQ_TASK) and published snapshots (PD_REQ_RELEASED). */
 void pd_store_free(pd_store *store);
 
-/* Applies a request, or a part of it that takes about `budget_ns` (ns of one core, by estimates): the request is checked
- * and filed, and its arithmetic is left to pd_store_work. Returns true if the request is done, and no longer the
- * caller's. false: it needs more time; call again with the same request, before later requests of the same peer. Other
- * requests and work may come in between. `now_ns` is the time of a monotonic clock. */
+/* Applies a request, or a part of it that takes about `budget_ns` (ns of one core, by estimates): the request is
+ * checked and filed, and its arithmetic is left to pd_store_work. Returns true if the request is done, and no longer
+ * the caller's. false: it needs more time; call again with the same request, before later requests of the same peer.
+ * Other requests and work may come in between. `now_ns` is the time of a monotonic clock. */
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns);
 /* Applies a request as a whole, however long that takes. Takes ownership of the request. */
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
@@ -55,6 +55,9 @@ int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, b
 /* Reads an entry of the control log of a job that was just restored, and whose log was repeated: the first one, then
  * one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry counts. */
 int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err);
+
+/* Returns the number of jobs that lose steps, or other changes of their state, if the server stops now. */
+size_t pd_store_count_losing(const pd_store *store);
 
 /* Takes and returns the effects that were made so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);

@@ -2,6 +2,7 @@
 #include "store_end.h"
 
 #include "checkpoint.h"
+#include "deadlines.h"
 #include "export.h"
 #include "job_end.h"
 #include "keeping.h"
@@ -16,10 +17,25 @@ void pd_store_unqueue(pd_store *store, pd_job *job)
     job->queued = false;
 }
 
+void pd_store_forget(pd_store *store, pd_job *job)
+{
+    pd_store_unqueue(store, job);
+    pd_deadlines_set(&store->deadlines, job, UINT64_MAX);
+}
+
+void pd_store_forget_deadlines(pd_store *store)
+{
+    pd_job *job, *next;
+
+    store->unknown = true;
+    if (store->deadlines == NULL) return;
+    HASH_ITER(hh, store->jobs.names, job, next) pd_deadlines_set(&store->deadlines, job, UINT64_MAX);
+}
+
 /* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
 static void end(pd_store *store, pd_job *job, bool stops, const pd_error *err)
 {
-    pd_store_unqueue(store, job);
+    pd_store_forget(store, job);
     pd_jobs_drop(&store->jobs, job);
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .code = err->code }, "%.300s",
            err->text);

@@ -6,6 +6,10 @@
 
 /* Takes a job out of the queue of jobs that have work. */
 void pd_store_unqueue(pd_store *store, pd_job *job);
+/* Takes a job out of that queue, and forgets its deadline: it ends, or another job takes its place. */
+void pd_store_forget(pd_store *store, pd_job *job);
+/* Forgets the deadlines of all jobs until the next tick, because jobs are made or end that the store does not see. */
+void pd_store_forget_deadlines(pd_store *store);
 /* Ends a job for good: its waiting requests get `err`, and a restart does not bring it back. */
 void pd_store_end(pd_store *store, pd_job *job, const pd_error *err);
 /* Ends all jobs, because the server stops: a restart brings them back. */

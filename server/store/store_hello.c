@@ -53,6 +53,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
 
     if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
     if (old != NULL && (rc = pd_job_owner_may_begin_anew(old, store->roles, request, err)) != PD_OK) return rc;
+    if ((rc = pd_hello_check_globs(request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
     if ((rc = pd_keeping_begin(job, err)) != PD_OK || (rc = take_place(store, old, request, err)) != PD_OK ||
         (rc = pd_job_owner_set(job, &store->owners, store->roles, request, err)) != PD_OK ||
@@ -84,7 +85,7 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     int rc;
 
     if ((rc = pd_job_owner_admits(*job, store->roles, request, err)) != PD_OK) return rc;
-    pd_store_unqueue(store, *job);
+    pd_store_forget(store, *job);
     rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
     pd_job_owner_resume(*job, &store->owners, store->roles);
     return rc;

@@ -7,7 +7,7 @@
 #include "job_owner.h"
 #include "log_replay.h"
 #include "restore.h"
-#include "store_state.h"
+#include "store_end.h"
 
 int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
 {
@@ -22,8 +22,10 @@ int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t
 int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);
-    int rc = pd_image_read(&store->jobs, &env, image, n, now_ns, err);
+    int rc;
 
+    pd_store_forget_deadlines(store);
+    rc = pd_image_read(&store->jobs, &env, image, n, now_ns, err);
     if (rc == PD_OK) pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
     return rc;
 }
@@ -31,14 +33,17 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
 int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);
-    int rc = pd_restore(&store->jobs, &env, kept, now_ns, err);
+    int rc;
 
+    pd_store_forget_deadlines(store);
+    rc = pd_restore(&store->jobs, &env, kept, now_ns, err);
     if (rc == PD_OK) pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
     return rc;
 }
 
 int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err)
 {
+    pd_store_forget_deadlines(store);
     return pd_replay(&store->jobs, logged, now_ns, kept, err);
 }
 

@@ -20,8 +20,10 @@ struct pd_store {
     pd_sums sums; /* memory for the sums of the present batch of work */
     pd_collect_batch collecting;
     pd_jobs jobs;
-    pd_job *due;    /* queue of jobs that have work; the job whose last turn was longest ago is first */
-    uint64_t turns; /* number of batches of work that all jobs together have had */
+    pd_job *due;       /* jobs that have work */
+    uint64_t turns;    /* number of batches of work that all jobs together have had */
+    pd_job *deadlines; /* the job with the earliest deadline: deadlines.h; NULL: no job has one */
+    bool unknown;      /* jobs were made from images, and their deadlines are not known yet */
     pd_drain drain;
     pd_roles *roles; /* NULL: the server has none */
     pd_owners owners;

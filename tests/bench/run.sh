@@ -7,6 +7,7 @@
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
 #        tests/bench/run.sh --cpu avx2,avx512 [NAME...]     on each of these instruction sets; without names: the
 #                                         figures that depend on them most (marked kernel)
+# partition_cost and deadline_overrun_s make network namespaces, as root; elsewhere they are skipped by name.
 # PYTHON=FILE: the Python for figures in Python [that of tests/python/environment.sh]; without PyTorch 2 those that
 # compare with it are skipped by name.
 # Exit status: 0 when everything asked for was measured or skipped, whether or not it holds; 1 when something could not
@@ -35,15 +36,21 @@ loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_
 memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_hello_ms
+hostile_step_ms | ms, 99th percentile, the worst attack | <= 50 | | figure_hostile_step_ms
+read_only_step | of the step time alone, the worst attack | <= 1.1 | | figure_read_only_step
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
+cgroup_kill  | of the attacks leave the daemon alive | >= 1 | | figure_cgroup_kill
 tls_throughput | of TCP                  | >= 0.5   |      | \
     paramctl bench net --json --transport tls --beside tcp
 half_open_kib | KiB for each of 10,000 TLS handshakes | <= 8 |  | figure_half_open kib
 half_open_p99 | of the step time alone       | <= 1.2   |      | figure_half_open p99
 window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window_memory
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
+partition_cost | of the cut, beyond a second | <= 1.2   | slow | tests/bench/cuts.py cost
+deadline_overrun_s | s, the most of all calls | <= 0.2   |      | tests/bench/cuts.py overrun
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 scrape_cost  | of the step time without scrapes | <= 1.02 |   | figure_scrape_cost
+probe_ok     | of the probes of /healthz answered 200 in a second | >= 0.99 | | figure_probe_ok
 hidden_job_list | of the time for a job that does not exist | >= 0 | | figure_hidden_job list
 hidden_job_hello | of the time for a job that does not exist | >= 0 | | figure_hidden_job hello
 checkpoint_rate | of one file written in sequence past the page cache, and synced | >= 0.8 | | figure_checkpoint_rate

@@ -55,16 +55,16 @@ static void receive_all(int fd, uint8_t *at, size_t bytes)
     if (bytes > 0 && recv(fd, at, bytes, MSG_WAITALL) != (ssize_t)bytes) figure_stop("the daemon ended a connection");
 }
 
-static void stop_at_error(const uint8_t *header, size_t bytes)
+static void read_error(const uint8_t *header, size_t bytes, pd_error *err)
 {
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
-    pd_error err = { 0 };
 
-    if (arena != NULL) pd_message_error(arena, header, bytes, &err);
-    figure_stop("%s", err.text);
+    *err = (pd_error){ .code = PD_NO_MEMORY };
+    if (arena != NULL) pd_message_error(arena, header, bytes, err);
+    pd_arena_free(arena);
 }
 
-pd_prefix wire_receive(int fd, uint8_t *header)
+pd_prefix wire_receive_any(int fd, uint8_t *header, pd_error *refusal)
 {
     uint8_t bytes[PD_PREFIX_BYTES], own[PD_MAX_HEADER_BYTES], *to = header != NULL ? header : own;
     pd_prefix prefix;
@@ -73,13 +73,23 @@ pd_prefix wire_receive(int fd, uint8_t *header)
     receive_all(fd, bytes, sizeof bytes);
     if (pd_prefix_read(&prefix, bytes, UINT64_MAX / 2, &err) != PD_OK) figure_stop("%s", err.text);
     receive_all(fd, to, prefix.header_bytes);
-    if ((prefix.flags & PD_FLAG_ERROR) != 0) stop_at_error(to, prefix.header_bytes);
-    for (uint64_t left = prefix.payload_bytes; left > 0;) {
+    refusal->code = PD_OK;
+    if ((prefix.flags & PD_FLAG_ERROR) != 0) read_error(to, prefix.header_bytes, refusal);
+    for (uint64_t left = (prefix.flags & PD_FLAG_SHARED) != 0 ? 0 : prefix.payload_bytes; left > 0;) {
         uint8_t waste[4096];
         size_t n = left < sizeof waste ? (size_t)left : sizeof waste;
         receive_all(fd, waste, n);
         left -= n;
     }
+    return prefix;
+}
+
+pd_prefix wire_receive(int fd, uint8_t *header)
+{
+    pd_error refusal;
+    pd_prefix prefix = wire_receive_any(fd, header, &refusal);
+
+    if (refusal.code != PD_OK) figure_stop("%s", refusal.text);
     return prefix;
 }
 

@@ -13,6 +13,8 @@ void wire_ask(int fd, unsigned method, uint64_t id, const ProtobufCMessage *mess
 /* Reads one answer and discards its payload. Returns the frame's prefix. An answer with an error ends the program.
  * `header` (may be NULL) receives the header, at most PD_MAX_HEADER_BYTES. */
 pd_prefix wire_receive(int fd, uint8_t *header);
+/* Works as wire_receive. An answer with an error is put into *refusal, whose code is PD_OK otherwise. */
+pd_prefix wire_receive_any(int fd, uint8_t *header, pd_error *refusal);
 /* Sends Hello as rank `rank` of a job. If `job` is "", the connection is an operator's. */
 void wire_hello(int fd, const char *job, uint32_t rank, uint32_t world, uint64_t nonce);
 /* Sends a Declare of n vectors (at most WIRE_DECLARES), named p and a number that counts up from `first`. `last`: no

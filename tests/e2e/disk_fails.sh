@@ -176,6 +176,48 @@ logged 'the disk does not answer: \(the last checkpoint of job\|old checkpoints\
     complain 'the log does not say what is not written'
 echo 'a disk that hangs: the daemon stopped, and said what it had not written'
 
+# A daemon that stops on a full disk says that steps are lost: in the log, in the answer to `paramctl shutdown`, and by
+# its exit status.
+start "$scratch/lost"
+trouble 'write ENOSPC 0'
+await 'paramctl jobs to show that the disk is full' shows_error 'No space left'
+kill -9 "$worker"
+wait "$worker" 2> /dev/null || true
+worker=$daemon
+status=0
+"$bin/paramctl" -s "tcp://127.0.0.1:$(cat "$scratch/port")" shutdown 2> "$scratch/shutdown.errors" || status=$?
+[ "$status" = 1 ] || complain "paramctl shutdown exited with $status although steps were lost"
+grep -q 'has failed: .*No space left.* are lost when the server stops' "$scratch/shutdown.errors" ||
+    complain "paramctl shutdown does not say what is lost: $(cat "$scratch/shutdown.errors")"
+status=0
+wait "$daemon" || status=$?
+[ "$status" = 3 ] || complain "a daemon that has lost steps ended with $status, not 3"
+logged 'stopped, but steps of 1 jobs since the last durable one are lost' || complain 'the log does not say it'
+worker='' daemon=''
+rm "$scratch/trouble"
+echo 'a full disk: the daemon stopped with status 3, and paramctl shutdown said what was lost'
+
+# Where the disk is well, the last checkpoint is written, and the daemon ends with 0.
+start "$scratch/lost"
+kill -TERM "$daemon"
+kill -9 "$worker"
+wait "$daemon" || complain "a daemon whose last checkpoint is on the disk ended with $?"
+worker='' daemon=''
+
+# A job whose workers are gone tries its checkpoint again when there is room.
+start "$scratch/again"
+trouble 'write ENOSPC 0'
+await 'paramctl jobs to show that the disk is full' shows_error 'No space left'
+kill -9 "$worker"
+wait "$worker" 2> /dev/null || true
+worker=$daemon
+before=$(durable)
+rm "$scratch/trouble"
+await 'a job without workers to write its checkpoint' is_durable_beyond "$before"
+shows_none || complain 'the error of the full disk is still shown'
+echo 'a full disk: a job without workers wrote its checkpoint when there was room'
+stop
+
 # A daemon that is told to stop while it loads jobs ends before it has loaded them, and leaves the disk as it was.
 start "$scratch/loaded" durability=log
 stop

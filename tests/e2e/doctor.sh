@@ -35,6 +35,7 @@ finds program ok "$("$bin/paramd" --version | head -n 1)"
 finds configuration ok "$scratch/paramd.conf"
 finds libraries ok libopenblas
 finds daemon ok "not asked"
+finds network ok "over a round trip of 50 ms: buffers let one connection carry about "
 grep -q "$scratch/state: .*B/s" "$scratch/said" || fail "the disk of state_dir was not measured:"
 [ -z "$(ls -A "$scratch/state")" ] || fail "the doctor left files behind: $(ls -A "$scratch/state")"
 

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "daemon_process.h"
+#include "loglimit.h"
 #include "paramctl_run.h"
 #include "paramd/client.h"
 
@@ -165,6 +167,54 @@ static void sighup_reads_the_roles_again_whole_or_not_at_all(void **state)
     pd_client_close(client);
 }
 
+/* ---- the log ---- */
+
+/* Asks n times to stop the daemon, which is refused each time. */
+static void ask_in_vain(const char *url, int n)
+{
+    pd_operator op;
+    pd_error err;
+    void *reply;
+
+    if (pd_operator_open(&op, url, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(pd_client_call(op.client, PD_SHUTDOWN, NULL, op.arena, &reply, &err), PD_PERMISSION_DENIED);
+    pd_operator_close(&op);
+}
+
+static int count_in_log(const fixture *f, const char *text)
+{
+    char line[2048];
+    FILE *log = fopen(f->daemon->log, "r");
+    int n = 0;
+
+    assert_non_null(log);
+    while (fgets(line, sizeof line, log) != NULL) n += strstr(line, text) != NULL;
+    fclose(log);
+    return n;
+}
+
+static void a_flood_of_refusals_hides_none_of_another_identity(void **state)
+{
+    enum { FLOOD = 5 * PD_LOG_BURST, OURS = 50 };
+    const fixture *f = *state;
+    char url[64], ours[64], text[96];
+
+    snprintf(text, sizeof text, "%s read *\nanyone read *\n", f->me);
+    write_roles(f->roles, text);
+    daemon_reload(f->daemon, "roles were read");
+    snprintf(url, sizeof url, "unix://%s", f->socket);
+    ask_in_vain(f->daemon->url, FLOOD);
+    ask_in_vain(url, OURS);
+    snprintf(ours, sizeof ours, "Shutdown was refused, by %s as ", f->me);
+    expect_log(f, ours);
+    if (!daemon_says(f->daemon, "lines about 127.0.0.1 were left out", PD_LOG_WINDOW_S + patient(5)))
+        fail_msg("the log does not say that lines were left out");
+    assert_int_equal(count_in_log(f, ours), OURS);
+    assert_in_range(count_in_log(f, "Shutdown was refused, by anyone as "), PD_LOG_BURST, FLOOD - 1);
+    assert_int_equal(count_in_log(f, "lines about user:"), 0);
+}
+
 /* ---- files that are refused ---- */
 
 static void expect_refusal(const char *flag, const char *mode, const char *part)
@@ -225,6 +275,7 @@ int main(void)
         TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota),
         TEST(paramctl_shows_each_identity_what_it_may_see),
         TEST(sighup_reads_the_roles_again_whole_or_not_at_all),
+        TEST(a_flood_of_refusals_hides_none_of_another_identity),
         TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write),
         TEST(paramctl_says_what_a_file_allows_and_by_which_line),
     };

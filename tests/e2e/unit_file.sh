@@ -30,7 +30,7 @@ conf=$scratch/paramd.conf
 "$PARAMD_BIN/paramd" --print-config > "$conf"
 ${started/\/etc\/paramd\/paramd.conf/$conf} --check-config > /dev/null \
     || { echo "the printed configuration is refused"; exit 1; }
-grep -qx 'RestartPreventExitStatus=2' "$unit" || { echo "a wrong configuration is started again and again"; exit 1; }
+grep -qx 'RestartPreventExitStatus=2 3' "$unit" || { echo "a wrong configuration is started again and again"; exit 1; }
 sed -i 's/^listen = 127.*/listen = 127.0.0.1:70700/' "$conf"
 status=0
 said=$(${started/\/etc\/paramd\/paramd.conf/$conf} 2>&1) || status=$?

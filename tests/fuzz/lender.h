@@ -20,21 +20,26 @@ typedef struct lender {
     uint8_t *at; /* NULL: there is none */
 } lender;
 
-static inline int lender_memfd(uint64_t bytes, bool sealed)
+enum { LENDER_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE };
+
+/* Returns a memfd with these seals and without pages. */
+static inline int lender_memfd(uint64_t bytes, int seals)
 {
     int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     MUST(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
-    if (sealed) MUST(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+    if (seals != 0) MUST(fcntl(fd, F_ADD_SEALS, seals) == 0);
     return fd;
 }
 
 static inline void lender_make(lender *l)
 {
     if (l->at != NULL) return;
-    l->fd = lender_memfd(LENT_BYTES, true);
+    l->fd = lender_memfd(LENT_BYTES, 0);
     l->at = mmap(NULL, LENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, l->fd, 0);
     MUST(l->at != MAP_FAILED);
+    memset(l->at, 0, LENT_BYTES);
+    MUST(fcntl(l->fd, F_ADD_SEALS, LENDER_SEALS) == 0);
 }
 
 static inline void lender_free(lender *l)
@@ -53,20 +58,21 @@ static inline void lender_fill(lender *l, uint32_t place, size_t n, uint8_t fill
         memset(l->at + place * PD_PAYLOAD_ALIGN, fill, n);
 }
 
-/* Returns a new descriptor of the kind that `how` chooses: the peer's segment, one without seals, a short one, the end
- * of a pipe. -1: none. */
+/* Returns a new descriptor of the kind that `how` chooses: the peer's segment, one without seals, a short one, one
+ * without pages, the end of a pipe. -1: none. */
 static inline int lender_descriptor(lender *l, unsigned how)
 {
     int ends[2];
 
     switch (how) {
     case 0: return -1;
-    case 1: return lender_memfd(LENT_BYTES, false);
-    case 2: return lender_memfd(PD_PAYLOAD_ALIGN, true);
+    case 1: return lender_memfd(LENT_BYTES, 0);
+    case 2: return lender_memfd(PD_PAYLOAD_ALIGN, LENDER_SEALS);
     case 3:
         MUST(pipe(ends) == 0);
         close(ends[1]);
         return ends[0];
+    case 5: return lender_memfd(LENT_BYTES, LENDER_SEALS);
     default: lender_make(l); return dup(l->fd);
     }
 }

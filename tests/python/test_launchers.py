@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import types
 
 import pytest
@@ -165,6 +167,18 @@ def test_a_local_daemon_is_refused_where_ranks_are_on_several_machines(monkeypat
 def test_ranks_on_one_machine_have_a_daemon(monkeypatch, variables):
     set_all(monkeypatch, variables)
     assert run_id.run_id() == (run_id.find().id or run_id._process_name(run_id.launcher().pid))
+
+
+def test_name_servers_that_are_silent_are_not_waited_for(monkeypatch):
+    silent = threading.Event()
+    monkeypatch.setattr(run_id, "_NAMES_SECONDS", 0.05)
+    monkeypatch.setattr(run_id.socket, "getaddrinfo", lambda *_, **__: silent.wait(30) and [])
+    set_all(monkeypatch, {**TORCHRUN, "MASTER_ADDR": "node7", "MASTER_PORT": "1"})
+    begun = time.monotonic()
+    with pytest.raises(paramd.DeadlineExceeded, match=r"waited 0.05 s for the name servers.*MASTER_ADDR=node7"):
+        run_id.run_id()
+    assert time.monotonic() - begun < 10
+    silent.set()
 
 
 # ---- the run of a process group ----

@@ -159,9 +159,12 @@ static void poke(end *e)
 
 static void break_link(sim_link *link)
 {
+    sim_side before = sim_enter(SIM_HARNESS);
+
     link->broken = true;
     sim_note(link->s, "link", 0, "breaks", 0, 0);
     for (int i = 0; i < 2; i++) lose_descriptors(&link->end[i], link->end[i].gone + link->end[i].arrived);
+    sim_enter(before);
     poke(&link->end[0]);
     poke(&link->end[1]);
 }

@@ -8,8 +8,8 @@ status=0
 for plant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak \
     buffer_lost version_back parked_forever duplicate_counted \
     image_forgets_outcome torn_export export_outlives_operator \
-    loan_ends_with_connection loan_has_a_unit_more any_seals refused_share_leaks release_one_more place_of_another \
-    lent_unheld keeper_stays sharing_outlives_connection any_run; do
+    loan_ends_with_connection loan_has_a_unit_more any_seals holes_lent refused_share_leaks release_one_more \
+    place_of_another lent_unheld keeper_stays sharing_outlives_connection any_run deferred_forever; do
     if "$1" --seeds 1..300 --plant $plant > /dev/null 2>&1; then
         echo "$plant was not found within 300 seeds"
         status=1

@@ -15,8 +15,7 @@ const char *const sim_phase_names[] = { "welcome",   "declare",  "init",    "fet
                                         "step",      "stepping", "pulling", "replacing", "barrier",
                                         "rewinding", "sync",     "leaving", "resting",   "ended" };
 
-/* Returns whether another process of the job has finished all its steps. */
-static bool is_over(const sim_worker *w)
+bool sim_is_finished(const sim_worker *w)
 {
     for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
         if (other->job->number == w->job->number && other->finished) return true;
@@ -81,7 +80,7 @@ static bool names_absent(const sim_worker *w, const char *text)
 static void note_deadline(sim_worker *w, const pd_error *err)
 {
     sim_worker_trace(w, err->text, w->step, 0);
-    if ((w->job->missing == w->job->world && !is_over(w)) || !w->s->calm) return;
+    if ((w->job->missing == w->job->world && !sim_is_finished(w)) || !w->s->calm) return;
     if (names_absent(w, err->text)) w->told_missing = true;
 }
 
@@ -135,7 +134,7 @@ static void on_declared(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK && is_over(w) && sim_least_step(w) == 0)
+    if (rc == PD_OK && sim_is_finished(w) && sim_least_step(w) == 0)
         sim_worker_end(w); /* another process has finished the job before, and this one would begin it anew */
     else if (rc == PD_OK)
         init_weights(w);
@@ -568,7 +567,7 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
-    if (rc == PD_OK && pd_core_welcome(w->core)->created && is_over(w))
+    if (rc == PD_OK && pd_core_welcome(w->core)->created && sim_is_finished(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)
         declare(w);

@@ -101,6 +101,8 @@ void sim_program_sync(sim_worker *w);
 void sim_program_on_synced(sim_worker *w);
 
 /* ---- program.c ---- */
+/* Returns whether another process of the job has finished all its steps. */
+bool sim_is_finished(const sim_worker *w);
 /* Returns whether the worker ends a step with close_step. It then pushes only the parameters for which it has a
  * gradient. */
 bool sim_closes_step(const sim_worker *w, uint64_t step);

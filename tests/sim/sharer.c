@@ -78,7 +78,8 @@ static void wipe(sim_sharer *h)
 {
     for (uint64_t i = 0; i < h->own_bytes / sizeof(float); i++) ((float *)(void *)h->own)[i] = NAN;
     if (sim_sharer_draw(h, 4) > 0) return;
-    fallocate(h->own_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)h->own_bytes);
+    if (fallocate(h->own_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)h->own_bytes) == 0)
+        sim_fail("harness", "pages of a sealed segment have been freed");
     if (ftruncate(h->own_fd, 0) == 0 || fcntl(h->own_fd, F_ADD_SEALS, F_SEAL_WRITE) == 0)
         sim_fail("harness", "a sealed segment has been shortened, or got another seal");
 }
@@ -376,9 +377,11 @@ static void make_segment(sim_sharer *h)
 {
     h->chunks = 1 + sim_sharer_draw(h, CHUNKS);
     h->own_bytes = h->chunks * sim_sharer_chunk_bytes(h) + sim_sharer_draw(h, 3) * 4096;
-    h->own_fd = sim_sharer_memfd(0, h->own_bytes, SEALS);
+    h->own_fd = sim_sharer_memfd(0, h->own_bytes, 0);
     h->own = mmap(NULL, h->own_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, h->own_fd, 0);
     if (h->own == MAP_FAILED) sim_fail("harness", "a segment cannot be made");
+    memset(h->own, 0, h->own_bytes);
+    if (fcntl(h->own_fd, F_ADD_SEALS, SEALS) != 0) sim_fail("harness", "a segment cannot be sealed");
 }
 
 void sim_sharer_start(sim *s, const sim_fault *fault)

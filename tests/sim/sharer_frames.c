@@ -179,6 +179,15 @@ int sim_sharer_memfd(unsigned flags, uint64_t bytes, int seals)
     return fd;
 }
 
+/* Returns a memfd with all pages and these seals. */
+static int full_memfd(uint64_t bytes, int seals)
+{
+    int fd = sim_sharer_memfd(0, bytes, seals);
+
+    if (fallocate(fd, 0, 0, (off_t)bytes) != 0) sim_fail("harness", "a memfd cannot be filled");
+    return fd;
+}
+
 static int pipe_end(void)
 {
     int ends[2];
@@ -193,19 +202,19 @@ void sim_sharer_be_bad_first(sim_sharer *h)
 {
     uint64_t bytes = h->own_bytes;
 
-    switch (sim_sharer_draw(h, 9)) {
+    switch (sim_sharer_draw(h, 11)) {
     case 0: sim_sharer_share(h, -1, bytes, PD_INVALID_ARGUMENT); break;
     case 1: sim_sharer_share(h, pipe_end(), bytes, PD_INVALID_ARGUMENT); break;
-    case 2: sim_sharer_share(h, sim_sharer_memfd(0, bytes, 0), bytes, PD_INVALID_ARGUMENT); break;
-    case 3:
-        sim_sharer_share(h, sim_sharer_memfd(0, bytes, F_SEAL_GROW | F_SEAL_SEAL), bytes, PD_INVALID_ARGUMENT);
-        break;
+    case 2: sim_sharer_share(h, full_memfd(bytes, 0), bytes, PD_INVALID_ARGUMENT); break;
+    case 3: sim_sharer_share(h, full_memfd(bytes, SEALS & ~F_SEAL_SHRINK), bytes, PD_INVALID_ARGUMENT); break;
     case 4: sim_sharer_share(h, sim_sharer_memfd(0, bytes - 1, SEALS), bytes, PD_INVALID_ARGUMENT); break;
     case 5:
         sim_sharer_share(h, sim_sharer_memfd(MFD_HUGETLB, 2 << 20, SEALS), bytes, PD_INVALID_ARGUMENT);
         break; /* none: without one */
     case 6: sim_sharer_share(h, sim_sharer_memfd(0, 64 << 20, SEALS), 64 << 20, PD_RESOURCE_EXHAUSTED); break;
-    case 7:
+    case 7: sim_sharer_share(h, sim_sharer_memfd(0, bytes, SEALS), bytes, PD_INVALID_ARGUMENT); break; /* no pages */
+    case 8: sim_sharer_share(h, full_memfd(bytes, SEALS & ~F_SEAL_FUTURE_WRITE), bytes, PD_INVALID_ARGUMENT); break;
+    case 9:
         sim_sharer_add_push(h, 0, NULL, 0);
         sim_sharer_say(h, PD_FAILED_PRECONDITION);
         break;

@@ -10,7 +10,7 @@
 #include <fcntl.h>
 
 enum { CHUNKS = 4, STEPS = 6, LENT = CHUNKS * (STEPS + 1), LARGEST_CHUNK = 256 };
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE };
 
 /* What the worker does. The requests of a phase are sent one after the other, each after the answer to the one before;
  * only those of a step go out together. */

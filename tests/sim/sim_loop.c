@@ -214,7 +214,8 @@ static pd_transport *connect_to(sim_server *server, bool http, bool is_local, si
     if (server->stopped || server->n_ends == SIM_ENDS) return NULL;
     *link = sim_link_new(server->s, is_local, &ours, &theirs);
     before = sim_enter(SIM_SERVER);
-    rc = http ? pd_conversation_accept_http(server->daemon, ours) : pd_conversation_accept(server->daemon, ours, "sim");
+    rc = http ? pd_conversation_accept_http(server->daemon, ours, server->n_ends % 3)
+              : pd_conversation_accept(server->daemon, ours, "sim");
     sim_enter(before);
     if (rc != PD_OK) {
         ours->ops->close(ours);
@@ -351,7 +352,7 @@ void sim_server_check(sim_server *server)
     const pd_admission *admission = &server->daemon->admission;
     uint64_t deadline = server->stop_asked_ns + (DRAIN_MS + 4000) * SIM_MS;
 
-    if (server->daemon->http.n > 2 * PD_HTTP_MOST)
+    if (server->daemon->http.n > PD_HTTP_MOST)
         sim_fail("accounting", "%u HTTP connections are open", server->daemon->http.n);
     if (admission->used > admission->budget + server->s->plan->payload * most_ranks(server->s->plan))
         sim_fail("accounting", "%llu bytes are in flight, the budget is %llu", (unsigned long long)admission->used,

@@ -328,6 +328,23 @@ void sim_plan_draw_strangers(sim_plan *plan)
     }
 }
 
+const char *sim_plan_identity(const sim_plan *plan, uint32_t job, uint32_t rank)
+{
+    static char names[SIM_JOBS][SIM_WORLD + 1][24]; /* connections keep the text */
+    uint64_t who = sim_mix(plan->seed, 26, 11, 28) % 3;
+    char *name;
+
+    if (who == 0) return NULL;
+    /* With roles, only the owner of a restored job may change its number of workers. */
+    if (who == 1 || plan->roles) rank = SIM_WORLD;
+    name = names[job][rank];
+    if (rank == SIM_WORLD)
+        snprintf(name, sizeof names[0][0], "job%u", job);
+    else
+        snprintf(name, sizeof names[0][0], "job%u-rank%u", job, rank);
+    return name;
+}
+
 /* Draws jobs whose processes do not know their run: one of four of those in which no worker leaves in the middle, since
  * nobody could take its rank, and no stranger comes, who could take the rank of a worker that is lost for a moment. The
  * draws have a random state of their own. */

@@ -149,6 +149,9 @@ void sim_plan_draw_limits(sim_plan *plan, uint64_t *r);
 void sim_plan_add_option(sim_job *job, const char *text);
 /* Draws the amount of a fault that begins `room_ns` before the world is calm. */
 uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r);
+/* Returns who the worker at a rank is, as its connections prove it; NULL: "anyone". In a third of the plans all workers
+ * of a job have one identity, in another third each rank has its own. */
+const char *sim_plan_identity(const sim_plan *plan, uint32_t job, uint32_t rank);
 /* Returns the largest number of workers that the job has in the plan. */
 uint32_t sim_most_world(const sim_job *job);
 /* Draws one to three processes of another run in a third of the plans. The draws have a random state of their own, so

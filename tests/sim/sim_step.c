@@ -8,6 +8,8 @@
 #include "scraper.h"
 #include "optimizer.h"
 #include "store_inside.h"
+#include "checkpoint_due.h"
+#include "job_turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,15 +231,26 @@ void sim_check_zero(const char *what, uint64_t n)
     if (n != 0) sim_fail("accounting", "at rest %s is %llu, expected 0", what, (unsigned long long)n);
 }
 
+/* Checks that no deadline of a job is later than the store says. */
+static void check_deadlines(const pd_store *store)
+{
+    const pd_job *job, *next;
+
+    HASH_ITER(hh, store->jobs.names, job, next)
+    if (pd_job_next_tick(job) < pd_store_next_tick(store) || pd_checkpoint_next_tick(job) < pd_store_next_tick(store))
+        sim_fail("liveness", "a deadline of %s is earlier than the store's next", job->steps.name);
+}
+
 void sim_step_check(const sim_server *server)
 {
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
-    if (!server->step_due && server->n_keeping + server->n_logging == 0 && sim_loop_rests(server, &more) &&
-        live > store->budget.used + more)
+    if (!server->step_due && !pd_flows_wait(&server->turn.flows, true) && server->n_keeping + server->n_logging == 0 &&
+        sim_loop_rests(server, &more) && live > store->budget.used + more)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
                  (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
+    check_deadlines(store);
     if (store->budget.used > store->budget.limit)
         sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->budget.used,
                  (unsigned long long)store->budget.limit);

@@ -170,8 +170,11 @@ static bool is_local(sim_worker *w)
 
 static void connect_to_server(sim_worker *w)
 {
-    pd_transport *transport = sim_server_connect(w->s->server, is_local(w), &w->link);
+    pd_transport *transport;
 
+    w->s->identity = sim_plan_identity(w->s->plan, w->job->number, w->rank);
+    transport = sim_server_connect(w->s->server, is_local(w), &w->link);
+    w->s->identity = NULL;
     if (transport == NULL) {
         pd_pump_lose(&w->pump, w->s->now_ns, "nobody listens");
         return;
@@ -407,9 +410,14 @@ void sim_workers_describe(const sim *s)
 
 void sim_workers_check(sim *s)
 {
-    for (const sim_worker *w = s->workers; w != NULL; w = w->next) {
+    for (sim_worker *w = s->workers; w != NULL; w = w->next) {
         uint64_t since = w->asked_ns > s->plan->calm_ns ? w->asked_ns : s->plan->calm_ns, patience = patience_ns(w);
         if (w->phase == ENDED || s->now_ns < since + patience || sim_server_draining(s->server)) continue;
+        /* It has begun the job anew while another process had finished it, and had not read so. None comes any more. */
+        if (w->phase == FETCH && w->step == 0 && sim_is_finished(w)) {
+            sim_worker_end(w);
+            continue;
+        }
         /* The server reports an open round once in each step_timeout: a worker that misses the first report gets the
          * second. */
         if (w->job->missing < w->job->world &&

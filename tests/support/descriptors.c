@@ -85,7 +85,7 @@ int memfd_sealed(uint64_t bytes, uint8_t seed)
     assert_true(fd >= 0 && at != MAP_FAILED);
     for (uint64_t i = 0; i < bytes; i++) at[i] = (uint8_t)(i * 7 + seed);
     munmap(at, bytes);
-    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_FUTURE_WRITE), 0);
     return fd;
 }
 

@@ -17,7 +17,7 @@ void descriptors_allow(void);
 /* Returns a memfd of `bytes` bytes with these seals (F_SEAL_SHRINK …). `flags`: of memfd_create, beside
  * MFD_ALLOW_SEALING. -1: the machine has no such memory. */
 int memfd_with(unsigned flags, uint64_t bytes, int seals);
-/* Returns a memfd as a peer passes it: sealed, with byte i of it = (uint8_t)(i * 7 + seed). */
+/* Returns a memfd as a peer passes it: full and sealed, with byte i of it = (uint8_t)(i * 7 + seed). */
 int memfd_sealed(uint64_t bytes, uint8_t seed);
 /* Returns whether both descriptors refer to the same file. */
 bool same_file(int a, int b);

@@ -251,7 +251,7 @@ void peer_share(peer *p, int fd, uint64_t bytes)
     const Paramd__ShareRequest *request = l.message;
 
     pd_segment_drop(&p->lent);
-    assert_int_equal(pd_segment_map(&p->lent, p->came, request->bytes, NULL), PD_OK);
+    assert_int_equal(pd_segment_map_full(&p->lent, p->came, request->bytes, NULL), PD_OK);
     p->came = -1;
     if (fd >= 0) pd_core_give_descriptor(p->core, fd);
     reply.bytes = bytes;

@@ -91,10 +91,11 @@ void pki_free(pki_authority *authority)
     free(authority);
 }
 
-void pki_issue(const pki_authority *authority, const char *names, int days, const char *certificate, const char *key)
+void pki_issue_common(const pki_authority *authority, const char *common, const char *names, int days,
+                      const char *certificate, const char *key)
 {
     EVP_PKEY *new_key = EVP_EC_gen("P-256");
-    X509 *new = blank("a certificate of a test", new_key, ++((pki_authority *)authority)->serial, days);
+    X509 *new = blank(common, new_key, ++((pki_authority *)authority)->serial, days);
     FILE *file = open_new(key);
 
     X509_set_issuer_name(new, X509_get_subject_name(authority->certificate));
@@ -105,6 +106,11 @@ void pki_issue(const pki_authority *authority, const char *names, int days, cons
     fclose(file);
     X509_free(new);
     EVP_PKEY_free(new_key);
+}
+
+void pki_issue(const pki_authority *authority, const char *names, int days, const char *certificate, const char *key)
+{
+    pki_issue_common(authority, "a certificate of a test", names, days, certificate, key);
 }
 
 /* Adds the certificate in a file to a list. */

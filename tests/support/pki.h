@@ -10,6 +10,9 @@ void pki_free(pki_authority *authority);
 /* Writes a new certificate and its key. `names`: the subjectAltName in OpenSSL's form, such as
  * "DNS:localhost,IP:127.0.0.1"; NULL: none. It is valid until `days` days from now; less than 0: it has expired. */
 void pki_issue(const pki_authority *authority, const char *names, int days, const char *certificate, const char *key);
+/* Does the same with another common name. */
+void pki_issue_common(const pki_authority *authority, const char *common, const char *names, int days,
+                      const char *certificate, const char *key);
 /* Writes the authority's list of revoked certificates. It has the certificate in the file `revoked`; NULL: it is empty.
  * It is valid until `days` days from now; less than 0: it has expired. */
 void pki_revoke(const pki_authority *authority, const char *revoked, int days, const char *path);

@@ -275,7 +275,10 @@ static void absorb(rig *r, pd_effect *effect)
         r->checkpoint_step = effect->u.checkpoint.step;
         r->checkpoint_bytes = effect->u.checkpoint.bytes;
         break;
-    case PD_EFF_STATS: break;
+    case PD_EFF_STATS:
+        r->stats++;
+        r->stats_ranks = effect->u.stats->n_ranks;
+        break;
     case PD_EFF_LOG: on_log(r, effect); break;
     }
 }

@@ -60,6 +60,7 @@ typedef struct rig {
     uint32_t gone_job;
     uint64_t gone;
     pd_error goodbye;
+    uint64_t stats, stats_ranks;     /* number of published figures of jobs; number of ranks in the last ones */
     uint64_t logs, warnings, errors; /* errors count as warnings, too */
     char log[480], warning[480], fault[480];
     uint64_t buffers_out, bytes_out[RIG_CONNS]; /* payload buffers that were not returned yet */

@@ -74,7 +74,7 @@ void shared_share(shared_worker *w)
 {
     Paramd__ShareReply *reply;
 
-    assert_int_equal(pd_segment_make(&w->mine, GRADIENTS * SHARED_BYTES, NULL), PD_OK);
+    assert_int_equal(pd_segment_make_full(&w->mine, GRADIENTS * SHARED_BYTES, NULL), PD_OK);
     shared_send_share(w, pd_segment_share(&w->mine), w->mine.bytes);
     scene_settle(w->s);
     scene_expect(w->s, w->fd, PD_SHARE);

@@ -165,6 +165,8 @@ static void groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint(v
               false, 30 + seed);
         check(&(course){ .rules = "* adam", .options = "checkpoint_every=4 aggregate=median", .ranged = true }, false,
               40 + seed);
+        /* About every second step is an outlier. */
+        check(&(course){ .rules = "* adam", .options = "checkpoint_every=4 skip_outlier=1" }, false, 45 + seed);
         check(&(course){ .rules = "* adam",
                          .options = "checkpoint_every=4 aggregate=weighted_mean nonfinite_scope=job seed=3",
                          .ranged = true },

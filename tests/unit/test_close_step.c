@@ -4,8 +4,10 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -121,6 +123,110 @@ static void a_step_cannot_be_ended_before_the_one_before_it_is_closed(void **sta
         assert_int_equal(push(r, job, 1, 1, p), PD_OK);
         assert_closed(r, job, p, 1, PD_STEPPED);
     }
+}
+
+static void a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, 2, NULL);
+
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, job, 0, 1, p), PD_OK);
+    assert_int_equal(end_step(r, job, 0, 2), PD_FAILED_PRECONDITION);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, job, 1, 1, p), PD_OK);
+    rig_work(r);
+    assert_int_equal(end_step(r, job, 0, 2), PD_OK);
+    assert_int_equal(end_step(r, job, 1, 2), PD_OK);
+    assert_closed(r, job, 0, 2, PD_NO_GRADIENT);
+}
+
+/* ---- the cost of a push that comes again ---- */
+
+enum { MANY = 4000, AGAIN = 1000 };
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Ends a step of rank 0 `times` times, each with this answer. Returns the time that the store took. */
+static uint64_t cost_of_ends(rig *r, uint32_t job, uint64_t step, int times, int rc)
+{
+    uint64_t ns = 0, before;
+
+    for (int i = 0; i < times; i++) {
+        pd_request *request = rig_request(last_frame(r, job, 0, step));
+        before = cpu_ns();
+        pd_store_apply(r->store, request, r->now);
+        ns += cpu_ns() - before;
+        rig_absorb(r);
+        assert_int_equal(r->error.code, rc);
+    }
+    return ns;
+}
+
+static uint32_t start_many(rig *r)
+{
+    static char text[MANY][8];
+    static const char *names[MANY];
+    static pd_shape shapes[MANY];
+    const float one[] = { 1 };
+
+    for (int p = 0; p < MANY; p++) {
+        snprintf(text[p], sizeof text[p], "p%d", p);
+        names[p] = text[p];
+        shapes[p] = (pd_shape){ 1, { 1 } };
+    }
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig_hello(r, "many", rank, 2, 10 + rank, 10 + rank, NULL, "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, MANY, PD_F32), PD_OK);
+    }
+    for (uint32_t p = 0; p < MANY; p++) assert_int_equal(rig_init(r, r->job, 10, p, one, 1), PD_OK);
+    rig_work(r);
+    return r->job;
+}
+
+static void a_step_ended_again_does_not_cost_a_look_at_each_parameter(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start_many(r);
+    uint64_t first = cost_of_ends(r, job, 1, 1, PD_OK), again = cost_of_ends(r, job, 1, AGAIN, PD_OK);
+
+    assert_true(again < 100 * first); /* a look at each parameter would make it about 1000 */
+}
+
+static void a_step_that_has_closed_is_ended_without_a_look_at_each_parameter(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start_many(r);
+    uint64_t first;
+
+    for (uint64_t step = 1; step <= 3; step++) {
+        (void)cost_of_ends(r, job, step, 1, PD_OK);
+        assert_int_equal(end_step(r, job, 1, step), PD_OK);
+        rig_work(r);
+    }
+    first = cost_of_ends(r, job, 4, 1, PD_OK);
+    for (uint64_t step = 1; step <= 3; step++) assert_true(cost_of_ends(r, job, step, AGAIN, PD_OK) < 100 * first);
+}
+
+static void an_end_refused_again_does_not_cost_a_look_at_each_parameter(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start_many(r);
+    const float one[] = { 1 };
+    uint64_t first;
+
+    for (uint32_t p = 0; p < MANY; p++) {
+        assert_int_equal(rig_push(r, job, 0, 10, 1, p, one, 1), PD_OK);
+        if (p < MANY - 1) assert_int_equal(rig_push(r, job, 1, 11, 1, p, one, 1), PD_OK);
+    }
+    rig_work(r);
+    first = cost_of_ends(r, job, 2, 1, PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "p3999: this push is for step 2"));
+    assert_true(cost_of_ends(r, job, 2, AGAIN, PD_FAILED_PRECONDITION) < 100 * first);
 }
 
 static void a_step_cannot_be_ended_before_there_are_weights(void **state)
@@ -270,6 +376,10 @@ int main(void)
         CASE(a_step_ended_again_changes_nothing),
         CASE(after_its_end_a_step_takes_no_gradient_of_what_was_left_out),
         CASE(a_step_cannot_be_ended_before_the_one_before_it_is_closed),
+        CASE(a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got),
+        CASE(a_step_ended_again_does_not_cost_a_look_at_each_parameter),
+        CASE(a_step_that_has_closed_is_ended_without_a_look_at_each_parameter),
+        CASE(an_end_refused_again_does_not_cost_a_look_at_each_parameter),
         CASE(a_step_cannot_be_ended_before_there_are_weights),
         CASE(a_refused_push_is_no_silence),
         CASE(a_push_refused_at_the_door_is_no_silence),

@@ -157,6 +157,78 @@ static void a_job_that_pauses_tries_checkpoints_until_one_is_written(void **stat
     rig_free(&r);
 }
 
+/* Breaks the connections of both workers, or lets them leave for good. */
+static void end_workers(rig *r, pd_request_kind how)
+{
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        pd_request *request = pd_request_new(how, rig_ticket(r, KEPT_CONN + rank));
+        request->job = r->job;
+        request->rank = rank;
+        rig_apply(r, request);
+    }
+    rig_work(r);
+}
+
+/* Lets the disk fail at the last multiple, ends the workers, and checks that the checkpoint is tried until it is
+ * written, again and again but not often. */
+static void expect_retries(pd_request_kind how)
+{
+    uint64_t tried;
+    rig r;
+
+    start(&r, "checkpoint_every=2 job_linger=1h");
+    kept_job_step(&r, 1);
+    r.disk_error = "No space left on device";
+    kept_job_step(&r, 2);
+    end_workers(&r, how);
+    tried = inside_job(r.store, r.job)->keeping.failed;
+    for (int second = 1; second <= 300; second++) {
+        rig_sleep(&r, 1);
+        rig_work(&r);
+    }
+    tried = inside_job(r.store, r.job)->keeping.failed - tried;
+    if (tried < 7 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
+    assert_int_equal(r.durable, 0);
+    r.disk_error = NULL;
+    rig_sleep(&r, 61);
+    rig_work(&r);
+    assert_int_equal(r.durable, 2);
+    assert_string_equal(listed(&r)->checkpoint_error, "");
+    tried = r.kept;
+    rig_sleep(&r, 300);
+    rig_work(&r);
+    assert_int_equal(r.kept, tried);
+    rig_free(&r);
+}
+
+static void a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again(void **state)
+{
+    (void)state;
+    expect_retries(PD_REQ_LOST);
+}
+
+static void a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again(void **state)
+{
+    (void)state;
+    expect_retries(PD_REQ_LEAVE);
+}
+
+static void a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone(void **state)
+{
+    uint64_t failed;
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=2");
+    r.disk_error = "No space left on device";
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    failed = inside_job(r.store, r.job)->keeping.failed;
+    rig_sleep(&r, 300);
+    rig_work(&r);
+    assert_int_equal(inside_job(r.store, r.job)->keeping.failed, failed);
+    rig_free(&r);
+}
+
 static void a_job_that_is_clipping_gradients_pauses_after_their_step(void **state)
 {
     pd_store_config config = kept_config();
@@ -321,6 +393,9 @@ int main(void)
         cmocka_unit_test(a_job_that_pauses_waits_for_a_disk_that_does_not_answer),
         cmocka_unit_test(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses),
         cmocka_unit_test(a_job_that_pauses_tries_checkpoints_until_one_is_written),
+        cmocka_unit_test(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again),
+        cmocka_unit_test(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again),
+        cmocka_unit_test(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone),
         cmocka_unit_test(a_job_that_is_clipping_gradients_pauses_after_their_step),
         cmocka_unit_test(a_paused_job_that_is_exported_sleeps_until_the_export_has_ended),
         cmocka_unit_test(a_paused_job_does_not_keep_a_drain_waiting),

@@ -354,6 +354,44 @@ static void the_loopback_interface_is_measured(void **state)
     assert_true(strtod(finding.found, NULL) > 0);
 }
 
+static void judge(fake *f, double trip_s, pd_health health, const char *found, const char *advice)
+{
+    pd_finding finding = { 0 };
+
+    pd_judge_network(&f->machine, trip_s, &finding);
+    expect(&finding, health, found, advice);
+    if (health == PD_HEALTH_OK) assert_string_equal(finding.advice, "");
+}
+
+static void buffers_that_are_small_for_the_distance_are_warned_of(void **state)
+{
+    fake f = fake_begin();
+    (void)state;
+
+    put(&f, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
+    put(&f, "/proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
+    judge(&f, 0, PD_HEALTH_OK, "over a round trip of 50 ms: buffers let one connection carry about 336 Mbit/s", "");
+    judge(&f, 0.05, PD_HEALTH_WARN, "round trip of 50 ms: buffers let one connection carry about 336 Mbit/s",
+          "sysctl -w net.ipv4.tcp_rmem='4096 131072 134217728' net.ipv4.tcp_wmem='4096 16384 134217728'");
+    judge(&f, 0.0002, PD_HEALTH_OK, "round trip of 0.2 ms", "");
+    judge(&f, 10, PD_HEALTH_WARN, "(tcp_rmem 6.0 MiB, tcp_wmem 4.0 MiB)", "536870912");
+    put(&f, "/proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t134217728\n");
+    judge(&f, 0.05, PD_HEALTH_WARN, "about 503 Mbit/s", "tcp_wmem");
+    put(&f, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t134217728\n");
+    judge(&f, 0.05, PD_HEALTH_OK, "about 11 Gbit/s", "");
+    fake_end(&f);
+}
+
+static void buffers_of_unknown_size_are_no_failure(void **state)
+{
+    fake f = fake_begin();
+    (void)state;
+
+    put(&f, "/proc/sys/net/ipv4/tcp_rmem", "nothing\n");
+    judge(&f, 0.05, PD_HEALTH_OK, "not known", "");
+    fake_end(&f);
+}
+
 static void a_slow_clock_source_is_warned_of(void **state)
 {
     fake f = fake_begin();
@@ -398,6 +436,8 @@ int main(void)
         cmocka_unit_test(a_program_that_does_not_end_is_killed),
         cmocka_unit_test(the_disk_of_the_directory_is_measured),
         cmocka_unit_test(the_loopback_interface_is_measured),
+        cmocka_unit_test(buffers_that_are_small_for_the_distance_are_warned_of),
+        cmocka_unit_test(buffers_of_unknown_size_are_no_failure),
         cmocka_unit_test(a_slow_clock_source_is_warned_of),
         cmocka_unit_test(a_daemon_that_is_named_but_not_there_is_a_failure),
     };

@@ -47,6 +47,53 @@ static void the_past_has_at_most_512_points_and_keeps_its_whole_length(void **st
     pd_figures_free(&figures);
 }
 
+/* Publishes the figures of a job, of which so many ranks have come. */
+static void publish_ranks(pd_figures *figures, uint32_t job, uint32_t ranks)
+{
+    pd_job_stats *stats = pd_job_stats_new(ranks < PD_STATS_RANKS ? ranks : PD_STATS_RANKS);
+
+    snprintf(stats->info.name, sizeof stats->info.name, "j%u", job);
+    stats->workers_in[PD_COUNT_CONNECTED] = ranks / 2;
+    stats->workers_in[PD_COUNT_LEFT] = ranks - ranks / 2;
+    for (uint32_t r = 0; r < stats->n_ranks; r++) stats->ranks[r].info.rank = r;
+    pd_figures_take(figures, job, stats);
+}
+
+static void figures_of_ranks_have_room_for_all_jobs_together(void **state)
+{
+    pd_figures figures = { 0 };
+    const pd_figure *last;
+
+    (void)state;
+    for (int again = 0; again < 3; again++)
+        for (uint32_t job = 1; job <= 1000; job++) publish_ranks(&figures, job, 300);
+    assert_in_range(figures.ranks, PD_FIGURES_RANKS / 4 * 3, PD_FIGURES_RANKS);
+    assert_int_equal(figures.ranks + figures.left_out, 1000 * 300);
+    assert_int_equal(figures.first->stats->n_ranks, PD_STATS_RANKS);
+    assert_int_equal(figures.first->left_out, 300 - PD_STATS_RANKS);
+    publish_ranks(&figures, 2000, 3); /* a small job that comes late */
+    last = figures.first->prev;
+    assert_int_equal(last->stats->n_ranks + last->left_out, 3);
+    for (uint32_t job = 1; job <= 1000; job++) pd_figures_remove(&figures, job);
+    publish_ranks(&figures, 2000, 3);
+    assert_int_equal(figures.ranks, 3);
+    assert_int_equal(figures.left_out, 0);
+    pd_figures_free(&figures);
+}
+
+static void a_job_whose_ranks_found_no_room_gets_it_when_others_end(void **state)
+{
+    pd_figures figures = { 0 };
+
+    (void)state;
+    for (uint32_t job = 1; job <= 1000; job++) publish_ranks(&figures, job, 256);
+    assert_true(figures.first->prev->stats->n_ranks < 8);
+    for (uint32_t job = 1; job <= 500; job++) pd_figures_remove(&figures, job);
+    publish_ranks(&figures, 1000, 256);
+    assert_int_equal(figures.first->prev->stats->n_ranks, 256);
+    pd_figures_free(&figures);
+}
+
 static void a_point_has_the_mean_time_of_the_steps_since_the_one_before(void **state)
 {
     pd_figures figures = { 0 };
@@ -169,6 +216,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_past_has_at_most_512_points_and_keeps_its_whole_length),
+        cmocka_unit_test(figures_of_ranks_have_room_for_all_jobs_together),
+        cmocka_unit_test(a_job_whose_ranks_found_no_room_gets_it_when_others_end),
         cmocka_unit_test(a_point_has_the_mean_time_of_the_steps_since_the_one_before),
         cmocka_unit_test(a_copy_without_a_new_step_gives_no_point),
         cmocka_unit_test(steps_that_are_taken_again_replace_those_before),

@@ -10,15 +10,19 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "conn.h"
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
+#include "reach.h"
 #include "scene.h"
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -37,14 +41,20 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int connect_http(scene *s)
+/* Connects from an address. */
+static int connect_from(scene *s, uint64_t origin)
 {
     int pair[2];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
-    assert_int_equal(pd_daemon_adopt_http(s->daemon, pair[1]), PD_OK);
+    assert_int_equal(pd_daemon_adopt_http(s->daemon, pair[1], origin), PD_OK);
     return pair[0];
+}
+
+static int connect_http(scene *s)
+{
+    return connect_from(s, 1);
 }
 
 static void say(int fd, const char *text)
@@ -226,6 +236,27 @@ static void every_metric_of_the_table_has_samples(void **state)
     assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
 }
 
+static void a_rank_has_metrics_once_it_has_come(void **state)
+{
+    scene *s = *state;
+    json_t *root, *workers;
+
+    scene_join(s, 2, 4, 1);
+    scene_sleep(s, 1.1);
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_straggler_total{job=\"j\",rank=\"2\"} 0\n"));
+    assert_null(strstr(body(), "rank=\"0\""));
+    assert_null(strstr(body(), "rank=\"3\""));
+    assert_non_null(strstr(body(), "\nparamd_job_workers{job=\"j\",state=\"absent\"} 3\n"));
+    assert_non_null(strstr(body(), "\nparamd_ranks_left_out 0\n"));
+    ask(s, GET("/jobs.json"));
+    assert_non_null(root = json_loads(body(), 0, NULL));
+    workers = json_object_get(json_array_get(json_object_get(root, "jobs"), 0), "workers");
+    assert_int_equal(json_array_size(workers), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(workers, 0), "rank")), 2);
+    json_decref(root);
+}
+
 static size_t hold_a_kibibyte(const pd_transport *transport)
 {
     (void)transport;
@@ -303,33 +334,160 @@ static void a_stuck_step_thread_is_not_healthy(void **state)
     expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "over a minute");
 }
 
-static void a_connection_beyond_the_most_gets_an_error(void **state)
+/* Opens the most connections from one address, whose requests are not complete. */
+static void open_slow(scene *s, int fds[PD_HTTP_MOST], uint64_t origin)
 {
-    scene *s = *state;
-    int fds[PD_HTTP_MOST];
+    for (int i = 0; i < PD_HTTP_MOST; i++) {
+        fds[i] = connect_from(s, origin);
+        say(fds[i], "GET /healthz HTTP/1.1\r\n");
+        scene_turn(s);
+    }
+}
 
-    for (int i = 0; i < PD_HTTP_MOST; i++) fds[i] = connect_http(s);
-    assert_non_null(strstr(hear(s, connect_http(s)), "503 Service Unavailable"));
-    for (int i = 0; i < PD_HTTP_MOST; i++) close(fds[i]);
+static void close_all(scene *s, const int *fds, int n)
+{
+    for (int i = 0; i < n; i++) close(fds[i]);
     scene_turn(s);
     assert_int_equal(s->daemon->http.n, 0);
 }
 
-/* Those that read the error are counted, too, so that a flood finds a limit. */
-static void far_more_connections_are_not_taken(void **state)
+static void a_newcomer_takes_the_place_of_the_oldest_incomplete_request(void **state)
 {
     scene *s = *state;
-    int fds[2 * PD_HTTP_MOST], pair[2];
+    int fds[PD_HTTP_MOST];
 
-    for (int i = 0; i < 2 * PD_HTTP_MOST; i++) fds[i] = connect_http(s);
+    open_slow(s, fds, 1);
+    expect(s, GET("/healthz"), "HTTP/1.1 200 OK\r\n", "ok");
+    assert_non_null(strstr(hear(s, fds[0]), "HTTP/1.1 429 Too Many Requests\r\n"));
+    assert_non_null(strstr(heard, "Retry-After: 1\r\n"));
+    say(fds[1], "Host: localhost\r\n\r\n");
+    assert_non_null(strstr(hear(s, fds[1]), "200 OK"));
+    close_all(s, fds + 2, PD_HTTP_MOST - 2);
+}
+
+static void a_flood_from_one_address_takes_no_place_of_another(void **state)
+{
+    scene *s = *state;
+    int first = connect_from(s, 2), fds[PD_HTTP_MOST];
+
+    say(first, "GET /healthz HTTP/1.1\r\n");
+    open_slow(s, fds, 1);
+    assert_int_equal(s->daemon->http.n, PD_HTTP_MOST);
+    say(first, "Host: localhost\r\n\r\n");
+    assert_non_null(strstr(hear(s, first), "200 OK"));
+    close_all(s, fds, PD_HTTP_MOST);
+}
+
+static void a_request_that_is_complete_is_answered_rather_than_dropped(void **state)
+{
+    scene *s = *state;
+    int fds[PD_HTTP_MOST], late;
+
+    open_slow(s, fds, 1);
+    say(fds[0], "Host: localhost\r\n\r\n"); /* the loop has not read it when the next one comes */
+    late = connect_from(s, 1);
+    assert_non_null(strstr(hear(s, fds[0]), "200 OK"));
+    close(late);
+    close_all(s, fds + 1, PD_HTTP_MOST - 1);
+}
+
+static void connections_that_are_answered_make_room_first(void **state)
+{
+    scene *s = *state;
+    int slow = connect_http(s), fds[PD_HTTP_MOST];
+
+    say(slow, "GET /healthz HTTP/1.1\r\n");
+    for (int i = 0; i < PD_HTTP_MOST; i++) {
+        fds[i] = connect_http(s);
+        say(fds[i], GET("/healthz"));
+        scene_turn(s);
+    }
+    assert_int_equal(s->daemon->http.n, PD_HTTP_MOST);
+    say(slow, "Host: localhost\r\n\r\n");
+    assert_non_null(strstr(hear(s, slow), "200 OK"));
+    assert_non_null(strstr(hear(s, fds[0]), "200 OK"));
+    close_all(s, fds + 1, PD_HTTP_MOST - 1);
+}
+
+/* Asks for metrics from an address, and reads nothing. The socket takes less than the answer. */
+static int scrape_slowly(scene *s, uint64_t origin)
+{
+    int small = 1, pair[2];
+
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    assert_int_not_equal(pd_daemon_adopt_http(s->daemon, pair[0]), PD_OK);
-    assert_int_equal(s->daemon->http.n, 2 * PD_HTTP_MOST);
-    close(pair[0]);
-    close(pair[1]);
-    for (int i = 0; i < 2 * PD_HTTP_MOST; i++) close(fds[i]);
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    assert_int_equal(pd_daemon_adopt_http(s->daemon, pair[1], origin), PD_OK);
+    say(pair[0], GET("/metrics"));
     scene_turn(s);
+    return pair[0];
+}
+
+static void long_answers_are_limited_for_each_address(void **state)
+{
+    scene *s = *state;
+    int fds[PD_HTTP_LONG_SHARE];
+
+    take_step(s);
+    for (int i = 0; i < PD_HTTP_LONG_SHARE; i++) fds[i] = scrape_slowly(s, 1);
+    assert_int_equal(s->daemon->http.n_long, PD_HTTP_LONG_SHARE);
+    expect(s, GET("/metrics"), "HTTP/1.1 429 Too Many Requests\r\n", "Retry-After: 1\r\n");
+    expect(s, GET("/healthz"), "HTTP/1.1 200 OK\r\n", "ok");
+    close(scrape_slowly(s, 2));
+    assert_int_equal(s->daemon->http.n_long, PD_HTTP_LONG_SHARE + 1);
+    close_all(s, fds, PD_HTTP_LONG_SHARE);
+    assert_int_equal(s->daemon->http.n_long, 0);
+    expect(s, GET("/metrics"), "HTTP/1.1 200 OK\r\n", "paramd_ready 1");
+}
+
+static void long_answers_of_all_addresses_are_limited(void **state)
+{
+    scene *s = *state;
+    int fds[PD_HTTP_LONG];
+
+    take_step(s);
+    for (int i = 0; i < PD_HTTP_LONG; i++) fds[i] = scrape_slowly(s, (uint64_t)(i / PD_HTTP_LONG_SHARE));
+    say(fds[0], "x"); /* more than a request is not read, and harms nobody */
+    assert_non_null(strstr(hear(s, scrape_slowly(s, 99)), "429 Too Many Requests"));
+    expect(s, GET("/healthz"), "HTTP/1.1 200 OK\r\n", "ok");
+    close_all(s, fds, PD_HTTP_LONG);
+}
+
+static void all_who_read_long_answers_get_their_pieces_in_turn(void **state)
+{
+    scene *s = *state;
+    int fds[PD_HTTP_LONG_SHARE];
+
+    take_step(s);
+    for (int i = 0; i < PD_HTTP_LONG_SHARE; i++) fds[i] = scrape_slowly(s, 1);
+    for (int i = PD_HTTP_LONG_SHARE; i-- > 0;) {
+        hear(s, fds[i]);
+        assert_non_null(strstr(body(), "\nparamd_repeated_steps_total{job=\"j\"} 0\n"));
+    }
     assert_int_equal(s->daemon->http.n, 0);
+}
+
+static void a_peer_is_told_apart_by_its_address_and_in_ipv6_by_its_network(void **state)
+{
+    struct sockaddr_in v4 = { .sin_family = AF_INET };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+    struct sockaddr_un local = { .sun_family = AF_UNIX };
+    uint64_t origin;
+
+    (void)state;
+    inet_pton(AF_INET, "10.1.2.3", &v4.sin_addr);
+    origin = pd_reach_origin((const struct sockaddr *)&v4);
+    inet_pton(AF_INET6, "::ffff:10.1.2.3", &v6.sin6_addr);
+    assert_int_equal(pd_reach_origin((const struct sockaddr *)&v6), origin);
+    inet_pton(AF_INET, "10.1.2.4", &v4.sin_addr);
+    assert_int_not_equal(pd_reach_origin((const struct sockaddr *)&v4), origin);
+    inet_pton(AF_INET6, "2001:db8:0:7::1", &v6.sin6_addr);
+    origin = pd_reach_origin((const struct sockaddr *)&v6);
+    inet_pton(AF_INET6, "2001:db8:0:7:1:2:3:4", &v6.sin6_addr);
+    assert_int_equal(pd_reach_origin((const struct sockaddr *)&v6), origin);
+    inet_pton(AF_INET6, "2001:db8:0:8::1", &v6.sin6_addr);
+    assert_int_not_equal(pd_reach_origin((const struct sockaddr *)&v6), origin);
+    assert_int_equal(pd_reach_origin((const struct sockaddr *)&local), 0);
 }
 
 static void a_peer_that_sends_no_request_is_told_so_and_closed(void **state)
@@ -370,14 +528,21 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_has_ended_has_no_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_metric_of_the_table_has_samples, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_has_metrics_once_it_has_come, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_memory_of_connections_is_a_metric, set_up, tear_down),
         cmocka_unit_test(names_from_peers_are_escaped),
         cmocka_unit_test_setup_teardown(with_a_token_only_health_is_told_without_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_a_token_a_strange_host_name_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_drains_is_not_ready, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stuck_step_thread_is_not_healthy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_connection_beyond_the_most_gets_an_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(far_more_connections_are_not_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_newcomer_takes_the_place_of_the_oldest_incomplete_request, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_flood_from_one_address_takes_no_place_of_another, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_that_is_complete_is_answered_rather_than_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(connections_that_are_answered_make_room_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_answers_are_limited_for_each_address, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_answers_of_all_addresses_are_limited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_who_read_long_answers_get_their_pieces_in_turn, set_up, tear_down),
+        cmocka_unit_test(a_peer_is_told_apart_by_its_address_and_in_ipv6_by_its_network),
         cmocka_unit_test_setup_teardown(a_peer_that_sends_no_request_is_told_so_and_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_that_reads_nothing_is_closed_and_keeps_one_piece, set_up, tear_down),
     };

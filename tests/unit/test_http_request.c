@@ -170,6 +170,10 @@ static void secrets_are_equal_only_if_all_their_bytes_are(void **state)
     assert_false(pd_http_secret_is("abcde", "abcdef"));
     assert_false(pd_http_secret_is("abcdefabcdef", "abcdef"));
     assert_false(pd_http_secret_is("", "abcdef"));
+    assert_true(pd_http_secret_is("ABCdef0123456789", "abcDEF0123456789"));
+    assert_false(pd_http_secret_is("ABCdef0123456788", "abcDEF0123456789"));
+    assert_true(pd_http_secret_is("correct-Horse", "correct-Horse"));
+    assert_false(pd_http_secret_is("correct-horse", "correct-Horse"));
 }
 
 static bool is_numeric(const char *host)

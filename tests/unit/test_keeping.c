@@ -252,6 +252,43 @@ static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state
                         "lost, since it has no checkpoint: Read-only file system. Repair the disk or make room, and "
                         "call `paramctl checkpoint job` before the server stops; else workers send or compute these "
                         "steps again");
+    assert_int_equal(r->answer, PD_EFF_ERROR);
+    assert_int_equal(r->error.code, PD_ABORTED);
+    assert_string_equal(r->error.text,
+                        "drained, but the last checkpoint of job job has failed: Read-only file system. Steps after "
+                        "step 0 are lost when the server stops: make room or repair the disk, and call `paramctl "
+                        "checkpoint` or drain again before");
+}
+
+static void a_job_loses_steps_until_its_last_checkpoint_is_on_disk(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(pd_store_count_losing(r->store), 0);
+    kept_job_step(r, 1);
+    assert_int_equal(pd_store_count_losing(r->store), 1);
+    r->disk_error = "No space left on device";
+    assert_true(rig_drain(r, OPERATOR, 30));
+    assert_int_equal(pd_store_count_losing(r->store), 1);
+    r->disk_error = NULL;
+    assert_true(rig_drain(r, OPERATOR, 30));
+    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(pd_store_count_losing(r->store), 0);
+    kept_job_import_count(r);
+    assert_int_equal(pd_store_count_losing(r->store), 0); /* the import has made a checkpoint */
+}
+
+static void a_drained_job_tries_its_last_checkpoint_again(void **state)
+{
+    rig *r = *state;
+
+    kept_job_step(r, 1);
+    r->disk_error = "No space left on device";
+    assert_true(rig_drain(r, OPERATOR, 30));
+    r->disk_error = NULL;
+    rig_sleep(r, 2);
+    rig_work(r);
+    assert_int_equal(r->durable, 1);
 }
 
 static void a_failed_last_checkpoint_names_the_steps_after_the_durable_one(void **state)
@@ -309,7 +346,8 @@ static void a_drain_waits_no_longer_for_the_disk_than_it_says(void **state)
     assert_int_equal(r->answered, before);
     rig_sleep(r, 2);
     assert_int_equal(r->answered, before + 1);
-    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(r->error.code, PD_ABORTED);
+    assert_non_null(strstr(r->error.text, "it is not on the disk yet. Steps after step 0 are lost"));
     assert_non_null(strstr(r->fault, "steps 1 to 1 will be lost"));
     assert_non_null(strstr(r->fault, "it was not on the disk within 60 s"));
 }
@@ -543,6 +581,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_has_failed, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_loses_steps_until_its_last_checkpoint_is_on_disk, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drained_job_tries_its_last_checkpoint_again, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_failed_last_checkpoint_names_the_steps_after_the_durable_one, set_up,
                                         rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, set_up,

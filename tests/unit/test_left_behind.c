@@ -44,10 +44,10 @@ static int ask(rig *r, pd_request_kind kind, uint32_t rank, uint64_t sequence)
     return rig_apply(r, request);
 }
 
-/* Lets the deadlines that are due have their effect. */
+/* Lets the deadlines that are due have their effect. Looks for ranks that have left are a moment apart. */
 static void tick(rig *r)
 {
-    if (pd_store_next_tick(r->store) <= r->now) rig_sleep(r, 0);
+    rig_sleep(r, 0.001);
 }
 
 static int set_up(void **state)
@@ -203,6 +203,23 @@ static void a_barrier_that_needs_a_rank_which_has_left_fails_at_once(void **stat
     assert_int_equal(r->answered, answered + 3);
 }
 
+static void requests_that_come_together_ask_for_one_look(void **state)
+{
+    rig *r = *state;
+
+    push(r, 1, CONN + 1, 2, 0);
+    ask(r, PD_REQ_LEAVE, 0, 0);
+    tick(r);
+    r->timed_out = 0;
+    for (int i = 0; i < 100; i++) {
+        push(r, 1, CONN + 1, 2, 0);
+        if (pd_store_next_tick(r->store) <= r->now) rig_sleep(r, 0);
+    }
+    assert_in_range(r->timed_out, 0, 1);
+    tick(r);
+    assert_int_equal(r->timed_out, 1);
+}
+
 static void a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank(void **state)
 {
     rig *r = *state;
@@ -264,6 +281,7 @@ int main(void)
         TEST(where_the_launch_is_started_again_a_rank_that_has_left_is_waited_for),
         TEST(a_process_of_an_unknown_run_does_not_wait_for_a_rank_that_has_left),
         TEST(a_barrier_that_needs_a_rank_which_has_left_fails_at_once),
+        TEST(requests_that_come_together_ask_for_one_look),
         TEST(a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank),
         TEST(a_job_without_connected_workers_reports_nothing),
         TEST(initial_weights_of_a_rank_that_has_left_are_missed_at_once),

@@ -225,22 +225,6 @@ static void a_long_line_is_cut_and_stays_well_formed(void **state)
     assert_int_equal(text[n - 1], '\n');
 }
 
-static void a_site_that_repeats_itself_is_silenced_and_counted(void **state)
-{
-    enum { site = 17, other = 18 };
-    unsigned missed;
-    int spoken = 0;
-    (void)state;
-
-    for (int i = 0; i < PD_LOG_BURST + 50; i++) spoken += pd_log_may_speak(site, 1000, &missed);
-    assert_int_equal(spoken, PD_LOG_BURST);
-    assert_true(pd_log_may_speak(other, 1000, &missed));
-    assert_true(pd_log_may_speak(site, 1000 + PD_LOG_WINDOW_S, &missed));
-    assert_int_equal(missed, 50);
-    assert_true(pd_log_may_speak(site, 1000 + PD_LOG_WINDOW_S, &missed));
-    assert_int_equal(missed, 0);
-}
-
 /* Sets JOURNAL_STREAM to the device and inode of this file. `more` is added to the inode: a value other than 0 names
  * another file. */
 static void name_journal(int fd, unsigned more)
@@ -543,7 +527,6 @@ int main(void)
         cmocka_unit_test(directions_c1_controls_and_broken_bytes_do_not_reach_the_log),
         cmocka_unit_test(a_line_is_cut_between_two_characters_and_between_two_escapes),
         cmocka_unit_test(a_long_line_is_cut_and_stays_well_formed),
-        cmocka_unit_test(a_site_that_repeats_itself_is_silenced_and_counted),
         cmocka_unit_test(writes_lines_as_urgent_as_was_asked_for),
         cmocka_unit_test_setup_teardown(a_pipe_that_nobody_reads_stops_nobody_who_logs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lost_lines_are_counted_and_told, set_up, tear_down),

@@ -31,6 +31,7 @@ static const char *const options[] = {
     LOG " nonfinite_scope=job",
     LOG " nonfinite_scope=job clip_global_norm=2500",
     LOG " clip_global_norm=2500",
+    LOG " skip_outlier=1 clip_global_norm=2500",
     LOG " aggregate=weighted_mean",
     LOG " aggregate=weighted_mean nonfinite_scope=job",
     LOG " aggregate=median",

@@ -165,6 +165,7 @@ static void groups_ranges_absences_clipping_and_overrides_are_repeated(void **st
                      .overrides = true },
           false, 30);
     check(&(course){ .rules = "* adam", .options = LOG " aggregate=median", .ranged = true }, false, 40);
+    check(&(course){ .rules = "* adam", .options = LOG " skip_outlier=1" }, false, 45); /* half of the steps */
     check(&(course){ .rules = "* adam", .options = LOG " aggregate=weighted_mean nonfinite_scope=job seed=3" }, false,
           50);
     check(

@@ -48,7 +48,8 @@ static bench *bench_new(uint64_t seed)
     bench *b = calloc(1, sizeof *b);
 
     b->seed = seed;
-    assert_int_equal(pd_staging_make(&b->out.staging, HOMES, COPIES, NULL), PD_OK);
+    assert_int_equal(pd_staging_make(&b->out.staging, HOMES + COPIES, NULL), PD_OK);
+    assert_ptr_equal(pd_staging_home(&b->out.staging, 0, HOMES), b->out.staging.segment.at);
     b->out.open = true;
     return b;
 }
@@ -251,7 +252,7 @@ static void run_seed(uint64_t seed)
     for (int turn = 0; turn < 200; turn++) act(b);
     finish(b);
     for (uint64_t i = 1; i <= b->n; i++) assert_true(b->frames[i].done);
-    assert_null(b->out.staging.first);
+    assert_ptr_equal(b->out.staging.first, b->out.staging.last); /* that of the homes */
     bench_free(b);
 }
 

@@ -147,6 +147,46 @@ static void new_roles_change_the_limits_of_jobs_that_exist(void **state)
     assert_int_equal(declare(r, 1, 10000), PD_OK);
 }
 
+/* ---- turns ---- */
+
+static void push_scalar(rig *r, uint32_t job, uint64_t conn, uint64_t step)
+{
+    const float one[] = { 1 };
+
+    assert_int_equal(rig_push(r, job, 0, conn, step, 0, one, 1), PD_OK);
+}
+
+static void an_identity_with_many_jobs_has_no_more_turns_than_one_with_one(void **state)
+{
+    enum { MANY = 6 };
+    rig *r = *state;
+    const int64_t sizes[] = { 1 };
+    uint32_t jobs[MANY], lone;
+    uint64_t before;
+
+    take_roles(r, "* push *\n");
+    r->identity = "token:a";
+    for (uint32_t i = 0; i < MANY; i++) {
+        const char name[] = { 'a', (char)('0' + i), '\0' };
+        jobs[i] = rig_start(r, name, 1, 10 + i, sizes, 1, NULL, NULL);
+    }
+    r->identity = "token:b";
+    lone = rig_start(r, "b", 1, 50, sizes, 1, NULL, NULL);
+    rig_work(r);
+    before = r->batches;
+    for (uint32_t i = 0; i < MANY; i++) push_scalar(r, jobs[i], 10 + i, 1);
+    for (uint64_t step = 1; step <= 2; step++) {
+        push_scalar(r, lone, 50, step);
+        for (int turn = 0; turn < 2; turn++) (void)pd_store_work(r->store, r->now);
+        rig_absorb(r);
+    }
+    for (uint64_t step = 0; step < 2; step++)
+        assert_int_equal((r->batch_jobs[before + 2 * step] == lone) + (r->batch_jobs[before + 2 * step + 1] == lone),
+                         1);
+    rig_work(r);
+    for (uint32_t i = 0; i < MANY; i++) assert_int_equal(rig_board(r, jobs[i], 0)->step, 1);
+}
+
 /* ---- restored jobs ---- */
 
 static const course plain = { .options = "checkpoint_every=2", .rules = "* sgd lr=0.1" };
@@ -402,6 +442,7 @@ int main(void)
         TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes),
         TEST(another_identity_does_not_begin_a_job_that_is_over_anew),
         TEST(new_roles_change_the_limits_of_jobs_that_exist),
+        TEST(an_identity_with_many_jobs_has_no_more_turns_than_one_with_one),
         TEST(without_memory_a_job_has_an_owner_or_is_not_created),
         cmocka_unit_test(a_restored_job_counts_for_its_creator_before_anybody_comes_back),
         cmocka_unit_test(roles_that_come_after_the_restore_count_restored_jobs),

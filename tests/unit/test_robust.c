@@ -49,7 +49,7 @@ static int tear_down(void **state)
 
 static bool trimmed(fixture *f, int k, int trim)
 {
-    return pd_trimmed_mean(f->to, N, f->at, k, trim, f->scratch);
+    return isfinite(pd_trimmed_mean(f->to, N, f->at, k, trim, f->scratch));
 }
 
 static bool median(fixture *f, int k)
@@ -154,7 +154,7 @@ static void a_minority_cannot_move_the_median_out_of_the_others(void **state)
         int bad = (k - 1) / 2;
         const pd_vector_run *at = f->at + SOME * (k - 3);
         spoil(f, SOME * (k - 3) + k - bad, bad);
-        assert_true(pd_trimmed_mean(f->to, N, at, k, pd_median_trim(k), f->scratch));
+        assert_true(isfinite(pd_trimmed_mean(f->to, N, at, k, pd_median_trim(k), f->scratch)));
         check_within_good(f, at[0].at, k - bad);
     }
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "oom.h"
+#include "glob.h"
 #include "roles_file.h"
 
 static const char *const sample = "# who may do what\n"
@@ -107,16 +108,19 @@ static void without_roles_everybody_is_admin_of_all(void **state)
 static void a_view_has_the_jobs_with_a_role(void **state)
 {
     pd_roles *roles = parsed(sample);
-    pd_roles_view *view;
+    pd_roles_view *view, *all;
+    double cost_ns = 0;
 
     (void)state;
-    assert_int_equal(pd_roles_view_new(&view, roles, "user:0"), PD_OK);
-    assert_true(pd_roles_view_has(view, "vision-1"));
-    assert_false(pd_roles_view_has(view, "secret"));
+    assert_int_equal(pd_roles_view_new(&view, roles, "user:0", &cost_ns), PD_OK);
+    assert_true(cost_ns > 0);
+    assert_true(pd_roles_view_has(view, "vision-1", &cost_ns));
+    pd_roles_free(roles); /* other roles may come while a view is in use */
+    assert_true(pd_roles_view_has(view, "vision-1", &cost_ns));
+    assert_false(pd_roles_view_has(view, "secret", &cost_ns));
     pd_roles_view_free(view);
-    assert_int_equal(pd_roles_view_new(&view, NULL, "user:0"), PD_OK);
-    assert_true(pd_roles_view_has(view, "secret"));
-    pd_roles_free(roles);
+    assert_int_equal(pd_roles_view_new(&all, NULL, "user:0", &cost_ns), PD_OK);
+    assert_true(pd_roles_view_has(all, "secret", &cost_ns));
 }
 
 static void expect_wrong(const char *text, const char *part)
@@ -145,6 +149,24 @@ static void a_wrong_line_is_named(void **state)
     expect_wrong("a read j\x01", "f:1: the line has a byte that is not printable");
     expect_wrong("\ta read\tj\x01", "f:1: the line has a byte that is not printable");
     expect_wrong("a read j\xff", "f:1: the line has a byte that is not printable");
+}
+
+static void a_glob_has_at_most_256_bytes(void **state)
+{
+    char text[2 * PD_GLOB_MAX + 64], glob[PD_GLOB_MAX + 2];
+
+    (void)state;
+    memset(glob, 'a', sizeof glob);
+    glob[PD_GLOB_MAX + 1] = '\0';
+    snprintf(text, sizeof text, "# roles\n%s read j", glob);
+    expect_wrong(text, "f:2: expected a glob of at most 256 bytes, got 257: aaaa");
+    snprintf(text, sizeof text, "a read %s", glob);
+    expect_wrong(text, "f:1: expected a glob of at most 256 bytes");
+    snprintf(text, sizeof text, "quota %s jobs=1", glob);
+    expect_wrong(text, "f:1: expected a glob of at most 256 bytes");
+    glob[PD_GLOB_MAX] = '\0';
+    snprintf(text, sizeof text, "%s read %s", glob, glob);
+    pd_roles_free(parsed(text));
 }
 
 static void a_byte_0_is_refused(void **state)
@@ -193,7 +215,7 @@ static int parse_and_copy(const void *what)
     int rc = pd_roles_parse(&roles, what, strlen(what), "f", NULL);
 
     if (rc == PD_OK && (copy = pd_roles_copy(roles)) == NULL) rc = PD_NO_MEMORY;
-    if (rc == PD_OK) rc = pd_roles_view_new(&view, copy, "a");
+    if (rc == PD_OK) rc = pd_roles_view_new(&view, copy, "a", &(double){ 0 });
     pd_roles_view_free(view);
     pd_roles_free(copy);
     pd_roles_free(roles);
@@ -251,6 +273,7 @@ int main(void)
         cmocka_unit_test(without_roles_everybody_is_admin_of_all),
         cmocka_unit_test(a_view_has_the_jobs_with_a_role),
         cmocka_unit_test(a_wrong_line_is_named),
+        cmocka_unit_test(a_glob_has_at_most_256_bytes),
         cmocka_unit_test(a_byte_0_is_refused),
         cmocka_unit_test(more_lines_or_bytes_than_allowed_are_refused),
         cmocka_unit_test(no_memory_is_survived),

@@ -1,6 +1,6 @@
 /* Tests segments of shared memory: what two processes see of each other, which descriptors of a peer are refused, and
  * that none is left over. */
-#define _GNU_SOURCE /* F_ADD_SEALS, MFD_HUGETLB */
+#define _GNU_SOURCE /* F_ADD_SEALS, MFD_HUGETLB, fallocate */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,16 +70,51 @@ static void what_one_side_writes_the_other_reads(void **state)
     pd_segment_drop(&mine);
 }
 
-static void a_mapping_outlives_the_side_that_made_the_segment(void **state)
+/* Returns how many bytes of a memfd are allocated. */
+static uint64_t allocated(int fd)
+{
+    struct stat file;
+
+    assert_int_equal(fstat(fd, &file), 0);
+    return (uint64_t)file.st_blocks * 512;
+}
+
+/* Otherwise workers that keep a descriptor or a mapping would keep memory that counts as the daemon's. */
+static void a_dropped_segment_has_no_pages_whoever_has_it_open(void **state)
 {
     pd_segment mine = made(BYTES), theirs;
+    int kept = pd_segment_share(&mine);
     (void)state;
 
     assert_int_equal(pd_segment_map(&theirs, pd_segment_share(&mine), BYTES, NULL), PD_OK);
-    mine.at[BYTES - 1] = 9;
-    pd_segment_drop(&mine);
+    memset(mine.at, 9, BYTES);
     assert_int_equal(theirs.at[BYTES - 1], 9);
+    assert_true(allocated(kept) >= BYTES);
+    pd_segment_drop(&mine);
+    assert_int_equal(allocated(kept), 0);
+    assert_int_equal(theirs.at[BYTES - 1], 0);
     pd_segment_drop(&theirs);
+    close(kept);
+}
+
+static void a_full_segment_stays_full(void **state)
+{
+    static const uint64_t sizes[] = { 1, BYTES, (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        pd_segment mine, theirs;
+        assert_int_equal(pd_segment_make_full(&mine, sizes[i], NULL), PD_OK);
+        assert_true(mine.bytes >= sizes[i]);
+        assert_int_equal(allocated(mine.fd), mine.bytes);
+        assert_int_equal(fallocate(mine.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+        assert_int_equal(madvise(mine.at, 4096, MADV_REMOVE), -1);
+        mine.at[0] = 3;
+        assert_int_equal(pd_segment_map_full(&theirs, pd_segment_share(&mine), mine.bytes, NULL), PD_OK);
+        assert_int_equal(theirs.at[0], 3);
+        pd_segment_drop(&theirs);
+        pd_segment_drop(&mine);
+    }
 }
 
 static void pages_that_nobody_writes_take_no_memory(void **state)
@@ -304,6 +339,38 @@ static void refuses_memory_that_cannot_be_mapped(void **state)
     assert_null(segment.at);
 }
 
+static void assert_not_full(int fd, const char *part)
+{
+    pd_segment segment;
+    pd_error err;
+
+    assert_int_equal(pd_segment_map_full(&segment, fd, BYTES, &err), PD_INVALID_ARGUMENT);
+    if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+    assert_null(segment.at);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+}
+
+static void refuses_gradients_whose_pages_are_not_there(void **state)
+{
+    enum { SEALS = SIZE_SEALS | F_SEAL_FUTURE_WRITE };
+    int one_missing = memfd_with(0, BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
+    (void)state;
+
+    assert_not_full(memfd_with(0, BYTES, SEALS), "0 of its 16384 bytes are allocated, and all must be");
+    assert_int_equal(fallocate(one_missing, 0, 4096, BYTES - 4096), 0);
+    assert_int_equal(fcntl(one_missing, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_FUTURE_WRITE), 0);
+    assert_not_full(one_missing, "12288 of its 16384 bytes are allocated");
+}
+
+static void refuses_gradients_whose_pages_can_be_freed(void **state)
+{
+    int fd = memfd_with(0, BYTES, SIZE_SEALS);
+    (void)state;
+
+    assert_int_equal(fallocate(fd, 0, 0, BYTES), 0);
+    assert_not_full(fd, "F_SEAL_FUTURE_WRITE");
+}
+
 /* ---- where the system gives none ---- */
 
 static void assert_cannot_make(uint64_t bytes, const char *part)
@@ -395,7 +462,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_new_segment_is_zeroed),
         CASE(what_one_side_writes_the_other_reads),
-        CASE(a_mapping_outlives_the_side_that_made_the_segment),
+        CASE(a_dropped_segment_has_no_pages_whoever_has_it_open),
+        CASE(a_full_segment_stays_full),
         CASE(pages_that_nobody_writes_take_no_memory),
         CASE(a_dropped_segment_may_be_dropped_again),
         CASE(the_other_side_cannot_map_it_to_write),
@@ -414,6 +482,8 @@ int main(void)
         CASE(refuses_a_file_of_a_disk),
         CASE(refuses_a_file_in_dev_shm),
         CASE(refuses_memory_of_huge_pages),
+        CASE(refuses_gradients_whose_pages_are_not_there),
+        CASE(refuses_gradients_whose_pages_can_be_freed),
         CASE(refuses_memory_that_cannot_be_mapped),
         CASE(says_that_no_descriptor_is_free),
         CASE(says_that_the_memory_cannot_be_mapped),

@@ -23,6 +23,9 @@ static void what_one_parameter_refuses_changes_nothing(void **state)
     static const refusal cases[] = {
         { "*", "lr=2 lrx=1", PD_INVALID_ARGUMENT, "no hyperparameter lrx" },
         { "*", "lr=2 momentum=-1", PD_OUT_OF_RANGE, "p1: momentum of sgd" },
+        { "*", "lr=1e39", PD_OUT_OF_RANGE, "lr of sgd: 1e39 is outside its range, 0 to 3.4028234663852886e+38" },
+        { "*", "dampening=-1e39", PD_OUT_OF_RANGE, "is outside its range, -3.4028234663852886e+38 to" },
+        { "*", "lr=linear(init=0,end=1e39,steps=3)", PD_OUT_OF_RANGE, "at count 3, outside its range" },
         { "*", "lr=fast", PD_INVALID_ARGUMENT, "p1: lr of sgd: expected a finite number" },
         { "*", "lr=2 lr=3", PD_INVALID_ARGUMENT, "p1: lr of sgd is set twice" },
         { "*", "lr=2 momentum=0.5", PD_INVALID_ARGUMENT, "p1: " },

@@ -145,6 +145,33 @@ static void a_pool_takes_its_buffers_from_the_segment(void **state)
     pd_shared_weights_unref(shared);
 }
 
+/* Readers that are slow make a pool larger for a while. What it does not need afterwards is no memory. */
+static void idle_buffers_beyond_those_that_the_users_need_have_no_pages(void **state)
+{
+    enum { BYTES = 1 << 20, BUFFERS = 10, KEPT = 2, MORE = 4 };
+    pd_buffer_pools all = { 0 };
+    pd_shared_weights *shared = made(BYTES / 4, 1);
+    pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, BYTES);
+    void *at[BUFFERS + MORE];
+    (void)state;
+
+    for (int i = 0; i < BUFFERS + MORE; i++) memset(at[i] = pd_buffer_pool_take(pool), 1, BYTES);
+    assert_true(lies_in(shared, at[BUFFERS - 1], BYTES));
+    assert_false(lies_in(shared, at[BUFFERS], BYTES)); /* the segment is used up */
+    for (int i = 0; i < BUFFERS + MORE; i++) pd_buffer_pool_give(pool, at[i]);
+    assert_int_equal(all.idle, KEPT * BYTES);
+    assert_true(pd_segment_allocated(pd_shared_weights_segment(shared)) <= KEPT * BYTES + HUGE_PAGE);
+    for (int i = 0; i < BUFFERS + MORE; i++) memset(at[i] = pd_buffer_pool_take(pool), 1, BYTES);
+    assert_int_equal(all.idle, 0);
+    assert_int_equal(all.used, (BUFFERS + MORE) * BYTES);
+    for (int i = 0; i < BUFFERS + MORE; i++)
+        for (int k = 0; k < i; k++) assert_ptr_not_equal(at[i], at[k]);
+    for (int i = 0; i < BUFFERS + MORE; i++) pd_buffer_pool_give(pool, at[i]);
+    pd_buffer_pool_leave(pool);
+    assert_int_equal(all.idle, 0);
+    pd_shared_weights_unref(shared);
+}
+
 static void pools_of_one_size_are_apart_where_their_memory_is(void **state)
 {
     pd_buffer_pools all = { 0 };
@@ -324,6 +351,7 @@ int main(void)
         cmocka_unit_test(says_that_memory_is_out_and_keeps_no_descriptor),
         cmocka_unit_test(says_that_the_system_gives_no_shared_memory),
         cmocka_unit_test(a_pool_takes_its_buffers_from_the_segment),
+        cmocka_unit_test(idle_buffers_beyond_those_that_the_users_need_have_no_pages),
         cmocka_unit_test(pools_of_one_size_are_apart_where_their_memory_is),
         cmocka_unit_test(a_pool_whose_segment_is_used_up_takes_private_memory),
         cmocka_unit_test(a_segment_takes_no_more_memory_than_its_pools_count),

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "lookup.h"
 #include "sock.h"
 
 static pd_address one(const char *text)
@@ -53,7 +54,14 @@ static int listen_on(int family, int *port)
 static int connect_to(const char *text, int *fd, pd_error *err)
 {
     pd_address url = one(text);
-    int stop = eventfd(0, 0), rc = pd_sock_connect(fd, &url, stop, 2000, err);
+    const struct addrinfo *addresses = NULL;
+    pd_lookup *lookup = NULL;
+    int stop = eventfd(0, 0), rc = PD_OK;
+
+    if (!url.local) rc = pd_lookup_start(&lookup, &url, err);
+    if (rc == PD_OK && !url.local) rc = pd_lookup_wait(lookup, &addresses, stop, 2000, err);
+    if (rc == PD_OK) rc = pd_sock_connect(fd, &url, addresses, stop, 2000, err);
+    pd_lookup_leave(lookup);
     close(stop);
     return rc;
 }

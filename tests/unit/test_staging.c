@@ -13,7 +13,8 @@
 #include "oom.h"
 #include "outgoing.h"
 
-enum { UNIT = PD_PAYLOAD_ALIGN, HOMES = 40 * UNIT, COPIES = 60 * UNIT, LIVE = 32, SPANS = 6 };
+/* A segment has whole pages: two here, of which one home takes the beginning. */
+enum { UNIT = PD_PAYLOAD_ALIGN, HOMES = 68 * UNIT, COPIES = 60 * UNIT, LIVE = 32, SPANS = 6 };
 
 static uint64_t draw(uint64_t *seed, uint64_t below)
 {
@@ -25,7 +26,8 @@ static pd_staging made(void)
 {
     pd_staging staging = { 0 };
 
-    assert_int_equal(pd_staging_make(&staging, HOMES, COPIES, NULL), PD_OK);
+    assert_int_equal(pd_staging_make(&staging, HOMES + COPIES, NULL), PD_OK);
+    assert_ptr_equal(pd_staging_home(&staging, 0, HOMES), staging.segment.at);
     return staging;
 }
 
@@ -50,7 +52,7 @@ static void free_frame(pd_staging *staging, pd_outgoing_frame *frame)
     pd_outgoing_frame_free(frame);
 }
 
-/* Returns whether one block can take the whole second half. */
+/* Returns whether one block can take all that the home has left. */
 static bool all_free(pd_staging *staging)
 {
     static uint8_t bulk[COPIES];
@@ -225,8 +227,83 @@ static void a_segment_that_cannot_be_made_is_none(void **state)
     pd_staging staging = { 0 };
     (void)state;
 
-    assert_int_equal(pd_staging_make(&staging, UINT64_MAX / 2, 64, NULL), PD_UNAVAILABLE);
+    assert_int_equal(pd_staging_make(&staging, UINT64_MAX, NULL), PD_UNAVAILABLE);
     assert_null(staging.segment.at);
+    pd_staging_free(&staging);
+}
+
+/* ---- homes ---- */
+
+static pd_staging empty(void)
+{
+    pd_staging staging = { 0 };
+
+    assert_int_equal(pd_staging_make(&staging, HOMES + COPIES, NULL), PD_OK);
+    return staging;
+}
+
+static void homes_lie_where_they_are_wanted_in_any_order(void **state)
+{
+    static const uint64_t order[] = { 3, 0, 5, 1, 4, 2 };
+    pd_staging staging = empty();
+    (void)state;
+
+    for (size_t i = 0; i < 6; i++)
+        assert_ptr_equal(pd_staging_home(&staging, order[i] * 3 * UNIT, 3 * UNIT),
+                         staging.segment.at + order[i] * 3 * UNIT);
+    pd_staging_free(&staging);
+}
+
+static void a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_is_there(void **state)
+{
+    static uint8_t ones[2 * UNIT] = { 1, 1, 1 };
+    pd_staging staging = empty();
+    pd_outgoing_frame *frame = frame_at(ones, sizeof ones);
+    uint8_t *home;
+    (void)state;
+
+    assert_true(pd_staging_place(&staging, frame));
+    pd_staging_fill(&staging, frame);
+    home = pd_staging_home(&staging, UNIT, UNIT);
+    assert_true(home >= staging.segment.at + sizeof ones);
+    free_frame(&staging, frame);
+    assert_int_equal(staging.segment.at[1], 1);
+    home = pd_staging_home(&staging, 0, UNIT);
+    assert_ptr_equal(home, staging.segment.at);
+    assert_int_equal(home[1], 0);
+    pd_staging_free(&staging);
+}
+
+static void a_home_has_no_room_where_copies_have_all(void **state)
+{
+    static uint8_t bulk[HOMES + COPIES];
+    pd_staging staging = empty();
+    pd_outgoing_frame *frame = frame_at(bulk, sizeof bulk);
+    (void)state;
+
+    assert_true(pd_staging_place(&staging, frame));
+    assert_null(pd_staging_home(&staging, 0, UNIT));
+    free_frame(&staging, frame);
+    assert_non_null(pd_staging_home(&staging, 0, UNIT));
+    pd_staging_free(&staging);
+}
+
+static void a_copy_never_lies_in_a_home(void **state)
+{
+    static uint8_t bulk[UNIT];
+    pd_staging staging = empty();
+    pd_outgoing_frame *frames[HOMES / UNIT + COPIES / UNIT];
+    size_t n = sizeof frames / sizeof *frames, placed = 0;
+    (void)state;
+
+    assert_ptr_equal(pd_staging_home(&staging, 7 * UNIT, UNIT), staging.segment.at + (size_t)7 * UNIT);
+    for (size_t i = 0; i < n; i++) {
+        frames[i] = frame_at(bulk, UNIT);
+        placed += pd_staging_place(&staging, frames[i]);
+        if (frames[i]->block != NULL) assert_int_not_equal(frames[i]->place, 7);
+    }
+    assert_int_equal(placed, n - 1);
+    for (size_t i = 0; i < n; i++) free_frame(&staging, frames[i]);
     pd_staging_free(&staging);
 }
 
@@ -275,7 +352,7 @@ static void forget(bench *b, size_t i)
     b->live[i] = b->live[--b->n];
 }
 
-/* Checks that blocks lie in the second half, begin on a unit, overlap nothing, and keep their bytes. */
+/* Checks that blocks lie behind the home, begin on a unit, overlap nothing, and keep their bytes. */
 static void check(const bench *b)
 {
     for (size_t i = 0; i < b->n; i++) {
@@ -341,7 +418,7 @@ static void run_seed(uint64_t seed)
     for (size_t i = b->n; i-- > 0;) end_one(b, i);
     for (int i = 0; i < 4; i++) close_step(b);
     assert_int_equal(b->n, 0);
-    assert_null(b->staging.first);
+    assert_ptr_equal(b->staging.first, b->staging.last); /* the home */
     assert_int_equal(b->staging.given_up, 0);
     assert_true(all_free(&b->staging));
     pd_staging_free(&b->staging);
@@ -392,6 +469,10 @@ int main(void)
         cmocka_unit_test(a_frame_that_is_sent_again_keeps_its_block_and_its_copy),
         cmocka_unit_test(a_block_that_was_given_up_stays_until_its_step_has_closed),
         cmocka_unit_test(a_segment_that_cannot_be_made_is_none),
+        cmocka_unit_test(homes_lie_where_they_are_wanted_in_any_order),
+        cmocka_unit_test(a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_is_there),
+        cmocka_unit_test(a_home_has_no_room_where_copies_have_all),
+        cmocka_unit_test(a_copy_never_lies_in_a_home),
         cmocka_unit_test(blocks_never_overlap_and_all_are_free_at_the_end),
         cmocka_unit_test(a_gap_that_is_long_enough_is_found),
     };

@@ -126,7 +126,7 @@ static int tear_down(void **state)
     fixture *f = *state;
     pd_mail *mail, *next;
 
-    assert_true(pd_stepper_stop(f->stepper, UINT64_MAX));
+    assert_true(pd_stepper_stop(f->stepper, UINT64_MAX, NULL));
     for (int i = 0; i < 2; i++) {
         for (mail = i == 0 ? f->backlog : pd_mailbox_take(f->effects); mail != NULL; mail = next) {
             pd_effect *effect = (pd_effect *)(void *)mail;

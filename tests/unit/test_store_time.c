@@ -135,6 +135,56 @@ static void reports_never_follow_each_other_at_once(void **state)
     of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
 }
 
+/* Starts a job of 2 ranks with `n` parameters of one element. */
+static uint32_t start_many(rig *r, uint32_t n, const char *options)
+{
+    static char text[4096][8];
+    static const char *names[4096];
+    static pd_shape shapes[4096];
+    const float one[] = { 1 };
+
+    for (uint32_t p = 0; p < n; p++) {
+        snprintf(text[p], sizeof text[p], "p%u", p);
+        names[p] = text[p];
+        shapes[p] = (pd_shape){ 1, { 1 } };
+    }
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig_hello(r, "many", rank, 2, 10 + rank, 10 + rank, options, "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, n, PD_F32), PD_OK);
+    }
+    for (uint32_t p = 0; p < n; p++) assert_int_equal(rig_init(r, r->job, 10, p, one, 1), PD_OK);
+    rig_work(r);
+    return r->job;
+}
+
+static void reports_take_at_most_a_hundredth_of_the_time(void **state)
+{
+    rig *r = *state;
+    const float one[] = { 1 };
+    uint32_t job = start_many(r, 4000, "step_timeout=10ms");
+
+    assert_int_equal(rig_push(r, job, 0, 10, 1, 0, one, 1), PD_OK);
+    rig_sleep(r, 0.011);
+    assert_int_equal(r->timed_out, 1);
+    for (int ms = 0; ms < 1700; ms++) rig_sleep(r, 0.001);
+    assert_in_range(r->timed_out, 90, 110); /* a report of 4000 parameters takes about 0.17 ms */
+}
+
+static void a_report_of_missing_initial_weights_takes_no_more(void **state)
+{
+    static const char *names[] = { "w" };
+    rig *r = *state;
+    pd_job *of;
+
+    assert_int_equal(rig_hello(r, "a", 0, 1, 10, 10, "step_timeout=10ms", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, 10, names, (pd_shape[]){ { 1, { 4 } } }, NULL, 1, PD_F32), PD_OK);
+    of = inside_job(r->store, r->job);
+    of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1; /* 1 ns, which Hello would refuse */
+    for (int ms = 0; ms < 1000; ms++) rig_sleep(r, 0.001);
+    assert_in_range(r->timed_out, 90, 101);
+    of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
+}
+
 static void what_came_before_the_deadline_stands(void **state)
 {
     rig *r = *state;
@@ -359,6 +409,8 @@ int main(void)
         TEST(several_missing_ranks_are_all_named),
         TEST(it_is_reported_once_a_period_and_logged_once),
         TEST(reports_never_follow_each_other_at_once),
+        TEST(reports_take_at_most_a_hundredth_of_the_time),
+        TEST(a_report_of_missing_initial_weights_takes_no_more),
         TEST(what_came_before_the_deadline_stands),
         TEST(the_deadline_counts_from_the_first_contribution),
         TEST(jobs_take_turns),

@@ -144,6 +144,51 @@ static void a_server_of_another_name_is_refused(void **state)
     tls_ends_expect_failure(TLS_SERVER, "refused our certificate");
 }
 
+/* Lets a client that expects `host` shake hands with a server whose certificate has these names and that common name.
+ * Returns whether the client trusts it. */
+static bool trusts(const char *common, const char *names, const char *host)
+{
+    papers p = issue(names, 2, "DNS:worker", 2);
+    bool done;
+
+    pki_issue_common(p.authority, common, names, 2, p.server.certificate, p.server.key);
+    shake_papers(&p, host);
+    done = tls_ends.step[TLS_CLIENT] == PD_TLS_DONE;
+    if (!done) tls_ends_expect_failure(TLS_CLIENT, "its subjectAltName must have the host of the address");
+    tls_ends_drop();
+    close(tls_ends.fd[0]);
+    close(tls_ends.fd[1]);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, tls_ends.fd), 0);
+    return done;
+}
+
+static void a_common_name_alone_is_no_name_of_a_server(void **state)
+{
+    (void)state;
+    assert_true(trusts("another", "DNS:ps.example", "ps.example"));
+    assert_false(trusts("ps.example", NULL, "ps.example"));
+    assert_false(trusts("ps.example", "email:a@ps.example", "ps.example"));
+    assert_false(trusts("ps.example", "IP:10.0.0.1", "ps.example"));
+}
+
+static void an_address_must_be_in_the_certificate_as_an_address(void **state)
+{
+    (void)state;
+    assert_true(trusts("another", "IP:10.0.0.1", "10.0.0.1"));
+    assert_true(trusts("another", "IP:fd00::1", "fd00::1"));
+    assert_false(trusts("10.0.0.1", NULL, "10.0.0.1"));
+    assert_false(trusts("10.0.0.1", "DNS:10.0.0.1", "10.0.0.1"));
+    assert_false(trusts("another", "IP:10.0.0.2", "10.0.0.1"));
+}
+
+static void a_wildcard_stands_for_one_label(void **state)
+{
+    (void)state;
+    assert_true(trusts("another", "DNS:*.example.org", "ps.example.org"));
+    assert_false(trusts("another", "DNS:*.example.org", "a.ps.example.org"));
+    assert_false(trusts("another", "DNS:*.example.org", "example.org"));
+}
+
 static void an_expired_server_is_refused(void **state)
 {
     papers p = issue("DNS:localhost", -1, "DNS:worker", 2);
@@ -339,6 +384,9 @@ int main(void)
         CASE(certificates_name_both_sides),
         CASE(a_number_is_a_name_too_and_a_uri_names_a_client),
         CASE(a_server_of_another_name_is_refused),
+        CASE(a_common_name_alone_is_no_name_of_a_server),
+        CASE(an_address_must_be_in_the_certificate_as_an_address),
+        CASE(a_wildcard_stands_for_one_label),
         CASE(an_expired_server_is_refused),
         CASE(an_expired_client_is_refused),
         CASE(a_client_without_a_name_is_refused),

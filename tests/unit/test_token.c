@@ -76,6 +76,45 @@ static void refuses_lines_that_are_no_tokens(void **state)
     expect_refusal("alice:0000000g:" HEX, "file:1: expected");
 }
 
+static void upper_and_lower_case_of_digits_are_the_same(void **state)
+{
+    pd_tokens tokens;
+    const pd_token *found;
+    (void)state;
+
+    assert_int_equal(pd_tokens_parse(&tokens,
+                                     "alice:0000ABCD:"
+                                     "000102030405060708090A0B0C0D0E0F101112131415161718191a1b1c1d1e1f\n"
+                                     "Alice:0000abcd:" OTHER "\nalic:0000abcd:" OTHER "\nbob:0000abcd:" OTHER,
+                                     "file", NULL),
+                     PD_OK);
+    assert_non_null(found = pd_tokens_find(&tokens, "alice:0000abCD", 14));
+    for (int i = 0; i < PD_TOKEN_BYTES; i++) assert_int_equal(found->secret[i], i);
+    assert_non_null(pd_tokens_find(&tokens, "Alice:0000ABCD", 14));
+    assert_ptr_not_equal(pd_tokens_find(&tokens, "Alice:0000ABCD", 14), found);
+    assert_non_null(pd_tokens_find(&tokens, "alic:0000ABCD", 13));
+    assert_non_null(pd_tokens_find(&tokens, "bob:0000ABCD", 12));
+    assert_null(pd_tokens_find(&tokens, "ALICE:0000abcd", 14));
+    pd_tokens_free(&tokens);
+    expect_refusal("a:0000000a:" HEX "\na:0000000A:" OTHER, "file:2: the key a:0000000A is there twice");
+}
+
+static void a_secret_that_can_be_guessed_is_refused(void **state)
+{
+    char line[PD_TOKEN_LINE];
+    (void)state;
+
+    snprintf(line, sizeof line, "a:00000001:%064d", 0);
+    expect_refusal(line, "file:1: the secret is easy to guess");
+    expect_refusal(line, "`paramctl token new ID`");
+    memset(line + 11, 'f', 64);
+    expect_refusal(line, "fewer than 8 different bytes");
+    for (int i = 0; i < 8; i++) memcpy(line + 11 + 8 * i, "deadbeef", 8);
+    expect_refusal(line, "fewer than 8 different bytes");
+    snprintf(line, sizeof line, "a:00000001:%052d010203040506", 0); /* seven different bytes */
+    expect_refusal(line, "easy to guess");
+}
+
 static void an_id_has_two_keys_at_most_and_each_name_once(void **state)
 {
     pd_tokens tokens;
@@ -136,6 +175,8 @@ int main(void)
         cmocka_unit_test(reads_a_line_for_each_key),
         cmocka_unit_test(finds_only_whole_names),
         cmocka_unit_test(refuses_lines_that_are_no_tokens),
+        cmocka_unit_test(upper_and_lower_case_of_digits_are_the_same),
+        cmocka_unit_test(a_secret_that_can_be_guessed_is_refused),
         cmocka_unit_test(an_id_has_two_keys_at_most_and_each_name_once),
         cmocka_unit_test(a_new_token_can_be_read_and_is_not_like_another),
         cmocka_unit_test(an_id_is_short_and_plain),

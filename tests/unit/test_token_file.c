@@ -74,6 +74,22 @@ static void a_token_that_is_short_or_has_blanks_is_refused(void **state)
     assert_int_equal(read_with("0123456789 abcdefgh\n", 0600, &token, &err), PD_INVALID_ARGUMENT);
 }
 
+static void a_token_that_can_be_guessed_is_refused(void **state)
+{
+    char *token;
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(
+        read_with("0000000000000000000000000000000000000000000000000000000000000000\n", 0600, &token, &err),
+        PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "easy to guess"));
+    assert_non_null(strstr(err.text, "openssl rand -hex 32"));
+    assert_int_equal(read_with("abcabcabcabcabcabc\n", 0600, &token, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(read_with("abcdabcdabcdabcdabcd\n", 0600, &token, &err), PD_OK);
+    free(token);
+}
+
 static void a_file_that_is_missing_is_named(void **state)
 {
     char *token;
@@ -105,6 +121,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_line_is_the_token, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_others_can_read_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_token_that_is_short_or_has_blanks_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_token_that_can_be_guessed_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_is_missing_is_named, set_up, tear_down),
         cmocka_unit_test(the_folder_of_credentials_is_found_in_the_environment),
     };

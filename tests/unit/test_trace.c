@@ -94,7 +94,7 @@ static void gives_metadata_and_parameters(void **state)
     assert_int_equal(params[param_named(trace, "b")].elements, 2);
     assert_int_equal(pd_trace_elements(trace), 3);
     assert_false(pd_trace_averages(trace));
-    assert_false(pd_trace_nonfinite(trace));
+    assert_false(pd_trace_is_extreme(trace));
     pd_trace_close(trace);
 }
 
@@ -266,7 +266,7 @@ static void notices_gradients_that_are_not_finite(void **state)
     (void)state;
     file.entry[4].at = bad;
     trace = open_valid(&file);
-    assert_true(pd_trace_nonfinite(trace));
+    assert_true(pd_trace_is_extreme(trace));
     pd_trace_close(trace);
 }
 

@@ -286,7 +286,7 @@ static void what_is_due_by_the_clock_is_done_although_requests_wait(void **state
     add(s, drain);
     add_statuses(s, 100);
     pd_turn_run(&s->turn);
-    assert_non_null(s->turn.first);
+    assert_true(pd_flows_wait(&s->turn.flows, true));
     assert_true(was_answered(s, id));
 }
 

@@ -1,6 +1,7 @@
 /* Tests that all pushes of one rank for one parameter in one step have the same weight. */
 #include "rig.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -146,6 +147,27 @@ static void a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_its
     assert_moved(r, before, 1, (7 * 4 + 8) / 8.0f);
 }
 
+static void a_weight_that_could_overflow_a_sum_is_refused(void **state)
+{
+    const double wrong[] = { 1e300, 9007199254740994.0, -1, INFINITY, NAN };
+    rig *r = *state;
+    float before[LONG];
+
+    start(r, 2, "aggregate=weighted_mean");
+    remember(r, before);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(push(r, 0, 1, 0, 1, wrong[i], false), PD_INVALID_ARGUMENT);
+        assert_non_null(strstr(r->error.text, "a weight is a number of examples, 0 to 9007199254740992, not "));
+    }
+    for (int64_t chunk = 0; chunk < 2; chunk++) {
+        assert_int_equal(push(r, 0, 1, chunk, 1e20f, 9007199254740992.0, false), PD_OK);
+        assert_int_equal(push(r, 1, 1, chunk, 1e20f, 9007199254740992.0, false), PD_OK);
+    }
+    rig_work(r);
+    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_moved(r, before, 0, 1e20f);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
@@ -155,6 +177,7 @@ int main(void)
         TEST(a_chunk_that_is_summed_still_tells_the_weight_of_the_others),
         TEST(a_duplicate_of_another_weight_is_refused),
         TEST(another_step_and_another_parameter_may_have_another_weight),
+        TEST(a_weight_that_could_overflow_a_sum_is_refused),
         TEST(a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

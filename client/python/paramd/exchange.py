@@ -182,7 +182,7 @@ class Exchange:
     def _warn_of_skips(self) -> None:
         if not self._warned and any(result.outcome == SKIPPED for result in self.results.values()):
             self._warned = True
-            warnings.warn(f"step {self._count} was skipped: the gradient of some rank is not finite", stacklevel=5)
+            warnings.warn(f"step {self._count} was skipped: a gradient is not finite, or too large", stacklevel=5)
 
     def pull(self) -> dict[str, Any]:
         """Returns the job's weights. If a step is under way, this waits for it."""

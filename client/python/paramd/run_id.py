@@ -12,7 +12,8 @@ import os
 import re
 import socket
 import sys
-from typing import NamedTuple
+import threading
+from typing import Any, NamedTuple
 
 from . import launchers, meeting
 from .errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, invalid
@@ -20,6 +21,7 @@ from .launchers import Seat
 
 _MOST_LAUNCH = 120                      # bytes of a launch's id: the server takes 128, and a generation stands behind
 _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")      # an id that torchrun makes for each start
+_NAMES_SECONDS = 5.0                    # for which the name servers are waited for
 _LOOPBACK = re.compile(r"|localhost|127\..*|::1")
 
 
@@ -121,12 +123,33 @@ def _check_nested(own: _Rank, found: Launcher) -> None:
 
 # ---- machines ----
 
+def _addresses(host: str) -> list[tuple[Any, ...]] | None:
+    """Returns the addresses of a host, none if it has no such name; None: the name servers have not answered in
+    _NAMES_SECONDS. The thread that asks them is left behind then: nothing can end it."""
+    found: list[list[tuple[Any, ...]]] = []
+
+    def ask() -> None:
+        try:
+            found.append(socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM))
+        except OSError:
+            found.append([])
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_NAMES_SECONDS)
+    return found[0] if found else None
+
+
 def _is_here(host: str) -> bool:
-    """Returns whether an address is one of this machine's: then a socket can be bound to it."""
-    try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
+    """Returns whether an address is one of this machine's: then a socket can be bound to it.
+
+    DeadlineExceeded: the name servers have not answered.
+    """
+    found = _addresses(host)
+    if found is None:
+        raise DeadlineExceeded(DeadlineExceeded.code, f"waited {_NAMES_SECONDS:g} s for the name servers, to see "
+                               f"whether MASTER_ADDR={host} is this machine: set it to an address in place of a name, "
+                               "or set PARAMD_URL to the address of a paramd")
     for family, kind, protocol, _, address in found:
         try:
             with socket.socket(family, kind, protocol) as probe:
@@ -145,7 +168,7 @@ def _several(seat: Seat, where: str) -> FailedPrecondition:
 
 def check_one_machine(run: Run, found: Launcher) -> None:
     """Checks that all ranks of the run are on this machine, as far as is known. FailedPrecondition: they are on
-    several, where a local daemon cannot serve them."""
+    several, where a local daemon cannot serve them. DeadlineExceeded: name servers do not answer."""
     seat = run.seat
     if seat.of == 1:
         return

@@ -30,8 +30,7 @@ static void judge(const Paramd__StatusReply *status, pd_finding *out)
                   "or see `paramctl params JOB' for a rank that is missing.");
 }
 
-/* Returns whether the addresses lead to this machine. */
-static bool leads_here(const char *addresses)
+bool pd_leads_here(const char *addresses)
 {
     pd_address *at = NULL;
     bool here = true;
@@ -52,7 +51,7 @@ void pd_ask_settings(pd_machine *machine)
     void *reply = NULL;
 
     if (machine->server == NULL) return;
-    machine->here = leads_here(machine->server);
+    machine->here = pd_leads_here(machine->server);
     if (pd_operator_open(&op, machine->server, machine->timeout, NULL) == PD_OK &&
         pd_client_call(op.client, PD_STATUS, NULL, op.arena, &reply, NULL) == PD_OK) {
         status = reply;

@@ -37,7 +37,7 @@ void pd_check_descriptors(const pd_machine *machine, pd_finding *out);
 /* Checks the limits of address space and of locked memory. */
 void pd_check_address_space(const pd_machine *machine, pd_finding *out);
 
-/* ---- measurements (check_clock.c, check_disk.c, check_loopback.c) ---- */
+/* ---- measurements (check_clock.c, check_disk.c, check_loopback.c, check_network.c) ---- */
 
 /* Checks that clocks are fine, cheap to read, and set by the network. */
 void pd_check_clock(const pd_machine *machine, pd_finding *out);
@@ -46,6 +46,14 @@ void pd_check_disk(const pd_machine *machine, pd_finding *out);
 /* Measures for 0.2 s how fast TCP is on the loopback interface. */
 void pd_check_loopback(const pd_machine *machine, pd_finding *out);
 
+/* Checks that the kernel's buffers let one TCP connection use the network to the daemon that the user has named, whose
+ * round trip is measured. If it names none on another machine, computes what they let it carry over a long distance. */
+void pd_check_network(const pd_machine *machine, pd_finding *out);
+/* Judges the sizes of the buffers for a round trip in seconds, for pd_check_network. 0: it is not known. */
+void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out);
+
+/* Returns whether all of these addresses lead to this machine (check_daemon.c). */
+bool pd_leads_here(const char *addresses);
 /* Asks the daemon that the user has named, if any, for its configuration: sets `asked` and `here` (check_daemon.c). */
 void pd_ask_settings(pd_machine *machine);
 /* Asks a running daemon, if the user has named one (check_daemon.c). */

@@ -27,6 +27,7 @@ const pd_check pd_checks[] = { { "program", pd_check_program },
                                { "clock", pd_check_clock },
                                { "disk", pd_check_disk },
                                { "loopback", pd_check_loopback },
+                               { "network", pd_check_network },
                                { "daemon", pd_check_daemon },
                                { NULL, NULL } };
 

@@ -10,6 +10,7 @@
 #include "printable.h"
 #include "python_json.h"
 #include "recorded_values.h"
+#include "row.h"
 #include "safetensors.h"
 #include "whole_file.h"
 
@@ -29,7 +30,7 @@ struct pd_trace {
     json_t *errors;
     /* error[step]: message of the error that the reference optimizer raised in this step; NULL: no error. */
     const char *error[PD_TRACE_MAX_STEPS + 1];
-    bool averages, nonfinite;
+    bool averages, extreme;
     int replicas;
     pd_trace_param *params;
     size_t n;
@@ -364,8 +365,8 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
                        pd_shape_text(&tensor->shape, a, sizeof a), pd_shape_text(&origin->shape, b, sizeof b));
     }
-    for (int64_t i = 0; k.kind == GRADIENT && !trace->nonfinite && i < pd_recorded_count(tensor); i++) {
-        trace->nonfinite = !isfinite(pd_recorded_value(trace->tensors, tensor, i));
+    for (int64_t i = 0; k.kind == GRADIENT && !trace->extreme && i < pd_recorded_count(tensor); i++) {
+        trace->extreme = !(fabs(pd_recorded_value(trace->tensors, tensor, i)) <= PD_PRODUCT_MOST);
     }
     return PD_OK;
 }
@@ -500,9 +501,9 @@ int64_t pd_trace_elements(const pd_trace *trace)
 {
     return trace->most_elements;
 }
-bool pd_trace_nonfinite(const pd_trace *trace)
+bool pd_trace_is_extreme(const pd_trace *trace)
 {
-    return trace->nonfinite;
+    return trace->extreme;
 }
 bool pd_trace_has_errors(const pd_trace *trace)
 {

@@ -17,6 +17,8 @@ typedef struct pd_budget {
      * into the budget `tight`. Returns whether it has ended one (store_end.h). NULL: it never does. */
     bool (*relieve)(void *arg, const pd_account *account, const struct pd_budget *tight, uint64_t more);
     void *relieve_arg;
+    /* of the budget of all jobs: the records of jobs that have ended, whose weights answers still have (unread.h) */
+    struct pd_unread *unread;
 } pd_budget;
 
 /* The bytes that one job uses. The creator sets `budget` to the budget that all jobs share, and the rest to zero. */

@@ -28,6 +28,7 @@ struct pd_buffer_pool {
      * see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always come back. */
     void **idle;
     size_t room;
+    size_t erased; /* so many of them, the first ones, lie in a segment and have no pages */
 };
 
 static pd_buffer_pool *make(pd_buffer_pools *all, buffer_kind kind)
@@ -72,19 +73,50 @@ static void free_buffer(const buffer_kind *kind, void *at)
     free(at);
 }
 
+/* Takes an idle buffer, one with pages if there is one. */
+static void *take_idle(pd_buffer_pool *pool)
+{
+    pool->n_idle--;
+    if (pool->n_idle < pool->erased)
+        pool->erased--;
+    else
+        pool->all->idle -= pool->kind.bytes;
+    return pool->idle[pool->n_idle];
+}
+
 static void discard_idle(pd_buffer_pool *pool, size_t keep)
 {
-    while (pool->n_idle > keep) {
+    while (pool->n_idle > keep) free_buffer(&pool->kind, take_idle(pool));
+}
+
+/* Frees the memory of idle buffers beyond `keep`. A buffer in a segment loses its pages and keeps its place, which the
+ * segment would not hand out again. */
+static void erase_idle(pd_buffer_pool *pool, size_t keep)
+{
+    const pd_segment *segment = pd_shared_weights_segment(pool->kind.shared);
+
+    while (pool->n_idle - pool->erased > keep) {
+        void **at = &pool->idle[pool->erased];
         pool->all->idle -= pool->kind.bytes;
-        free_buffer(&pool->kind, pool->idle[--pool->n_idle]);
+        if (pd_segment_has(segment, *at, pool->kind.bytes)) {
+            pd_segment_erase(segment, *at, pool->kind.bytes);
+            pool->erased++;
+        } else {
+            free(*at);
+            *at = pool->idle[--pool->n_idle];
+        }
     }
 }
 
-/* Frees idle buffers beyond those that the users need. Memory of a segment is kept while the pool has users, since the
- * segment would not hand it out again. */
+/* Frees idle buffers beyond those that the users need. */
 static void trim(pd_buffer_pool *pool)
 {
-    if (pool->users == 0 || pool->kind.shared == NULL) discard_idle(pool, IDLE_PER_USER * pool->users + pool->more);
+    size_t keep = IDLE_PER_USER * pool->users + pool->more;
+
+    if (pool->users > 0 && pool->kind.shared != NULL)
+        erase_idle(pool, keep);
+    else
+        discard_idle(pool, keep);
     if (pool->users > 0 || pool->out > 0) return;
     HASH_DEL(pool->all->table, pool);
     pd_shared_weights_unref(pool->kind.shared);
@@ -113,8 +145,7 @@ void *pd_buffer_pool_take(pd_buffer_pool *pool)
     void *at;
 
     if (pool->n_idle > 0) {
-        at = pool->idle[--pool->n_idle];
-        pool->all->idle -= pool->kind.bytes;
+        at = take_idle(pool);
     } else if (pd_grow((void **)&pool->idle, &pool->room, pool->out + 1, sizeof *pool->idle) != PD_OK ||
                (at = new_buffer(&pool->kind)) == NULL) {
         return NULL;

@@ -46,6 +46,7 @@ typedef struct pd_job_info {
     uint64_t root_waits;     /* how often a step of some parameter had to wait for a matrix root */
     double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
     uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */
+    uint64_t outlier_steps;  /* number of steps that were skipped because the global norm was an outlier */
     double steps_per_second; /* training steps per second over the last seconds (speed.h) */
     double loss;             /* mean of the scalar "loss" in the last round that had one; NaN: all its weights were 0 */
     uint64_t loss_step;      /* step of the round that `loss` is from; 0: no worker sends a loss */

@@ -65,6 +65,11 @@ const pd_job_key pd_job_keys[] = {
                                       "together, by which they are scaled; all parameters then begin each step "
                                       "together (off: no limit)",
                                       PD_JOB_LIMIT, NULL, 0, 0 },
+    [PD_JOB_KEY_SKIP_OUTLIER] = { "skip_outlier", "off",
+                                  "a step whose gradients have a norm of more than this times the median of the last "
+                                  "63 steps' norms is skipped for all parameters, which then begin each step together "
+                                  "(off: none is)",
+                                  PD_JOB_LIMIT, NULL, 1, 0 },
     [PD_JOB_KEY_INITIAL_WEIGHTS] = { "initial_weights", "lowest",
                                      "which weights a job begins with: those of the "
                                      "lowest rank that has them, or the mean of those of all ranks",
@@ -150,15 +155,21 @@ static int parse_number(const pd_job_key *key, const char *value, uint64_t *out,
     return PD_OK;
 }
 
+/* Returns the least limit, above 0, that a key of type PD_JOB_LIMIT accepts. */
+static double least_limit(const pd_job_key *key)
+{
+    return key->least > 0 ? (double)key->least : PD_CLIP_LEAST;
+}
+
 static int parse_limit(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
     bool off = strcmp(value, "off") == 0;
     double limit = 0;
 
-    if (!off &&
-        (pd_number_read(value, &limit) != PD_OK || !(limit == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))))
+    if (!off && (pd_number_read(value, &limit) != PD_OK ||
+                 !(limit == 0 || (limit >= least_limit(key) && limit <= PD_CLIP_MOST))))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a number from %g to %g, or off", key->name,
-                       value, PD_CLIP_LEAST, PD_CLIP_MOST);
+                       value, least_limit(key), PD_CLIP_MOST);
     limit = limit == 0 ? 0 : limit; /* turns a limit of -0 into 0 */
     memcpy(out, &limit, sizeof limit);
     return PD_OK;
@@ -225,7 +236,7 @@ static bool is_in_range(const pd_job_key *key, uint64_t raw)
     memcpy(&limit, &raw, sizeof limit);
     switch (key->type) {
     case PD_JOB_CHOICE: return raw < count_choices(key->choices);
-    case PD_JOB_LIMIT: return raw == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST);
+    case PD_JOB_LIMIT: return raw == 0 || (limit >= least_limit(key) && limit <= PD_CLIP_MOST);
     default: return raw >= key->least && (key->most == 0 || raw <= key->most);
     }
 }

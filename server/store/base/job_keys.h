@@ -13,7 +13,7 @@ typedef struct pd_job_key {
     /* for the type PD_JOB_CHOICE the list of accepted values, "mean|weighted_mean|sum"; for other types NULL */
     const char *choices;
     /* smallest and largest value that the key accepts; for PD_JOB_SECONDS in nanoseconds. A PD_JOB_NUMBER whose
-     * `most` is 0 accepts any 64-bit number. */
+     * `most` is 0 accepts any 64-bit number. For PD_JOB_LIMIT `least` is the smallest limit, 0: PD_CLIP_LEAST. */
     uint64_t least, most;
 } pd_job_key;
 extern const pd_job_key pd_job_keys[]; /* the table of all keys; its last entry has no name */
@@ -31,6 +31,7 @@ enum pd_job_key_index {
     PD_JOB_KEY_SEED,
     PD_JOB_KEY_START_STEP,
     PD_JOB_KEY_CLIP_GLOBAL_NORM,
+    PD_JOB_KEY_SKIP_OUTLIER,
     PD_JOB_KEY_INITIAL_WEIGHTS,
     PD_JOB_KEY_ROUNDS,
     PD_JOB_KEY_DURABILITY,

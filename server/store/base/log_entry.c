@@ -16,6 +16,16 @@ static uint64_t site_of(const char *format, const char *job)
     return site;
 }
 
+/* Notes the peer whose doings an entry reports. */
+static void note_peer(pd_log_entry *entry, const pd_log_facts *facts)
+{
+    if (facts->peer == NULL) return;
+    entry->peer_hash = site_of(NULL, facts->peer) | 1;
+    entry->proven = facts->proven;
+    snprintf(entry->peer, sizeof entry->peer, "%s", facts->peer);
+    pd_text_mend(entry->peer);
+}
+
 /* Writes the beginning of a log entry's text, "job NAME: rank R: ". If the entry has no job it writes nothing: then
  * the message itself names the rank. */
 static void begin_text(pd_log_entry *entry, const pd_log_facts *facts)
@@ -42,12 +52,14 @@ static void end_text(pd_log_entry *entry, size_t used, const char *author)
 void pd_log_entry_make(pd_log_entry *entry, int level, pd_log_facts facts, const char *format, va_list args)
 {
     *entry = (pd_log_entry){ .site = site_of(format, facts.job),
+                             .place = site_of(format, NULL),
                              .level = level,
                              .code = facts.code,
                              .has_rank = facts.rank != NULL,
                              .has_step = facts.step != NULL };
     if (facts.rank != NULL) entry->rank = *facts.rank;
     if (facts.step != NULL) entry->step = *facts.step;
+    note_peer(entry, &facts);
     begin_text(entry, &facts);
     vsnprintf(entry->text + entry->message, sizeof entry->text - entry->message, format, args);
     if (facts.author != NULL) end_text(entry, strlen(entry->text), facts.author);

@@ -15,15 +15,22 @@ typedef struct pd_log_facts {
     const uint64_t *step;
     int code;           /* the error that the entry reports, an enum pd_code */
     const char *author; /* label of the operator whose command the entry reports */
+    const char *peer;   /* identity or address of the peer whose doings the entry reports, by which they are limited */
+    bool proven;        /* `peer` is an identity that the peer has proven */
 } pd_log_facts;
 
 /* A log entry. Its text is "job NAME: rank R: MESSAGE, by AUTHOR"; it has no job, rank or author if these were not
  * given. For people the log prints the whole text. For programs it prints the message, the job, the rank and so on as
  * separate fields. */
+#define PD_LOG_PEER 64 /* bytes of a peer's name in an entry, with its terminating zero */
 typedef struct pd_log_entry {
     /* `site` is a hash of the message's format text and the job's name. The log limits how often one site repeats, so
      * that one job's messages cannot suppress those of another. */
     uint64_t site, step;
+    uint64_t place;         /* hash of the message's format text alone */
+    uint64_t peer_hash;     /* hash of the name of the peer whose doings the entry reports; 0: of none */
+    bool proven;            /* this name is an identity that the peer has proven */
+    char peer[PD_LOG_PEER]; /* the name, which may be cut */
     int level, code; /* `level` is the severity as in syslog (3: error), `code` the reported error (enum pd_code) */
     uint32_t rank;
     bool has_rank, has_step;

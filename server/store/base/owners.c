@@ -14,6 +14,7 @@ struct pd_owner {
     pd_budget budget;      /* bytes of its jobs */
     pd_ingest_share share; /* of the ingest budget */
     uint64_t jobs;         /* number of its jobs that exist */
+    uint64_t turn;         /* number of the store's batch of work in which one of them worked last */
     uint32_t refs;
     pd_owners *owners;
     UT_hash_handle hh;
@@ -78,6 +79,12 @@ pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *iden
     return owner;
 }
 
+pd_owner *pd_owner_ref(pd_owner *owner)
+{
+    owner->refs++;
+    return owner;
+}
+
 void pd_owner_let_go(pd_owner *owner)
 {
     if (owner == NULL || --owner->refs > 0) return;
@@ -89,6 +96,16 @@ void pd_owner_let_go(pd_owner *owner)
 const pd_budget *pd_owner_budget(const pd_owner *owner)
 {
     return &owner->budget;
+}
+
+uint64_t pd_owner_turn(const pd_owner *owner)
+{
+    return owner->turn;
+}
+
+void pd_owner_set_turn(pd_owner *owner, uint64_t turn)
+{
+    owner->turn = turn;
 }
 
 pd_ingest_share *pd_owner_share(pd_owner *owner)

@@ -26,10 +26,15 @@ int pd_owner_may_create(const pd_owners *owners, const pd_roles *roles, const ch
 pd_owner *pd_owner_find(const pd_owners *owners, const char *identity);
 /* Returns the owner of this identity, with one reference more. NULL: out of memory. */
 pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *identity);
+/* Adds a reference to an owner, and returns it. */
+pd_owner *pd_owner_ref(pd_owner *owner);
 /* Drops a reference to an owner, which is freed with its last one. Accepts NULL. */
 void pd_owner_let_go(pd_owner *owner);
 /* Returns the budget in which the bytes of the owner's jobs count. */
 const pd_budget *pd_owner_budget(const pd_owner *owner);
+/* Number of the store's batch of work in which a job of the owner worked last; 0: none did yet. */
+uint64_t pd_owner_turn(const pd_owner *owner);
+void pd_owner_set_turn(pd_owner *owner, uint64_t turn);
 /* Returns the owner's share of the ingest budget, in which the reserves of its jobs count: what its quota says, else
  * half of the budget. */
 pd_ingest_share *pd_owner_share(pd_owner *owner);

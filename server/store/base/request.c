@@ -12,8 +12,9 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 
 static bool wants_answer(pd_request_kind kind)
 {
-    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK && kind != PD_REQ_LIMITS &&
-           kind != PD_REQ_ROLES && kind != PD_REQ_STALLED && kind != PD_REQ_KEPT && kind != PD_REQ_LOGGED;
+    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
+           kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED && kind != PD_REQ_KEPT &&
+           kind != PD_REQ_LOGGED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -103,6 +104,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_STALLED:
     case PD_REQ_SHARE:
     case PD_REQ_RELEASED:
+    case PD_REQ_FORGOTTEN:
     case PD_REQ_TASK:
     case PD_REQ_LIMITS:
     case PD_REQ_NOTE:

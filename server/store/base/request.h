@@ -91,6 +91,10 @@ typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd
 
 enum { PD_RUN_MAX = 128 }; /* most bytes of a run */
 
+/* Most examples that the weight of a push may tell, 2^53. The float32 sums of a round must not overflow because of a
+ * weight. */
+#define PD_WEIGHT_MOST 9007199254740992.0
+
 typedef enum pd_request_kind {
     PD_REQ_HELLO, /* a worker joins a job, or comes back to a job that it was in */
     PD_REQ_DECLARE,
@@ -98,12 +102,13 @@ typedef enum pd_request_kind {
     PD_REQ_PUSH, /* a worker contributes gradients to a step */
     PD_REQ_BARRIER,
     PD_REQ_LEAVE,
-    PD_REQ_LOST,     /* from the loop thread: the connection is closed, or silent for too long; no answer */
-    PD_REQ_RELEASED, /* from the loop thread: returns snapshots (weights) that it no longer reads; no answer */
-    PD_REQ_TASK,     /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
-    PD_REQ_INFO,     /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
-    PD_REQ_DROP,     /* an operator ends a job */
-    PD_REQ_SET,      /* an operator sets hyperparameters while the job runs */
+    PD_REQ_LOST,      /* from the loop thread: the connection is closed, or silent for too long; no answer */
+    PD_REQ_RELEASED,  /* from the loop thread: returns snapshots (weights) that it no longer reads; no answer */
+    PD_REQ_FORGOTTEN, /* from the loop thread: only answers have weights of a job that has ended; no answer */
+    PD_REQ_TASK,      /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
+    PD_REQ_INFO,      /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
+    PD_REQ_DROP,      /* an operator ends a job */
+    PD_REQ_SET,       /* an operator sets hyperparameters while the job runs */
     /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
     PD_REQ_DRAIN,
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
@@ -190,7 +195,8 @@ typedef struct pd_request {
             uint64_t replaces;
             /* INIT requests with `replaces`: number of parameters that this frame and others replace */
             uint32_t whole;
-            /* PUSH requests: weight in a weighted mean, the gradient's number of examples; otherwise 1 */
+            /* PUSH requests: weight in a weighted mean, the gradient's number of examples, at most PD_WEIGHT_MOST;
+             * otherwise 1 */
             double weight;
             bool presummed; /* PUSH requests: the gradient is the sum over its examples, not their mean */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without gradient in each parameter

@@ -10,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line of the text. Its texts lie in pd_roles.text. */
+/* A line of the text. */
 typedef struct line {
     unsigned number; /* of the line in the text, from 1 */
-    const char *identity;
-    const char *job; /* glob of the jobs for which the role holds; NULL: this is a line with a quota */
+    pd_glob *identity;
+    pd_glob *job;  /* the jobs for which the role holds; NULL: this is a line with a quota */
+    bool all_jobs; /* the glob of the jobs is * */
     pd_role role;
     pd_allowance allowance;
 } line;
 
 struct pd_roles {
-    char *text;
-    size_t bytes; /* of `text`, with its final '\0' */
+    unsigned refs; /* number of views, and one for whoever has the roles */
     line *lines;
     size_t n;
 };
@@ -66,11 +66,25 @@ static size_t cut(char *text, char *words[MOST_WORDS])
     return n;
 }
 
+static int read_glob(const reading *r, pd_glob **to, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (n > PD_GLOB_MAX)
+        return pd_fail(r->err, PD_INVALID_ARGUMENT, "%.200s:%u: expected a glob of at most %d bytes, got %zu: %.60s...",
+                       r->name, r->number, PD_GLOB_MAX, n, text);
+    if ((*to = pd_glob_new(text)) != NULL) return PD_OK;
+    return pd_fail(r->err, PD_NO_MEMORY, "%.200s: out of memory for the roles", r->name);
+}
+
 static int read_role(const reading *r, line *to, char *const *words, size_t n)
 {
+    int rc;
+
     if (n != 3) return wrong(r, "expected IDENTITY-GLOB ROLE JOB-GLOB (a blank in a glob is written as ?)", "");
-    to->identity = words[0];
-    to->job = words[2];
+    if ((rc = read_glob(r, &to->identity, words[0])) != PD_OK || (rc = read_glob(r, &to->job, words[2])) != PD_OK)
+        return rc;
+    to->all_jobs = strcmp(words[2], "*") == 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(words[1], names[i]) != 0) continue;
         to->role = (pd_role)i;
@@ -119,10 +133,10 @@ static int read_limit(const reading *r, pd_allowance *to, const char *word)
 
 static int read_quota(const reading *r, line *to, char *const *words, size_t n)
 {
-    int rc = PD_OK;
+    int rc;
 
     if (n < 3 || n > MOST_WORDS) return wrong(r, "expected quota IDENTITY-GLOB jobs=4 bytes=10G ...", "");
-    to->identity = words[1];
+    if ((rc = read_glob(r, &to->identity, words[1])) != PD_OK) return rc;
     to->allowance = unlimited;
     for (size_t i = 2; i < n && rc == PD_OK; i++) rc = read_limit(r, &to->allowance, words[i]);
     return rc;
@@ -142,10 +156,9 @@ static bool is_printable(const char *text)
 
 static int read_line(const reading *r, char *text)
 {
-    line to = { .number = r->number };
+    line *to = &r->roles->lines[r->roles->n];
     char *words[MOST_WORDS];
     size_t n;
-    int rc;
 
     if (!is_printable(text)) return wrong(r, "the line has a byte that is not printable UTF-8", "");
     n = cut(text, words);
@@ -153,14 +166,15 @@ static int read_line(const reading *r, char *text)
     if (r->roles->n == PD_ROLES_LINES)
         return pd_fail(r->err, PD_RESOURCE_EXHAUSTED, "%.200s:%u: more than %d lines with roles and quotas", r->name,
                        r->number, PD_ROLES_LINES);
-    rc = strcmp(words[0], "quota") == 0 ? read_quota(r, &to, words, n) : read_role(r, &to, words, n);
-    if (rc == PD_OK) r->roles->lines[r->roles->n++] = to;
-    return rc;
+    to->number = r->number;
+    r->roles->n++;
+    return strcmp(words[0], "quota") == 0 ? read_quota(r, to, words, n) : read_role(r, to, words, n);
 }
 
-static int read_lines(reading *r, size_t bytes)
+/* Reads the lines of a text of n bytes, and a '\0' behind them, into which the function cuts it. */
+static int read_lines(reading *r, char *text, size_t n)
 {
-    char *at = r->roles->text, *end = at + bytes;
+    char *at = text, *end = at + n;
     int rc = PD_OK;
 
     for (; at < end && rc == PD_OK; r->number++) {
@@ -182,36 +196,34 @@ static size_t count_lines(const char *text, size_t n)
     return lines;
 }
 
-/* Makes roles with the memory for n bytes of text and as many lines, which have no lines yet. */
-static pd_roles *new_roles(const char *text, size_t n, size_t lines)
+static pd_roles *new_roles(size_t lines)
 {
     pd_roles *roles = calloc(1, sizeof *roles);
 
-    if (roles == NULL) return NULL;
-    roles->bytes = n + 1;
-    roles->text = malloc(n + 1);
-    roles->lines = calloc(lines, sizeof *roles->lines);
-    if (roles->text == NULL || roles->lines == NULL) {
-        pd_roles_free(roles);
+    if (roles == NULL || (roles->lines = calloc(lines, sizeof *roles->lines)) == NULL) {
+        free(roles);
         return NULL;
     }
-    memcpy(roles->text, text, n);
-    roles->text[n] = '\0';
+    roles->refs = 1;
     return roles;
 }
 
 int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name, pd_error *err)
 {
     reading r = { .name = name, .number = 1, .err = err };
+    char *copy;
     int rc;
 
     if (n > PD_ROLES_BYTES)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.200s: more than %u bytes of roles", name, PD_ROLES_BYTES);
     if (memchr(text, '\0', n) != NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s: a byte 0, expected lines of text", name);
-    if ((r.roles = new_roles(text, n, count_lines(text, n))) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "%.200s: out of memory for the roles", name);
-    if ((rc = read_lines(&r, n)) != PD_OK) {
+    copy = strndup(text, n);
+    r.roles = new_roles(count_lines(text, n));
+    rc = copy != NULL && r.roles != NULL ? read_lines(&r, copy, n)
+                                         : pd_fail(err, PD_NO_MEMORY, "%.200s: out of memory for the roles", name);
+    free(copy);
+    if (rc != PD_OK) {
         pd_roles_free(r.roles);
         return rc;
     }
@@ -221,23 +233,29 @@ int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name,
 
 pd_roles *pd_roles_copy(const pd_roles *from)
 {
-    pd_roles *roles = new_roles(from->text, from->bytes - 1, from->n + 1);
+    pd_roles *roles = new_roles(from->n + 1);
 
-    if (roles == NULL) return NULL;
-    for (; roles->n < from->n; roles->n++) {
+    for (; roles != NULL && roles->n < from->n; roles->n++) {
         const line *l = &from->lines[roles->n];
         line *to = &roles->lines[roles->n];
         *to = *l;
-        to->identity = roles->text + (l->identity - from->text);
-        if (l->job != NULL) to->job = roles->text + (l->job - from->text);
+        to->identity = pd_glob_copy(l->identity);
+        to->job = l->job != NULL ? pd_glob_copy(l->job) : NULL;
+        if (to->identity != NULL && (to->job != NULL || l->job == NULL)) continue;
+        roles->n++;
+        pd_roles_free(roles);
+        return NULL;
     }
     return roles;
 }
 
 void pd_roles_free(pd_roles *roles)
 {
-    if (roles == NULL) return;
-    free(roles->text);
+    if (roles == NULL || --roles->refs > 0) return;
+    for (size_t i = 0; i < roles->n; i++) {
+        pd_glob_free(roles->lines[i].identity);
+        pd_glob_free(roles->lines[i].job);
+    }
     free(roles->lines);
     free(roles);
 }
@@ -273,7 +291,7 @@ pd_role pd_roles_of_server(const pd_roles *roles, const char *identity, unsigned
     if (line_number != NULL) *line_number = 0;
     if (roles == NULL) return PD_ROLE_ADMIN;
     for (const line *l = roles->lines; l < roles->lines + roles->n && found == NULL; l++)
-        if (l->job != NULL && strcmp(l->job, "*") == 0 && is_about(l, identity)) found = l;
+        if (l->job != NULL && l->all_jobs && is_about(l, identity)) found = l;
     return decide(found, line_number);
 }
 
@@ -283,7 +301,7 @@ bool pd_roles_know(const pd_roles *roles, const char *identity)
     for (const line *l = roles->lines; l < roles->lines + roles->n; l++) {
         if (l->job == NULL || !is_about(l, identity)) continue;
         if (l->role > PD_ROLE_NONE) return true;
-        if (strcmp(l->job, "*") == 0) return false;
+        if (l->all_jobs) return false;
     }
     return false;
 }
@@ -303,32 +321,44 @@ pd_allowance pd_roles_allowance(const pd_roles *roles, const char *identity, uns
 /* ---- views ---- */
 
 struct pd_roles_view {
+    pd_roles *roles;
     size_t n;
     const line *lines[];
 };
 
-int pd_roles_view_new(pd_roles_view **out, const pd_roles *roles, const char *identity)
+int pd_roles_view_new(pd_roles_view **out, pd_roles *roles, const char *identity, double *cost_ns)
 {
     pd_roles_view *view;
+    size_t length = strlen(identity);
 
     *out = NULL;
     if (roles == NULL) return PD_OK;
     if ((view = calloc(1, sizeof *view + roles->n * sizeof *view->lines)) == NULL) return PD_NO_MEMORY;
-    for (const line *l = roles->lines; l < roles->lines + roles->n; l++)
+    view->roles = roles;
+    roles->refs++;
+    for (const line *l = roles->lines; l < roles->lines + roles->n; l++) {
+        *cost_ns += pd_glob_ns(l->identity, length);
         if (l->job != NULL && is_about(l, identity)) view->lines[view->n++] = l;
+    }
     *out = view;
     return PD_OK;
 }
 
 void pd_roles_view_free(pd_roles_view *view)
 {
+    if (view == NULL) return;
+    pd_roles_free(view->roles);
     free(view);
 }
 
-bool pd_roles_view_has(const pd_roles_view *view, const char *job)
+bool pd_roles_view_has(const pd_roles_view *view, const char *job, double *cost_ns)
 {
+    size_t length = strlen(job);
+
     if (view == NULL) return true;
-    for (size_t i = 0; i < view->n; i++)
+    for (size_t i = 0; i < view->n; i++) {
+        *cost_ns += pd_glob_ns(view->lines[i]->job, length);
         if (pd_glob_match(view->lines[i]->job, job)) return view->lines[i]->role > PD_ROLE_NONE;
+    }
     return false;
 }

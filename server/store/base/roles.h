@@ -6,8 +6,8 @@
  *     quota IDENTITY-GLOB jobs=4 bytes=10G ingest=1G connections=64 requests=1000
  *
  * An identity is what a connection proves of its peer: "user:1000", "token:alice", "certificate:w3.example.org" or
- * "anyone" (net/identity.h). A blank within a glob is written as ?. A comment begins with #. Each role includes those
- * before it:
+ * "anyone" (net/identity.h). A glob has at most PD_GLOB_MAX bytes, and a blank within it is written as ?. A comment
+ * begins with #. Each role includes those before it:
  *
  *     none    the identity has nothing to do with the job, and is not told whether it exists
  *     read    looks at the job, and exports its weights
@@ -51,7 +51,8 @@ typedef struct pd_roles pd_roles;
 int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name, pd_error *err);
 /* Returns a copy of roles. NULL: out of memory. */
 pd_roles *pd_roles_copy(const pd_roles *from);
-void pd_roles_free(pd_roles *roles); /* accepts NULL */
+/* Gives the roles up: they are freed when the last view of them is. Accepts NULL. */
+void pd_roles_free(pd_roles *roles);
 
 /* Returns the role of an identity for a job. Stores the number of the line that decides in *line, unless `line` is
  * NULL; 0: no line matches. */
@@ -69,11 +70,11 @@ const char *pd_role_name(pd_role role);
 /* The lines about one identity, by which the jobs are chosen that it may see. */
 typedef struct pd_roles_view pd_roles_view;
 
-/* Makes the view of an identity, which borrows the roles. Stores NULL in *out, for a view of all jobs, if `roles` is
- * NULL. PD_NO_MEMORY. */
-int pd_roles_view_new(pd_roles_view **out, const pd_roles *roles, const char *identity);
+/* Makes the view of an identity, which keeps the roles until it is freed. Stores NULL in *out, for a view of all jobs, if
+ * `roles` is NULL. Adds an estimate of the time that this takes, in ns of one core, to *cost_ns. PD_NO_MEMORY. */
+int pd_roles_view_new(pd_roles_view **out, pd_roles *roles, const char *identity, double *cost_ns);
 void pd_roles_view_free(pd_roles_view *view); /* accepts NULL */
-/* Returns whether the view's identity may know that a job exists. */
-bool pd_roles_view_has(const pd_roles_view *view, const char *job);
+/* Returns whether the view's identity may know that a job exists. Adds to *cost_ns as pd_roles_view_new does. */
+bool pd_roles_view_has(const pd_roles_view *view, const char *job, double *cost_ns);
 
 #endif

@@ -47,6 +47,11 @@ void pd_shared_weights_ref(pd_shared_weights *shared)
     shared->refs++;
 }
 
+uint64_t pd_shared_weights_left(const pd_shared_weights *shared)
+{
+    return shared != NULL && shared->refs > 1 ? pd_segment_allocated(&shared->segment) : 0;
+}
+
 void pd_shared_weights_unref(pd_shared_weights *shared)
 {
     if (shared == NULL) return;

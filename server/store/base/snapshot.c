@@ -10,6 +10,9 @@
 typedef struct shelved {
     pd_snapshot view; /* the snapshot as other files see it; must be the first member */
     pd_buffer_pool *pool[4];
+    bool published; /* the loop thread has it as the parameter's weights */
+    pd_unread
+        *unread; /* counts the snapshot, which was replaced while the loop thread had it; NULL: it is not counted */
 } shelved;
 
 /* The number of bytes that is returned counts the records of two snapshots and of two buffer pools, and the padding of
@@ -22,8 +25,26 @@ uint64_t pd_snapshots_own_bytes(void)
     return 2 * (sizeof(shelved) + ALLOCATOR) + 2 * (pd_buffer_pool_own_bytes() + ALLOCATOR) + BUFFERS * BUFFER_END;
 }
 
+static uint64_t bytes_of(const pd_snapshot *snapshot)
+{
+    uint64_t bytes = 0;
+
+    for (int t = 0; t < 4; t++)
+        if (snapshot->at[t] != NULL)
+            bytes +=
+                (uint64_t)snapshot->elements * pd_dtype_size(t == PD_UPDATE ? snapshot->update_dtype : (pd_dtype)t);
+    return bytes;
+}
+
+static void count_no_more(shelved *whole)
+{
+    if (whole->unread != NULL) pd_unread_remove(whole->unread, bytes_of(&whole->view));
+    whole->unread = NULL;
+}
+
 static void free_shelved(shelved *whole)
 {
+    count_no_more(whole);
     for (int t = 0; t < 4; t++)
         if (whole->pool[t] != NULL) pd_buffer_pool_give(whole->pool[t], whole->view.at[t]);
     free(whole);
@@ -62,4 +83,25 @@ void pd_snapshot_unref(pd_snapshot *snapshot)
     if (snapshot == NULL) return;
     assert(snapshot->store_refs > 0);
     if (--snapshot->store_refs == 0) free_shelved((shelved *)(void *)snapshot);
+}
+
+void pd_snapshot_replace(pd_unread *unread, pd_snapshot *now, pd_snapshot *before)
+{
+    shelved *new = (shelved *)(void *)now, *old = (shelved *)(void *)before;
+    uint64_t more = new != NULL && !new->published ? bytes_of(now) : 0;
+    uint64_t less = old != NULL && old->published ? bytes_of(before) : 0;
+
+    if (new != NULL) new->published = true;
+    if (now == before) less = 0;
+    pd_unread_publish(unread, more, less);
+    if (less == 0) return;
+    old->published = false;
+    old->unread = unread;
+    pd_unread_add(unread, less);
+}
+
+void pd_snapshot_returned(pd_snapshot *snapshot)
+{
+    count_no_more((shelved *)(void *)snapshot);
+    pd_snapshot_unref(snapshot);
 }

@@ -49,7 +49,8 @@ uint64_t pd_histogram_count(const pd_histogram *histogram);
 /* Returns the name of a phase, such as "wait". */
 const char *pd_step_phase_name(pd_step_phase phase);
 
-/* Most ranks of a job whose figures are published. Ranks beyond them are only counted (pd_job_stats.workers_in). */
+/* Most ranks of a job whose figures are published: the first ones that have come. The others are only counted
+ * (pd_job_stats.workers_in). */
 #define PD_STATS_RANKS 256
 #define PD_STATS_NS 1000000000ull /* time between two copies of a job's figures: a second */
 
@@ -101,7 +102,7 @@ typedef struct pd_job_stats {
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* in the order of their first coming */
     pd_job_times times;                      /* times.rank is NULL here: see ranks[i].late */
     pd_histogram root_times;                 /* times of root tasks that have run */
-    size_t n_ranks;                          /* number of ranks that follow: at most PD_STATS_RANKS */
+    size_t n_ranks; /* number of ranks that follow, which have all come: at most PD_STATS_RANKS */
     pd_rank_stats ranks[];
 } pd_job_stats;
 

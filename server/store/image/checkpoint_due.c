@@ -4,6 +4,7 @@
 
 #include "checkpoint.h"
 #include "checkpoint_asked.h"
+#include "checkpoint_retry.h"
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
@@ -12,7 +13,6 @@
 #include "export.h"
 #include "import.h"
 #include "keeping.h"
-#include "listing.h"
 #include "logging.h"
 #include "outrun.h"
 #include "pause.h"
@@ -98,7 +98,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     pd_keeping *keeping = &job->keeping;
     bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || must_say_over(job) || job->steps.furthest >= keeping->soon ||
-                 pd_logging_wants_checkpoint(job) || pd_pause_wants_checkpoint(job, now_ns);
+                 pd_logging_wants_checkpoint(job) || pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
     if (!keeping->writing && !pd_import_writes(job) && has_state(job)) pd_export_wait_again(job);
@@ -116,7 +116,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     keeping->begun = true;
     keeping->says_over = pd_job_is_over(job);
     keeping->soon = UINT64_MAX;
-    pd_pause_tried(job, now_ns);
+    pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
     pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
     pd_keeping_plan(job);
@@ -168,7 +168,7 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
         pd_request_refuse(job->steps.outbox, request, &err);
         return;
     }
-    if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_job_count_totals(job)->step_least;
+    if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_steps_least(&job->steps);
     request->u.checkpoint.changes = job->keeping.changes;
     if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step &&
         pd_checkpoint_has_changes(job, request)) {
@@ -195,7 +195,9 @@ static void say_failure(const pd_job *job, const pd_kept *kept)
     }
     if (!pd_is_power_of_two(unwritten)) return;
     if (unwritten > 1) snprintf(many, sizeof many, " (%" PRIu64 " in a row)", unwritten);
-    if (job->keeping.next != UINT64_MAX)
+    if (pd_retry_is_by_time(job))
+        snprintf(next, sizeof next, "; it is tried again by %.0f s from now", (double)job->keeping.retry_wait_ns / 1e9);
+    else if (job->keeping.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->keeping.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
@@ -262,6 +264,7 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
     else
         pd_logging_not_kept(job, kept->step);
     pd_control_kept(job, good);
+    if (good) pd_retry_end(job);
     if (good)
         pd_pause_end(job);
     else
@@ -297,7 +300,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
 
     if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
-    if (pd_pause_next_tick(job) < at) at = pd_pause_next_tick(job);
+    if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
     if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
     for (const pd_request *request = job->keeping.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)

@@ -57,6 +57,12 @@ static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last),
                                         { 0 } };
 static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_fields };
 
+static const pd_field outlier_fields[] = { PD_FIELD(pd_global_clip_saved, outliers),
+                                           PD_FIELD(pd_global_clip_saved, norms.step),
+                                           PD_FIELD(pd_global_clip_saved, norms.norm),
+                                           { 0 } };
+static const pd_table outlier_table = { "outliers", sizeof(pd_global_clip_saved), outlier_fields };
+
 static const pd_field owner_fields[] = { PD_FIELD_IN(pd_job, owner_identity, 0, IDENTITY_MOST), { 0 } };
 static const pd_table owner_table = { "owner", sizeof(pd_job), owner_fields };
 
@@ -170,6 +176,8 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     for (uint32_t r = 0; r < ranks; r++) pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
     for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.groups[r]);
     if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
+    if (job->steps.clip != NULL && pd_job_values_limit(&job->steps.values, PD_JOB_KEY_SKIP_OUTLIER) > 0)
+        pd_archive_fields(archive, &outlier_table, pd_global_clip_saved_of(&job->steps));
     pd_overrides_visit(archive, job);
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);

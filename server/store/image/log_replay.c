@@ -95,6 +95,7 @@ static int begin(repeat *r, pd_param *param)
     if (input->count != pd_optim_count(param->optim)) pd_optim_set_count(param->optim, input->count);
     if (pd_param_begin_update(param, &io.update) != PD_OK || pd_optim_begin(param->optim, &io) != PD_OK)
         return PD_NO_MEMORY;
+    if (r->job->steps.values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) pd_optim_guard(param->optim);
     pd_optim_take_as_noted(param->optim, &input->taken);
     r->of[r->n] = param->index;
     r->optims[r->n++] = param->optim;

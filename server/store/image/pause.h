@@ -1,7 +1,7 @@
 /* pause.h - lets a job with on_disk_error = pause stand still while its steps cannot become durable. Step thread.
  *
  * A paused job finishes the step that any of its parameters has begun, and begins no other one. Rounds may collect
- * contributions meanwhile. It tries to make a checkpoint, less and less often, and goes on when one is on the disk. */
+ * contributions meanwhile. It tries to make a checkpoint (checkpoint_retry.h), and goes on when one is on the disk. */
 #ifndef PD_PAUSE_H
 #define PD_PAUSE_H
 
@@ -12,12 +12,6 @@
 void pd_pause_begin(pd_job *job);
 /* Lets a paused job go on. Does nothing if the job is not paused. */
 void pd_pause_end(pd_job *job);
-/* Returns whether a checkpoint should be begun now, so that the job can go on. */
-bool pd_pause_wants_checkpoint(const pd_job *job, uint64_t now_ns);
-/* Notes that a checkpoint is begun: the next one is tried later. */
-void pd_pause_tried(pd_job *job, uint64_t now_ns);
-/* Returns the time of the next attempt; UINT64_MAX: none is due. */
-uint64_t pd_pause_next_tick(const pd_job *job);
 /* Lets parameters go on that nothing holds back any more (step_log.h). */
 void pd_pause_release(pd_steps *steps);
 

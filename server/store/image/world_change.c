@@ -10,8 +10,8 @@
 #include "head_image.h"
 #include "image.h"
 #include "keeping.h"
-#include "listing.h"
 #include "notes.h"
+#include "override_command.h"
 #include "param_image.h"
 #include "param_set.h"
 #include "plant.h"
@@ -214,7 +214,7 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
 /* Logs the change, and that notes of ranks are dropped which do not exist any more. */
 static void say(pd_job *job, const pd_job *old)
 {
-    uint64_t step = pd_job_count_totals(job)->step_least;
+    uint64_t step = pd_steps_least(&job->steps);
     uint32_t world = job->steps.members.ranks;
     bool dropped = false;
     const pd_log_facts facts = { .job = job->steps.name, .step = &step };
@@ -281,6 +281,8 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     old->keeping.asked = old->keeping.exports = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
+    pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);
+    pd_job_refuse_sets(old, &why);
     pd_keeping_soon(made);
     pd_jobs_drop(jobs, old);
     pd_jobs_free_gone(jobs, old);

@@ -24,7 +24,7 @@ static int check_name(const char *name, size_t i, pd_error *err)
 pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
 {
     return decl->model_state ? pd_rules_of_state(job->steps.rules, job->steps.n_rules)
-                             : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name);
+                             : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name, NULL);
 }
 
 /* Checks that the parameter's optimizer can give updates (what a step adds to the weights) in the element type that

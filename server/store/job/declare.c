@@ -145,7 +145,7 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
                            pd_dtype_name(decl->pull_dtype));
         pd_account_take(&job->steps.account, bytes);
-        if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
+        if (again != NULL) pd_param_publish(job->steps.unread, param, again, (pd_outcome)0, &closed[(*n_closed)++]);
     }
     /* Publishes initial weights that were waiting for this Declare. A parameter's may have waited even if the rank has
      * no elements of it: until the Declare, the rank might have had some. */
@@ -195,7 +195,7 @@ static int publish_again(pd_job *job, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     }
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        pd_param_publish_again(&job->steps.params[i], &closed[i]);
+        pd_param_publish_again(job->steps.unread, &job->steps.params[i], &closed[i]);
         closed[i].scalars = pd_scalars_again(&job->steps.params[i]);
     }
     effect->u.closed.at = closed;

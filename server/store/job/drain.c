@@ -67,16 +67,40 @@ static void describe(const pd_job *job, pd_error *err)
                 job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
 }
 
-static void answer(pd_effects *outbox, pd_request *request, const pd_job *open)
+/* Returns a job that would lose steps if the server stopped now, because its last checkpoint has failed or is not on the
+ * disk in time. NULL: there is none. */
+static const pd_job *find_lost(const pd_jobs *jobs)
+{
+    const pd_job *job, *next;
+
+    HASH_ITER(hh, jobs->names, job, next)
+    if (pd_keeping_loses(job) && (job->keeping.last == PD_LAST_WANTED || job->keeping.error[0] != '\0')) return job;
+    return NULL;
+}
+
+/* Writes the error for a drain after which the server would lose steps. */
+static void describe_lost(const pd_job *job, pd_error *err)
+{
+    const char *why = job->keeping.error[0] != '\0' ? job->keeping.error : "it is not on the disk yet";
+
+    pd_fail(err, PD_ABORTED,
+            "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
+            "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
+            job->steps.name, why, (unsigned long long)(job->keeping.kept ? job->keeping.durable_step : 0));
+}
+
+static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)
 {
     pd_error err;
 
-    if (open == NULL) {
-        pd_answer_ok(outbox, request);
-    } else {
+    if (lost != NULL)
+        describe_lost(lost, &err);
+    else if (open != NULL)
         describe(open, &err);
+    if (lost != NULL || open != NULL)
         pd_answer_error(outbox, request, &err);
-    }
+    else
+        pd_answer_ok(outbox, request);
     pd_request_free(request);
 }
 
@@ -139,12 +163,13 @@ static void say_unkept(const pd_drain *drain, const pd_jobs *jobs)
 
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
-    const pd_job *open = drain->waiting != NULL ? find_open_job(jobs) : NULL;
+    const pd_job *open = drain->waiting != NULL ? find_open_job(jobs) : NULL, *lost;
     pd_request **link = &drain->waiting;
 
     if (drain->waiting == NULL || keeps(drain, jobs, now_ns)) return;
     if (drain->last_until_ns > 0) say_unkept(drain, jobs);
     drain->last_until_ns = 0;
+    lost = find_lost(jobs);
     while (*link != NULL) {
         pd_request *request = *link;
         if (open != NULL && now_ns < request->u.drain.deadline_ns) {
@@ -152,7 +177,7 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
             continue;
         }
         *link = (pd_request *)(void *)request->mail.next;
-        answer(outbox, request, open);
+        answer(outbox, request, open, lost);
     }
 }
 

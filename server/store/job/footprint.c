@@ -180,7 +180,8 @@ static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_r
 
     for (size_t r = 0; r < n_rules; r++)
         if (rules[r].hypers.row != &pd_model_state)
-            bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes(2 * (int64_t)strlen(rules[r].text));
+            bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes((int64_t)strlen(rules[r].text)) +
+                     (uint64_t)pd_block_bytes((int64_t)pd_glob_bytes(rules[r].glob));
     return bytes + job->world * (sizeof(pd_rank) + sizeof(pd_quota) + (uint64_t)PD_LOOP_RANK_BYTES);
 }
 

@@ -1,6 +1,7 @@
 /* hello.c - checks a Hello request by itself, without looking at any job. */
 #include "hello.h"
 
+#include "glob.h"
 #include "printable.h"
 
 #include <stdio.h>
@@ -66,5 +67,20 @@ int pd_hello_check(const pd_request *request, pd_error *err)
     if (request->rank >= request->u.hello.world_size)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u",
                        request->u.hello.world_size, request->u.hello.world_size - 1, request->rank);
+    return PD_OK;
+}
+
+int pd_hello_check_globs(const pd_request *request, pd_error *err)
+{
+    static const char blanks[] = " \t";
+
+    for (size_t i = 0; i < request->u.hello.n_rules; i++) {
+        const char *glob = request->u.hello.rules[i] + strspn(request->u.hello.rules[i], blanks);
+        size_t n = strcspn(glob, blanks);
+        if (n > PD_GLOB_MAX)
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "rule %zu: its glob \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of it",
+                           i, glob, n, PD_GLOB_MAX);
+    }
     return PD_OK;
 }

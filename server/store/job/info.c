@@ -4,8 +4,8 @@
 
 #include "aggregate_fit.h"
 #include "jobs.h"
+#include "listed_jobs.h"
 #include "listing.h"
-#include "global_clip.h"
 #include "printable.h"
 #include "override.h"
 #include "root_report.h"
@@ -14,131 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *state_text(const pd_job *job)
-{
-    if (pd_job_is_over(job)) return "over";
-    return job->linger_ns > 0 ? "lingering" : job->steps.n_params > 0 && pd_job_sealed(job) ? "running" : "gathering";
-}
-
-static void fill_totals(pd_job_info *info, pd_job *job)
-{
-    const pd_job_totals *totals = pd_job_count_totals(job);
-
-    info->elements = totals->elements;
-    info->weight_bytes = totals->elements * sizeof(float);
-    info->state_bytes = totals->state_bytes;
-    info->step_least = totals->step_least;
-    info->step_most = totals->step_most;
-    info->roots_due = totals->roots_due;
-    info->roots_adopted = totals->roots_adopted;
-    info->roots_failed = totals->roots_failed;
-    info->roots_unused = totals->roots_unused;
-    info->root_waits = totals->root_waits;
-    info->roots_failing = totals->roots_failing;
-    info->root_age = totals->root_age;
-    snprintf(info->optimizer, sizeof info->optimizer, "%s", totals->optimizers);
-}
-
-/* Writes the numbers of the ranks that have not declared the job's parameters, such as "1,3". */
-static void list_undeclared(const pd_job *job, char *text, size_t size)
-{
-    size_t used = 0;
-
-    for (uint32_t rank = 0; rank < job->steps.members.ranks && used + 16 < size; rank++)
-        if (!job->ranks[rank].saved.sealed)
-            used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", rank);
-}
-
-/* Stores in an entry of the list of jobs which ranks the job waits for, and how long it has waited. */
-static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
-{
-    const pd_param *oldest = job->steps.waiting;
-
-    if (!pd_job_sealed(job)) {
-        list_undeclared(job, info->waits_for, sizeof info->waits_for);
-    } else if (oldest != NULL) {
-        pd_round_missing(&oldest->round, info->waits_for, sizeof info->waits_for);
-        if (now_ns > oldest->round.started_ns) info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
-    } else if (job->steps.n_begun < job->steps.n_params) {
-        snprintf(info->waits_for, sizeof info->waits_for, "initial weights");
-    } else if (job->keeping.paused) {
-        snprintf(info->waits_for, sizeof info->waits_for, "a checkpoint");
-    }
-}
-
-/* Stores in an entry of the list of jobs what is wrong with the disk. */
-static void describe_trouble(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
-{
-    const pd_disk_watch *entries = &keeping->log.watch, *checkpoint = &keeping->watch;
-    const pd_disk_watch *late = checkpoint->late ? checkpoint : entries->late ? entries : NULL;
-    uint64_t seconds = late != NULL && now_ns > late->since_ns ? (now_ns - late->since_ns) / 1000000000 : 0;
-
-    if (late == NULL)
-        snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", keeping->error);
-    else if (late == checkpoint)
-        snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
-                 "the disk has had the checkpoint of step %llu for %llu s and does not answer",
-                 (unsigned long long)keeping->cut_step, (unsigned long long)seconds);
-    else
-        snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
-                 "the disk has had entries of the log for %llu s and does not answer", (unsigned long long)seconds);
-}
-
-static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
-{
-    snprintf(info->durability, sizeof info->durability, "%s",
-             keeping->log.wanted ? "log"
-             : keeping->durable  ? "checkpoint"
-                                 : "none");
-    describe_trouble(info, keeping, now_ns);
-    info->durable_step = keeping->durable_step;
-    info->checkpoint_bytes = keeping->bytes;
-    if (keeping->kept && now_ns > keeping->durable_ns)
-        info->checkpoint_age_ms = (now_ns - keeping->durable_ns) / 1000000;
-}
-
-static double seconds_of(const pd_job_times *times, pd_step_phase phase)
-{
-    return (double)times->phase[phase].sum_ns / 1e9;
-}
-
-static void fill_times(pd_job_info *info, const pd_job_times *times)
-{
-    info->timed_steps = pd_histogram_count(&times->phase[PD_PHASE_WAIT]);
-    info->waiting_seconds = seconds_of(times, PD_PHASE_WAIT);
-    info->summing_seconds = seconds_of(times, PD_PHASE_SUM);
-    info->stepping_seconds = seconds_of(times, PD_PHASE_STEP);
-    info->publishing_seconds = seconds_of(times, PD_PHASE_PUBLISH);
-}
-
-void pd_info_fill_job(pd_job_info *info, pd_job *job, uint64_t now_ns)
-{
-    snprintf(info->name, sizeof info->name, "%s", job->steps.name);
-    snprintf(info->state, sizeof info->state, "%s", state_text(job));
-    info->world_size = job->steps.members.ranks;
-    info->connected = job->connected;
-    info->held_bytes = job->steps.held;
-    info->params = job->steps.n_params;
-    info->committed_bytes = job->steps.account.used;
-    fill_totals(info, job);
-    info->contributions = job->steps.saved.contributions;
-    info->steps = job->steps.saved.steps;
-    info->skipped = job->steps.saved.skipped;
-    info->refused_steps = job->steps.saved.refused_steps;
-    info->refused = job->saved.refused;
-    info->duplicates = job->saved.duplicates;
-    info->replayed = job->replayed;
-    info->gradient_norm = pd_global_clip_last(&job->steps);
-    info->clipped_steps = pd_global_clip_clipped(&job->steps);
-    info->number = job->steps.number;
-    info->steps_per_second = pd_speed_at(&job->speed, now_ns);
-    info->loss = job->steps.loss;
-    info->loss_step = job->steps.loss_step;
-    fill_waits(info, job, now_ns);
-    fill_keeping(info, &job->keeping, now_ns);
-    fill_times(info, &job->steps.times.total);
-}
 
 static uint32_t count_params(const pd_job *job)
 {
@@ -168,6 +43,20 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i)
     pd_scalars_of_param(info, param);
     pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
     info->collect_bytes = pd_collect_bytes(param);
+}
+
+/* Estimates of how long it takes to fill the entry of a parameter: for itself, for each chunk and rank that may be missing
+ * from its round, and for each root. */
+#define PARAM_NS 2000.0
+#define MISSING_NS 3.0
+#define ROOT_NS 4.0
+
+static double cost_of_param(const pd_job *job, uint32_t i)
+{
+    const pd_param *param = &job->steps.params[i];
+
+    return PARAM_NS + ROOT_NS * (double)pd_optim_plan(param->optim)->n_tasks +
+           MISSING_NS * (double)param->round.n_chunks * job->steps.members.ranks;
 }
 
 static uint32_t count_workers(const pd_job *job)
@@ -201,6 +90,13 @@ static void fill_worker(void *entry, const pd_job *job, uint32_t r)
     pd_info_fill_worker(entry, job, r);
 }
 
+static double cost_of_worker(const pd_job *job, uint32_t r)
+{
+    (void)job;
+    (void)r;
+    return 1000.0;
+}
+
 /* ---- lists in which each parameter has a number of entries: roots, overrides, state ---- */
 
 static uint64_t count_roots(const pd_param *param)
@@ -208,10 +104,9 @@ static uint64_t count_roots(const pd_param *param)
     return pd_optim_plan(param->optim)->n_tasks;
 }
 
-static void fill_roots(pd_info *info, const pd_param *param, uint64_t first)
+static void fill_root(pd_info *info, const pd_param *param, uint64_t root)
 {
-    for (uint64_t n = count_roots(param); first < n && info->n < PD_INFO_PAGE; first++)
-        pd_roots_fill(&info->roots[info->n++], param, first);
+    pd_roots_fill(&info->roots[info->n++], param, root);
 }
 
 static void fill_setting(pd_override_info *info, const pd_param *param, const pd_override_entry *entry, int h)
@@ -236,14 +131,21 @@ static uint64_t count_settings(const pd_param *param)
     return n;
 }
 
-static void fill_settings(pd_info *info, const pd_param *param, uint64_t first)
+/* The items are all hyperparameters of all overrides. */
+static uint64_t count_setting_items(const pd_param *param)
 {
-    uint64_t at = 0;
+    return (uint64_t)param->n_overrides * PD_MAX_HYPERS;
+}
 
-    for (uint32_t k = 0; k < param->n_overrides; k++)
-        for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((param->overrides[k].mask >> h & 1) != 0 && at++ >= first && info->n < PD_INFO_PAGE)
-                fill_setting(&info->settings[info->n++], param, &param->overrides[k], h);
+static bool is_setting(const pd_param *param, uint64_t item)
+{
+    return (param->overrides[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
+}
+
+static void fill_setting_item(pd_info *info, const pd_param *param, uint64_t item)
+{
+    fill_setting(&info->settings[info->n++], param, &param->overrides[item / PD_MAX_HYPERS],
+                 (int)(item % PD_MAX_HYPERS));
 }
 
 static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
@@ -266,20 +168,22 @@ static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
 
 static uint64_t count_state(const pd_param *param)
 {
-    const pd_plan *plan = pd_optim_plan(param->optim);
-    uint64_t n = 0;
-
-    for (size_t k = 0; k < plan->n_slots; k++) n += !plan->slots[k].temporary;
-    return n;
+    return pd_optim_plan(param->optim)->n_lasting;
 }
 
-static void fill_states(pd_info *info, const pd_param *param, uint64_t first)
+static uint64_t count_slots(const pd_param *param)
 {
-    const pd_plan *plan = pd_optim_plan(param->optim);
-    uint64_t at = 0;
+    return pd_optim_plan(param->optim)->n_slots;
+}
 
-    for (size_t k = 0; k < plan->n_slots && info->n < PD_INFO_PAGE; k++)
-        if (!plan->slots[k].temporary && at++ >= first) fill_state(&info->state[info->n++], param, k);
+static bool is_state(const pd_param *param, uint64_t slot)
+{
+    return !pd_optim_plan(param->optim)->slots[slot].temporary;
+}
+
+static void fill_slot(pd_info *info, const pd_param *param, uint64_t slot)
+{
+    fill_state(&info->state[info->n++], param, slot);
 }
 
 /* ---- the table of lists: each field has the same name in the table, in the entry's struct and in paramd.proto ---- */
@@ -320,6 +224,7 @@ static const pd_info_field job_fields[] = { JOB(name),
                                             JOB(root_waits),
                                             JOB(gradient_norm),
                                             JOB(clipped_steps),
+                                            JOB(outlier_steps),
                                             JOB(optimizer),
                                             JOB(steps_per_second),
                                             JOB(loss),
@@ -396,6 +301,7 @@ typedef struct list {
     pd_info_list is;
     uint32_t (*count)(const pd_job *job);
     void (*fill)(void *entry, const pd_job *job, uint32_t i);
+    double (*cost_ns)(const pd_job *job, uint32_t i); /* Returns an estimate of how long it takes to fill entry i. */
     pd_list_kind of_params;
 } list;
 
@@ -403,12 +309,20 @@ typedef struct list {
 static const list lists[] = {
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
-    { { "params", "parameters", sizeof(pd_param_info), param_fields }, .count = count_params, .fill = fill_param },
-    { { "workers", "workers", sizeof(pd_worker_info), worker_fields }, .count = count_workers, .fill = fill_worker },
-    { { "roots", "roots", sizeof(pd_root_info), root_fields }, .of_params = { count_roots, fill_roots, true } },
+    { { "params", "parameters", sizeof(pd_param_info), param_fields },
+      .count = count_params,
+      .fill = fill_param,
+      .cost_ns = cost_of_param },
+    { { "workers", "workers", sizeof(pd_worker_info), worker_fields },
+      .count = count_workers,
+      .fill = fill_worker,
+      .cost_ns = cost_of_worker },
+    { { "roots", "roots", sizeof(pd_root_info), root_fields },
+      .of_params = { count_roots, NULL, count_roots, fill_root, true } },
     { { "settings", "settings", sizeof(pd_override_info), setting_fields },
-      .of_params = { count_settings, fill_settings, false } },
-    { { "state", "state", sizeof(pd_state_info), state_fields }, .of_params = { count_state, fill_states, true } },
+      .of_params = { count_setting_items, is_setting, count_settings, fill_setting_item, false } },
+    { { "state", "state", sizeof(pd_state_info), state_fields },
+      .of_params = { count_slots, is_state, count_state, fill_slot, true } },
 };
 
 const pd_info_list *pd_info_list_of(uint32_t what)
@@ -421,40 +335,31 @@ static bool is_of_jobs(const list *wanted)
     return wanted->count == NULL && wanted->of_params.count == NULL;
 }
 
-static int new_entries(pd_info *info, size_t n)
+static bool is_of_params(const list *wanted)
 {
-    return (info->entries = calloc(n + 1, info->list->entry_bytes)) != NULL ? PD_OK : PD_NO_MEMORY;
+    return wanted->of_params.count != NULL;
 }
 
-/* Returns how many of the list's entries fit into one page that begins with entry number `start`. */
-static size_t page_of(const pd_info *info)
+/* ---- answers, which are made in parts ---- */
+
+/* How far a request has come: its pd_request.part. */
+typedef struct answer {
+    const list *wanted;
+    pd_info *info;
+    uint32_t job; /* number of the job whose entries are listed; 0: the entries are the jobs */
+    pd_listing_walk walk;
+    pd_listed_jobs listed;
+} answer;
+
+static void free_answer(void *part)
 {
-    uint64_t left = info->start < info->total ? info->total - info->start : 0;
+    answer *a = part;
 
-    return (size_t)(left < PD_INFO_PAGE ? left : PD_INFO_PAGE);
-}
-
-/* Returns how many jobs the list of a view has: those that its identity may see. */
-static uint64_t count_jobs(const pd_jobs *jobs, const pd_roles_view *view)
-{
-    const pd_job *job, *next;
-    uint64_t n = 0;
-
-    HASH_ITER(hh, jobs->names, job, next) n += pd_roles_view_has(view, job->steps.name);
-    return n;
-}
-
-static int list_viewed_jobs(pd_info *info, const pd_jobs *jobs, const pd_roles_view *view, uint64_t now_ns)
-{
-    pd_job *job, *next;
-    uint64_t i = 0;
-
-    info->total = view != NULL ? count_jobs(jobs, view) : jobs->n;
-    if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
-    HASH_ITER(hh, jobs->names, job, next)
-    if (pd_roles_view_has(view, job->steps.name) && i++ >= info->start && info->n < PD_INFO_PAGE)
-        pd_info_fill_job(&info->jobs[info->n++], job, now_ns);
-    return PD_OK;
+    if (a == NULL) return;
+    pd_listing_end(&a->walk, NULL);
+    pd_listed_jobs_end(&a->listed);
+    pd_info_free(a->info);
+    free(a);
 }
 
 static const char *asker(const pd_request *request)
@@ -462,31 +367,65 @@ static const char *asker(const pd_request *request)
     return request->u.info.identity != NULL ? request->u.info.identity : "anyone";
 }
 
-static int list_jobs(pd_info *info, const pd_jobs *jobs, const pd_roles *roles, const pd_request *request,
-                     uint64_t now_ns)
+static answer *new_answer(const pd_request *request)
 {
-    pd_roles_view *view;
-    int rc = pd_roles_view_new(&view, roles, asker(request));
+    const list *wanted = &lists[request->u.info.what];
+    answer *a = calloc(1, sizeof *a);
 
-    if (rc == PD_OK) rc = list_viewed_jobs(info, jobs, view, now_ns);
-    pd_roles_view_free(view);
-    return rc;
+    if (a == NULL) return NULL;
+    a->wanted = wanted;
+    if ((a->info = calloc(1, sizeof *a->info)) != NULL) {
+        *a->info = (pd_info){ .list = &wanted->is, .start = request->u.info.start };
+        a->info->entries = calloc(PD_INFO_PAGE, wanted->is.entry_bytes);
+    }
+    if (a->info != NULL && a->info->entries != NULL) return a;
+    free_answer(a);
+    return NULL;
 }
 
-static int list_by_number(pd_info *info, const list *wanted, const pd_job *job)
+/* Begins to answer a request. `job` is the job that it names; NULL: the list is of jobs. */
+static int begin(pd_request *request, const pd_jobs *jobs, pd_roles *roles, pd_job *job, double *budget_ns,
+                 pd_error *err)
 {
-    info->total = wanted->count(job);
-    if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
-    for (size_t n = page_of(info); info->n < n; info->n++)
-        wanted->fill((char *)info->entries + info->n * wanted->is.entry_bytes, job, (uint32_t)(info->start + info->n));
+    answer *a = new_answer(request);
+    int rc = a != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for the list");
+
+    if (rc == PD_OK && job != NULL) a->job = job->steps.number;
+    if (rc == PD_OK && job == NULL && pd_listed_jobs_begin(&a->listed, jobs, roles, asker(request), budget_ns) != PD_OK)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory for the list");
+    if (rc == PD_OK && is_of_params(a->wanted))
+        rc = pd_listing_begin(&a->walk, job, &a->wanted->of_params, request->u.info.pattern, err);
+    if (rc != PD_OK) {
+        free_answer(a);
+        return rc;
+    }
+    request->part = a;
+    request->free_part = free_answer;
     return PD_OK;
 }
 
-static int list_of_params(pd_info *info, const list *wanted, pd_job *job, const char *pattern)
+/* Returns whether the answer has begun with the job as it is now. It has not if the job of this name is another one, or
+ * has forgotten its parameters. */
+static bool fits(const answer *a, const pd_job *job)
 {
-    int rc = new_entries(info, PD_INFO_PAGE);
+    if (job == NULL) return true;
+    return a->job == job->steps.number && (!is_of_params(a->wanted) || pd_listing_fits(&a->walk, job));
+}
 
-    return rc == PD_OK ? pd_listing_page(info, job, &wanted->of_params, pattern) : rc;
+/* Fills entries of a list in which each has a number, as far as the time allows. Returns whether the page is
+ * complete. */
+static bool fill_by_number(answer *a, const pd_job *job, double *budget_ns)
+{
+    pd_info *info = a->info;
+
+    for (info->total = a->wanted->count(job); info->start + info->n < info->total && info->n < PD_INFO_PAGE;
+         info->n++) {
+        uint32_t i = (uint32_t)(info->start + info->n);
+        if (!(*budget_ns > 0)) return false;
+        a->wanted->fill((char *)info->entries + info->n * a->wanted->is.entry_bytes, job, i);
+        *budget_ns -= a->wanted->cost_ns(job, i);
+    }
+    return true;
 }
 
 /* Removes the identities and nonces of workers from their list, unless the operator is an admin of the job. Whoever
@@ -500,43 +439,47 @@ static void hide_identities(pd_info *info, const pd_roles *roles, const pd_reque
     }
 }
 
-static int fill(pd_info *info, const pd_jobs *jobs, const pd_roles *roles, const pd_request *request, uint64_t now_ns,
-                pd_error *err)
+static bool fill_some(answer *a, const pd_jobs *jobs, const pd_job *job, uint64_t now_ns, double *budget_ns)
+{
+    if (job == NULL) return pd_listed_jobs_some(&a->listed, a->info, jobs, now_ns, budget_ns);
+    if (is_of_params(a->wanted)) return pd_listing_some(&a->walk, a->info, job, budget_ns);
+    return fill_by_number(a, job, budget_ns);
+}
+
+static void hand_over(pd_effects *outbox, bool draining, pd_request *request, pd_job *job)
+{
+    answer *a = request->part;
+    pd_effect *effect = pd_answer(request, PD_EFF_INFO);
+
+    a->info->draining = draining;
+    effect->u.info = a->info;
+    a->info = NULL;
+    pd_listing_end(&a->walk, job);
+    pd_effects_add(outbox, effect);
+    pd_request_free(request);
+}
+
+bool pd_info_answer_some(const pd_jobs *jobs, pd_roles *roles, pd_effects *outbox, bool draining, pd_request *request,
+                         double *budget_ns, uint64_t now_ns)
 {
     const list *wanted = &lists[request->u.info.what];
     const char *name = request->u.info.job_name != NULL ? request->u.info.job_name : "";
     pd_job *job = is_of_jobs(wanted) ? NULL : pd_jobs_find(jobs, name);
-    int rc;
-
-    if (job == NULL && !is_of_jobs(wanted)) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
-    *info = (pd_info){ .list = &wanted->is, .start = request->u.info.start };
-    if (job == NULL)
-        rc = list_jobs(info, jobs, roles, request, now_ns);
-    else if (wanted->count != NULL)
-        rc = list_by_number(info, wanted, job);
-    else
-        rc = list_of_params(info, wanted, job, request->u.info.pattern);
-    if (rc == PD_OK && request->u.info.what == PD_INFO_WORKERS) hide_identities(info, roles, request);
-    return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
-}
-
-void pd_info_answer(const pd_jobs *jobs, const pd_roles *roles, pd_effects *outbox, bool draining, pd_request *request,
-                    uint64_t now_ns)
-{
-    pd_info *info = calloc(1, sizeof *info);
-    pd_effect *effect;
     pd_error err;
-    int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list")
-                          : fill(info, jobs, roles, request, now_ns, &err);
+    int rc = PD_OK;
 
-    if (rc != PD_OK) {
-        pd_info_free(info);
-        pd_request_refuse(outbox, request, &err);
-        return;
+    if (job == NULL && !is_of_jobs(wanted)) rc = pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (rc == PD_OK && request->part != NULL && !fits(request->part, job)) {
+        free_answer(request->part);
+        request->part = NULL;
     }
-    info->draining = draining;
-    effect = pd_answer(request, PD_EFF_INFO);
-    effect->u.info = info;
-    pd_effects_add(outbox, effect);
-    pd_request_free(request);
+    if (rc == PD_OK && request->part == NULL) rc = begin(request, jobs, roles, job, budget_ns, &err);
+    if (rc != PD_OK) {
+        pd_request_refuse(outbox, request, &err);
+        return true;
+    }
+    if (!fill_some(request->part, jobs, job, now_ns, budget_ns)) return false;
+    if (request->u.info.what == PD_INFO_WORKERS) hide_identities(((answer *)request->part)->info, roles, request);
+    hand_over(outbox, draining, request, job);
+    return true;
 }

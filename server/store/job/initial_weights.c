@@ -224,7 +224,7 @@ bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
     if (!pd_all_finite(param->next->at[PD_F32], PD_F32, param->elements))
         pd_initial_warn_not_finite(&job->steps, param, "so they came");
     pd_params_convert(&param, 1, job->steps.config->threads);
-    pd_param_publish(param, param->next, (pd_outcome)0, closed);
+    pd_param_publish(job->steps.unread, param, param->next, (pd_outcome)0, closed);
     param->next = NULL;
     job->steps.n_begun++;
     return true;

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include "aggregate_fit.h"
+#include "hello.h"
 #include "random.h"
 
 #include <stdlib.h>
@@ -79,6 +80,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
                               env->config->rows, err)) != PD_OK)
         goto fail;
     if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
+        (job->steps.unread = pd_unread_new(&job->steps.account, number)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
         goto no_memory;
@@ -103,6 +105,7 @@ void pd_job_free(pd_job *job)
     if (job == NULL) return;
     free_notes(job);
     for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
+    pd_unread_end(job->steps.unread, job->owner);
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
     free(job->run);
@@ -166,7 +169,17 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, const pd
     return PD_OK;
 }
 
-static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_error *err)
+/* Returns whether a Hello has the job's rules, letter for letter. */
+static bool has_same_rules(const pd_job *job, const pd_request *hello)
+{
+    size_t n = hello->u.hello.n_rules;
+    bool same = n + 1 == job->steps.n_rules;
+
+    for (size_t i = 0; same && i < n; i++) same = strcmp(job->steps.rules[i].text, hello->u.hello.rules[i]) == 0;
+    return same;
+}
+
+static int compare_rules(const pd_job *job, const pd_rule *theirs, size_t n, pd_error *err)
 {
     if (n != job->steps.n_rules)
         return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -182,21 +195,30 @@ static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_er
     return PD_OK;
 }
 
-int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err)
+static int rules_agree(const pd_job *job, const pd_request *hello, pd_error *err)
 {
-    pd_job_values theirs;
     pd_rule *rules;
     size_t n;
     int rc;
 
-    if ((rc = read_values(&theirs, job->presets, hello, err)) != PD_OK) return rc;
-    if ((rc = values_agree(job, &theirs, hello, err)) != PD_OK) return rc;
+    if (has_same_rules(job, hello)) return PD_OK;
+    if ((rc = pd_hello_check_globs(hello, err)) != PD_OK) return rc;
     if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->steps.config->rows,
                               err)) != PD_OK)
         return rc;
-    rc = rules_agree(job, rules, n, err);
+    rc = compare_rules(job, rules, n, err);
     pd_rules_free(rules, n);
     return rc;
+}
+
+int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    pd_job_values theirs;
+    int rc;
+
+    if ((rc = read_values(&theirs, job->presets, hello, err)) != PD_OK) return rc;
+    if ((rc = values_agree(job, &theirs, hello, err)) != PD_OK) return rc;
+    return rules_agree(job, hello, err);
 }
 
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)

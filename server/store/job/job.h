@@ -62,6 +62,9 @@ typedef struct pd_rank {
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     uint32_t window;     /* number of its last steps whose pushes the process can send again; 0: none */
     uint64_t seen;       /* number of steps that the process had seen closed when it joined */
+    /* Up to this step the rank leaves out no parameter any more: it has ended the step, or the rounds have closed. */
+    uint64_t ended;
+    uint32_t obstacle; /* index of the parameter because of which the rank could not end a step last: close_step.h */
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (barrier.h). */
     bool barrier_guessed;
@@ -69,7 +72,7 @@ typedef struct pd_rank {
     uint32_t n_notes;
 } pd_rank;
 
-/* Sums over a job's parameters, which are shown to operators (listing.h). They are computed again when the job has
+/* Sums over a job's parameters, which are shown to operators (totals.h). They are computed again when the job has
  * changed. */
 typedef struct pd_job_totals {
     const pd_param *params;
@@ -135,6 +138,8 @@ typedef struct pd_job {
     struct pd_listing *listing;
 
     pd_request_queue declares; /* Declare requests (each a rank's list of its parameters) that are not answered yet */
+    pd_request_queue sets;     /* Set requests (of operators) that have not come into force yet */
+    uint64_t pushed_hypers;    /* number of contributions that have brought hyperparameters */
     /* State of the planning of the parameters that the first rank declares; NULL: no planning is under way. Until it
      * is finished, n_params is 0. */
     struct pd_planning *planning;
@@ -151,23 +156,32 @@ typedef struct pd_job {
     char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
     /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
     char *run;
-    bool restored; /* the job was read from an image or a checkpoint */
-    bool joined;   /* a worker has joined since the job was created or restored */
-    bool touched;  /* its figures may have changed since they were copied last: publishing.h */
+    bool restored;      /* the job was read from an image or a checkpoint */
+    bool joined;        /* a worker has joined since the job was created or restored */
+    uint64_t published; /* pd_publishing.number when its figures were copied last */
+    bool touched;       /* its figures may have changed since they were copied last: publishing.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
     uint64_t turn;                      /* number of the store's batch of work in which this job worked last */
+    /* the time of its next deadline, as of its last change, and links by that time: deadlines.h */
+    uint64_t tick_ns;
+    bool has_deadline;
+    struct pd_job *later, *prev_tick, *next_tick;
     /* time at which the job ends unless a worker connects; 0: a worker is connected */
     uint64_t linger_ns;
     /* time at which ranks that are lost give their reserves of the ingest budget back: reserves.h; 0: none is lost */
     uint64_t release_ns;
-    /* time at which overdue rounds (open longer than step_timeout) of the job were last reported; 0: never */
+    /* time at which overdue rounds (open longer than step_timeout) or missing initial weights were last reported; 0:
+     * never */
     uint64_t noticed_ns;
     /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
      * with initial weights, or of the last report that some are missing. */
     uint64_t init_ns;
-    uint64_t look_ns; /* when to look next for requests that wait for a rank which has left: overdue.h */
+    /* when to look next for requests that wait for a rank which has left, whether to look earlier, and when that was
+     * done last: overdue.h */
+    uint64_t look_ns, looked_ns;
+    bool look_soon;
     const pd_param *noticed;
     /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue round
      * is logged only once */

@@ -7,6 +7,7 @@
 #include "export.h"
 #include "frames.h"
 #include "import.h"
+#include "override_command.h"
 #include "reserves.h"
 #include "step_log.h"
 
@@ -32,6 +33,7 @@ static void release_requests(pd_job *job, const pd_error *err)
 void pd_job_release(pd_job *job, const pd_error *err)
 {
     pd_job_refuse_declares(job, err);
+    pd_job_refuse_sets(job, err);
     release_slots(job);
     release_requests(job, err);
     pd_import_release(job, err);

@@ -6,6 +6,7 @@
 #include "export.h"
 #include "import.h"
 #include "inbox.h"
+#include "override_command.h"
 #include "overdue.h"
 #include "reserves.h"
 #include "work.h"
@@ -14,7 +15,7 @@ static const uint64_t second = 1000000000ull;
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
-    if (job->declares.first != NULL && !job->gone) return true;
+    if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
     if (job->gone || now_ns < job->steps.retry_ns) return false;
     return pd_import_writes(job) || job->inbox.first != NULL || pd_steps_have_work(&job->steps);
 }
@@ -28,8 +29,10 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
         /* Declare requests get half of the time of a batch (the work that a job does in one go), on one thread, so that
          * the job's rounds go on meanwhile. */
         pd_job_declare_some(job, config->batch_ns / 2, now_ns);
-        if (now_ns < job->steps.retry_ns) return;
     }
+    /* Commands get half of the time, too. */
+    if (job->sets.first != NULL) pd_job_set_some(job, config->batch_ns / 2, now_ns);
+    if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, now_ns);
         return;

@@ -115,6 +115,16 @@ void pd_keeping_now(pd_job *job)
 
 /* ---- a last checkpoint that has failed ---- */
 
+bool pd_keeping_loses(const pd_job *job)
+{
+    const pd_keeping *keeping = &job->keeping;
+    uint64_t begin = job->steps.values.at[PD_JOB_KEY_START_STEP];
+
+    if (!keeping->durable || job->gone) return false;
+    if (keeping->kept && keeping->kept_changes != keeping->changes) return true;
+    return largest_step(job) > (keeping->kept ? keeping->durable_step : begin);
+}
+
 void pd_keeping_say_lost(const pd_job *job, const pd_error *why)
 {
     uint64_t durable = job->keeping.kept ? job->keeping.durable_step : 0, step = largest_step(job);

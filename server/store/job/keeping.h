@@ -22,6 +22,9 @@ uint32_t pd_keeping_window(const pd_job *job);
 /* Reports to the loop thread which steps of the job are durable, if any are. Without memory it is reported with the
  * next checkpoint. */
 void pd_keeping_tell(pd_job *job);
+/* Returns whether a stop of the server now would lose steps of the job, which workers know as closed, or other changes
+ * of its state: a job with checkpoints that has closed steps since the durable one. */
+bool pd_keeping_loses(const pd_job *job);
 /* Logs as an error that the job's last checkpoint before the server stops has failed, and why: which steps the stop
  * will lose, and what to do. */
 void pd_keeping_say_lost(const pd_job *job, const pd_error *why);

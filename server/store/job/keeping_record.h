@@ -72,7 +72,8 @@ typedef struct pd_keeping {
     uint64_t results;             /* number of checkpoints that have come back from the keeper thread */
     pd_disk_watch watch;
     bool paused; /* the job begins no step until a checkpoint is on the disk: pause.h */
-    /* of a paused job: time from which the next checkpoint is tried, and the time until the one after that */
+    /* of a job that tries a checkpoint again by time (checkpoint_retry.h): time of the next attempt, and the time from
+     * there to the one after it; retry_wait_ns 0: none has failed since the last one that is durable */
     uint64_t retry_ns, retry_wait_ns;
     /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
      * durable; its bytes on the disk; its step */

@@ -1,12 +1,15 @@
-/* listing.c - counts the entries of a list that an operator asks for, and sums over the parameters. Keeps the results
- * until the job changes. */
+/* listing.c - makes pages of the lists in which each parameter has some entries, and the index by which a page finds
+ * where it begins. */
 #include "listing.h"
 
-#include "glob.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Estimates of how long it takes to count the entries of a parameter without the comparison of its name, to pass over
+ * an item, and to fill an entry of the page. */
+#define PARAM_NS 40.0
+#define ITEM_NS 5.0
+#define ENTRY_NS 600.0
 
 enum { BLOCK = 16 }; /* number of parameters in a block; the entries of a block's parameters are counted together */
 
@@ -15,7 +18,7 @@ enum { BLOCK = 16 }; /* number of parameters in a block; the entries of a block'
  * parameter. The job keeps the index of the last list that was asked for. */
 struct pd_listing {
     const pd_list_kind *kind;
-    /* the job's parameters, and its value of pd_steps.changes, when the entries were counted */
+    /* the job's parameters, and its value of pd_steps.changes, when counting the entries began */
     const pd_param *params;
     uint64_t changes;
     size_t n_blocks;
@@ -36,24 +39,6 @@ static bool is_of(const pd_listing *listing, const pd_job *job, const pd_list_ki
            strcmp(listing->pattern, pattern) == 0;
 }
 
-static uint64_t entries(const pd_list_kind *kind, const char *pattern, const pd_param *param)
-{
-    uint64_t n = kind->count(param);
-
-    return n > 0 && (pattern[0] == '\0' || pd_glob_match(pattern, param->name)) ? n : 0;
-}
-
-static void count_entries(pd_listing *listing, const pd_job *job)
-{
-    uint64_t total = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        if (i % BLOCK == 0) listing->before[i / BLOCK] = total;
-        total += entries(listing->kind, listing->pattern, &job->steps.params[i]);
-    }
-    listing->before[listing->n_blocks] = total;
-}
-
 static pd_listing *make(const pd_job *job, const pd_list_kind *kind, const char *pattern)
 {
     size_t n = count_blocks(job), numbers = (n + 1) * sizeof(uint64_t);
@@ -66,7 +51,6 @@ static pd_listing *make(const pd_job *job, const pd_list_kind *kind, const char 
     listing->n_blocks = n;
     listing->pattern = (char *)&listing->before[n + 1];
     memcpy(listing->pattern, pattern, strlen(pattern) + 1);
-    count_entries(listing, job);
     return listing;
 }
 
@@ -75,20 +59,26 @@ void pd_listing_free(pd_listing *listing)
     free(listing);
 }
 
-static int look_up(pd_job *job, const pd_list_kind *kind, const char *pattern)
-{
-    pd_listing *listing;
+/* ---- beginning and ending ---- */
 
-    if (is_of(job->listing, job, kind, pattern)) return PD_OK;
-    if ((listing = make(job, kind, pattern)) == NULL) return PD_NO_MEMORY;
-    pd_listing_free(job->listing);
-    job->listing = listing;
-    return PD_OK;
+/* Takes the index of the job's last list if it is the same list, otherwise makes one that is not counted yet. While the
+ * page is made the index belongs to it alone. */
+static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
+{
+    if (is_of(job->listing, job, walk->kind, pattern)) {
+        walk->listing = job->listing;
+        walk->counted = true;
+        job->listing = NULL;
+        return PD_OK;
+    }
+    walk->listing = make(job, walk->kind, pattern);
+    return walk->listing != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* Returns the index of the block of parameters that has entry number `start` of the list. */
-static size_t find_block(const pd_listing *listing, uint64_t start)
+/* Goes to the block of parameters that has entry number `start` of the list. */
+static void find_block(pd_listing_walk *walk, uint64_t start)
 {
+    const pd_listing *listing = walk->listing;
     size_t low = 0, high = listing->n_blocks;
 
     while (high - low > 1) {
@@ -98,106 +88,131 @@ static size_t find_block(const pd_listing *listing, uint64_t start)
         else
             high = middle;
     }
-    return low;
+    walk->param = (uint32_t)low * BLOCK;
+    walk->entry = listing->before[low];
+    walk->item = 0;
+    walk->found = true;
 }
 
-static void fill_block(pd_info *info, const pd_listing *listing, const pd_job *job, size_t block, uint64_t end)
+int pd_listing_begin(pd_listing_walk *walk, pd_job *job, const pd_list_kind *kind, const char *pattern, pd_error *err)
 {
-    uint64_t at = listing->before[block];
-
-    for (uint32_t i = (uint32_t)block * BLOCK; i < job->steps.n_params && i < (block + 1) * BLOCK && at < end; i++) {
-        uint64_t n = entries(listing->kind, listing->pattern, &job->steps.params[i]);
-        if (n > 0 && at + n > info->start)
-            listing->kind->fill(info, &job->steps.params[i], at < info->start ? info->start - at : 0);
-        at += n;
-    }
-}
-
-int pd_listing_page(pd_info *info, pd_job *job, const pd_list_kind *kind, const char *pattern)
-{
-    const pd_listing *listing;
-    uint64_t end;
-
-    if (look_up(job, kind, pattern != NULL ? pattern : "") != PD_OK) return PD_NO_MEMORY;
-    listing = job->listing;
-    info->total = listing->before[listing->n_blocks];
-    if (info->start >= info->total) return PD_OK;
-    end = info->total - info->start < PD_INFO_PAGE ? info->total : info->start + PD_INFO_PAGE;
-    for (size_t block = find_block(listing, info->start); block < listing->n_blocks && listing->before[block] < end;
-         block++)
-        if (listing->before[block + 1] > listing->before[block]) fill_block(info, listing, job, block, end);
+    *walk = (pd_listing_walk){ .kind = kind };
+    if (pattern == NULL) pattern = "";
+    if (strlen(pattern) > PD_GLOB_MAX)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "the pattern for parameters \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of "
+            "it",
+            pattern, strlen(pattern), PD_GLOB_MAX);
+    if ((pattern[0] != '\0' && (walk->glob = pd_glob_new(pattern)) == NULL) || take_index(walk, job, pattern) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for the list");
     return PD_OK;
 }
 
-/* ---- sums over the parameters ---- */
-
-static void add_roots(pd_job_totals *totals, const pd_param *param)
+bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job)
 {
-    pd_root_stats stats = pd_optim_root_stats(param->optim);
-
-    totals->roots_due += (uint64_t)stats.due;
-    totals->roots_adopted += (uint64_t)stats.adopted;
-    totals->roots_failed += (uint64_t)stats.failed;
-    totals->roots_unused += (uint64_t)stats.replaced;
-    totals->root_waits += (uint64_t)stats.waits;
-    if (stats.failed == 0 && stats.adopted == 0) return;
-    for (size_t i = 0; i < pd_optim_plan(param->optim)->n_tasks; i++) {
-        pd_root_state root = pd_optim_root(param->optim, i);
-        uint64_t age = root.adopted > 0 ? (uint64_t)(pd_optim_count(param->optim) - root.count) : 0;
-        totals->roots_failing += root.failing;
-        if (age > totals->root_age) totals->root_age = age;
-    }
+    return walk->listing->params == job->steps.params && walk->listing->n_blocks == count_blocks(job);
 }
 
-/* Returns the index of the first of the job's rules that has the same optimizer as rule `r`. */
-static size_t first_alike(const pd_job *job, size_t r)
+void pd_listing_end(pd_listing_walk *walk, pd_job *job)
 {
-    size_t first = 0;
-
-    while (job->steps.rules[first].hypers.row != job->steps.rules[r].hypers.row) first++;
-    return first;
+    if (job != NULL && walk->listing != NULL && walk->counted) {
+        pd_listing_free(job->listing);
+        job->listing = walk->listing;
+    } else {
+        pd_listing_free(walk->listing);
+    }
+    pd_glob_free(walk->glob);
+    *walk = (pd_listing_walk){ 0 };
 }
 
-/* Writes the names of the optimizers in use, the one of most elements first. elements[r] must be the number of
- * elements that an optimizer has, if r is the first rule with it, otherwise 0. Zeroes `elements`. */
-static void name_optimizers(pd_job_totals *totals, const pd_job *job, uint64_t *elements)
-{
-    size_t used = 0;
+/* ---- counting ---- */
 
-    for (size_t most = 0; used < sizeof totals->optimizers; elements[most] = 0) {
-        for (size_t r = 0; r < job->steps.n_rules; r++)
-            if (elements[r] > elements[most]) most = r;
-        if (elements[most] == 0) return;
-        used += (size_t)snprintf(totals->optimizers + used, sizeof totals->optimizers - used, "%s%s",
-                                 used > 0 ? "," : "", pd_row_name(job->steps.rules[most].hypers.row));
-    }
+static uint64_t entries(const pd_listing_walk *walk, const pd_param *param, double *budget_ns)
+{
+    uint64_t n = walk->kind->count(param);
+
+    *budget_ns -= PARAM_NS;
+    if (n == 0 || walk->glob == NULL) return n;
+    *budget_ns -= pd_glob_ns(walk->glob, strlen(param->name));
+    return pd_glob_match(walk->glob, param->name) ? n : 0;
 }
 
-const pd_job_totals *pd_job_count_totals(pd_job *job)
+/* Counts entries, as far as the time allows. Returns whether all are counted. */
+static bool count_some(pd_listing_walk *walk, const pd_job *job, double *budget_ns)
 {
-    pd_job_totals *totals = &job->totals;
-    uint64_t *elements;
-
-    if (totals->params == job->steps.params && totals->n == job->steps.n_params &&
-        totals->changes == job->steps.changes)
-        return totals;
-    *totals = (pd_job_totals){ .params = job->steps.params,
-                               .n = job->steps.n_params,
-                               .changes = job->steps.changes,
-                               .step_least = job->steps.n_params > 0 ? UINT64_MAX : 0 };
-    /* elements[r]: number of elements by rule; if there is no memory for it, the names of optimizers are not shown */
-    elements = calloc(job->steps.n_rules + 1, sizeof *elements);
-    for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        const pd_param *param = &job->steps.params[i];
-        totals->elements += (uint64_t)param->elements;
-        totals->state_bytes += (uint64_t)pd_optim_state_bytes(param->optim);
-        if (param->saved.step < totals->step_least) totals->step_least = param->saved.step;
-        if (param->saved.step > totals->step_most) totals->step_most = param->saved.step;
-        if (elements != NULL)
-            elements[first_alike(job, (size_t)(param->rule - job->steps.rules))] += (uint64_t)param->elements;
-        add_roots(totals, param);
+    for (; walk->param < job->steps.n_params; walk->param++) {
+        if (!(*budget_ns > 0)) return false;
+        if (walk->param % BLOCK == 0) walk->listing->before[walk->param / BLOCK] = walk->entry;
+        walk->entry += entries(walk, &job->steps.params[walk->param], budget_ns);
     }
-    if (elements != NULL) name_optimizers(totals, job, elements);
-    free(elements);
-    return totals;
+    walk->listing->before[walk->listing->n_blocks] = walk->entry;
+    return walk->counted = true;
+}
+
+/* ---- filling the page ---- */
+
+static bool is_empty_block(const pd_listing_walk *walk)
+{
+    const uint64_t *before = &walk->listing->before[walk->param / BLOCK];
+
+    return walk->item == 0 && walk->param % BLOCK == 0 && before[1] == before[0];
+}
+
+/* Passes over the parameter if it has no entry from number info->start on. Otherwise goes to its first item that may be
+ * one. Returns whether it passed. */
+static bool pass_over(pd_listing_walk *walk, const pd_info *info, const pd_param *param, double *budget_ns)
+{
+    uint64_t n = entries(walk, param, budget_ns);
+
+    if (n > 0 && walk->entry + n > info->start) {
+        if (walk->kind->is_entry != NULL || walk->entry >= info->start) return false;
+        walk->item = info->start - walk->entry;
+        walk->entry = info->start;
+        return false;
+    }
+    walk->entry += n;
+    walk->param++;
+    return true;
+}
+
+static void fill_item(pd_listing_walk *walk, pd_info *info, const pd_param *param, double *budget_ns)
+{
+    uint64_t item = walk->item++;
+
+    *budget_ns -= ITEM_NS;
+    if (walk->kind->is_entry != NULL && !walk->kind->is_entry(param, item)) return;
+    if (walk->entry++ < info->start) return;
+    walk->kind->fill(info, param, item);
+    *budget_ns -= ENTRY_NS;
+}
+
+/* Adds items of the next parameter to the page, as far as the time allows. Does one at least, so that every part of a
+ * page comes further. */
+static void fill_some(pd_listing_walk *walk, pd_info *info, const pd_param *param, double *budget_ns)
+{
+    uint64_t items = walk->kind->items(param);
+
+    if (walk->item == 0 && pass_over(walk, info, param, budget_ns)) return;
+    do {
+        if (walk->item < items) fill_item(walk, info, param, budget_ns);
+    } while (walk->item < items && info->n<PD_INFO_PAGE && * budget_ns> 0);
+    if (walk->item < items) return;
+    walk->param++;
+    walk->item = 0;
+}
+
+bool pd_listing_some(pd_listing_walk *walk, pd_info *info, const pd_job *job, double *budget_ns)
+{
+    if (!walk->counted && !count_some(walk, job, budget_ns)) return false;
+    info->total = walk->listing->before[walk->listing->n_blocks];
+    if (!walk->found) find_block(walk, info->start);
+    while (info->start < info->total && walk->param < job->steps.n_params && info->n < PD_INFO_PAGE) {
+        if (!(*budget_ns > 0)) return false;
+        if (is_empty_block(walk))
+            walk->param += BLOCK;
+        else
+            fill_some(walk, info, &job->steps.params[walk->param], budget_ns);
+    }
+    return true;
 }

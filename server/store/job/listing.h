@@ -1,31 +1,51 @@
-/* listing.h - pages of an operator's long lists about a job, and sums over its parameters. Both are counted once, not
- * for every request.
+/* listing.h - pages of an operator's long lists about the parameters of a job. Step thread.
  *
- * Step thread. A job may have 65,536 parameters, and an operator may ask for one page after another. The counts stay
- * valid until the job changes (pd_steps.changes). */
+ * A job may have 65,536 parameters, a parameter a million items, and an operator may ask for one page after another. So
+ * a page is made in parts. Where pages begin is counted once for the whole list, and kept: for lists that change while
+ * the job trains, as long as it does not change (pd_steps.changes). If it changes while a page is made, the page and the
+ * number of all entries are those of the time when each parameter was looked at. */
 #ifndef PD_LISTING_H
 #define PD_LISTING_H
 
+#include "glob.h"
 #include "job.h"
 
-/* One kind of list. Each parameter whose name matches a glob has some number of entries in it. */
+/* One kind of list. Each parameter whose name matches a glob has some number of items, of which some are entries. All
+ * functions take a short and constant time. */
 typedef struct pd_list_kind {
-    /* Returns how many entries of the list the parameter has. */
+    uint64_t (*items)(const pd_param *param); /* Returns how many items the parameter has. */
+    /* Returns whether an item of the parameter is an entry of the list. NULL: all items are. */
+    bool (*is_entry)(const pd_param *param, uint64_t item);
+    /* Returns how many entries the parameter has. */
     uint64_t (*count)(const pd_param *param);
-    /* Adds entries of the parameter to the page, from its entry number `first` on, until the page is full. */
-    void (*fill)(pd_info *info, const pd_param *param, uint64_t first);
+    /* Adds an item of the parameter to a page. */
+    void (*fill)(pd_info *info, const pd_param *param, uint64_t item);
     /* true: the numbers of entries depend only on the declared parameters, so they stay valid while the job trains */
     bool lasting;
 } pd_list_kind;
 
 typedef struct pd_listing pd_listing;
 
-/* Fills info->total (the number of all entries) and a page of entries, from number info->start on. `pattern` is a
- * glob that names of parameters must match; NULL or "": all parameters. PD_NO_MEMORY. */
-int pd_listing_page(pd_info *info, pd_job *job, const pd_list_kind *kind, const char *pattern);
-void pd_listing_free(pd_listing *listing); /* accepts NULL */
+/* A page that is being made. */
+typedef struct pd_listing_walk {
+    const pd_list_kind *kind;
+    pd_glob *glob;        /* which names of parameters must match; NULL: any */
+    pd_listing *listing;  /* the index of the list */
+    bool counted, found;  /* the index is complete; the place in it is found where the page begins */
+    uint32_t param;       /* the next parameter to count, then the next one to fill the page from */
+    uint64_t item, entry; /* the next item of that parameter; number of entries before it in the list */
+} pd_listing_walk;
 
-/* Returns sums over the job's parameters, for operators. The result is borrowed and valid until the job changes. */
-const pd_job_totals *pd_job_count_totals(pd_job *job);
+/* Begins a page. `pattern` is a glob that names of parameters must match; NULL or "": all parameters.
+ * PD_INVALID_ARGUMENT: it is too long. PD_NO_MEMORY. */
+int pd_listing_begin(pd_listing_walk *walk, pd_job *job, const pd_list_kind *kind, const char *pattern, pd_error *err);
+/* Returns whether the walk has begun with the parameters that the job has now. If not, begin anew. */
+bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job);
+/* Makes the page in `info` for about *budget_ns, from which it subtracts the time: the number of all entries, and
+ * PD_INFO_PAGE of them from number info->start on. Returns true when it is complete. */
+bool pd_listing_some(pd_listing_walk *walk, pd_info *info, const pd_job *job, double *budget_ns);
+/* Ends a page. The job keeps the index for the next one; `job` NULL: nobody does. */
+void pd_listing_end(pd_listing_walk *walk, pd_job *job);
+void pd_listing_free(pd_listing *listing); /* accepts NULL */
 
 #endif

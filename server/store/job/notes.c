@@ -1,7 +1,6 @@
 /* notes.c - holds the last notes of each rank, sorted by step. */
 #include "notes.h"
 
-#include "listing.h"
 #include "param_set.h"
 #include "ranks.h"
 
@@ -95,7 +94,7 @@ void pd_job_recall(pd_job *job, pd_request *request)
 {
     pd_error err;
     const pd_rank *rank = pd_rank_speaker(job, request, &err);
-    const pd_note *note = rank != NULL ? pd_notes_find(rank, pd_job_count_totals(job)->step_least) : NULL;
+    const pd_note *note = rank != NULL ? pd_notes_find(rank, pd_steps_least(&job->steps)) : NULL;
     uint8_t *copy = note != NULL && note->bytes > 0 ? malloc(note->bytes) : NULL;
     pd_effect *effect;
 

@@ -22,6 +22,40 @@ enum { AGAIN_MS = 1000 };
 /* most slots that one look for such requests takes, which takes less than 0.1 ms */
 enum { MOST_LOOKED_AT_ONCE = 65536 };
 
+/* Two reports, or two looks for ranks that have left, are so many times as far apart as one of them takes: they get at
+ * most a hundredth of a thread. The estimates are for the step thread and the loop thread together. */
+enum { REST = 100 };
+#define PARAM_NS 40 /* to count an open round, and to find who waits for a parameter */
+#define SLOT_NS 1   /* to look at a slot */
+
+/* ---- what reports may cost ---- */
+
+/* Returns the number of slots of a job, whose chunks are one array. */
+static uint64_t count_slots(const pd_job *job)
+{
+    const pd_round *last = job->steps.n_params > 0 ? &job->steps.params[job->steps.n_params - 1].round : NULL;
+
+    return last != NULL ? (uint64_t)(last->chunks + last->n_chunks - job->chunks) * job->steps.members.ranks : 0;
+}
+
+/* Returns the least time between two reports, or between two looks that a request has asked for. */
+static uint64_t rest_ns(const pd_job *job)
+{
+    uint64_t slots = count_slots(job);
+
+    if (slots > MOST_LOOKED && job->steps.n_begun == job->steps.n_params) slots = MOST_LOOKED;
+    return REST * (PARAM_NS * (uint64_t)job->steps.n_params + SLOT_NS * slots);
+}
+
+/* Returns the least time between two reports of a job, besides what they cost. */
+static uint64_t between_reports(const pd_job *job)
+{
+    uint64_t timeout = job->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT], rest = rest_ns(job);
+
+    if (timeout < PD_STEP_TIMEOUT_LEAST_NS) timeout = PD_STEP_TIMEOUT_LEAST_NS;
+    return timeout > rest ? timeout : rest;
+}
+
 /* ---- overdue rounds ---- */
 
 static uint64_t timeout_of(const pd_job *job)
@@ -197,8 +231,11 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
  * these are contributions to a round, which is reported when it is overdue. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
-    return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX
-                                                                                  : job->init_ns + timeout_of(job);
+    uint64_t at = job->init_ns + timeout_of(job),
+             next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
+
+    if (job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job)) return UINT64_MAX;
+    return next > at ? next : at;
 }
 
 /* Returns the first parameter that has no weights, and stores in *n how many parameters have none. */
@@ -240,7 +277,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
         pd_effects_add(job->steps.outbox, effect);
     }
-    job->init_ns = now_ns;
+    job->init_ns = job->noticed_ns = now_ns;
 }
 
 /* ---- ranks that have left for good while others still need them ---- */
@@ -325,19 +362,24 @@ static void refuse_barriers(pd_job *job)
 /* Returns when to look next for requests that wait for a rank which has left for good. */
 static uint64_t deserted_at(const pd_job *job)
 {
-    return job->left > 0 && job->connected > 0 ? job->look_ns : UINT64_MAX;
+    uint64_t soon = job->looked_ns > 0 ? job->looked_ns + rest_ns(job) : 0;
+
+    if (job->left == 0 || job->connected == 0) return UINT64_MAX;
+    return job->look_soon && soon < job->look_ns ? soon : job->look_ns;
 }
 
 void pd_overdue_look(pd_job *job)
 {
-    job->look_ns = 0;
+    job->look_soon = true;
 }
 
 static void look_for_deserters(pd_job *job, uint64_t now_ns)
 {
-    uint64_t step, most = job->look_ns == 0 ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
+    uint64_t step, most = job->look_soon ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
     const pd_param *param = find_deserted(job, most, &step);
 
+    job->look_soon = false;
+    job->looked_ns = now_ns;
     job->look_ns = now_ns + (uint64_t)AGAIN_MS * (second / 1000);
     refuse_barriers(job);
     if (param != NULL) {
@@ -356,15 +398,15 @@ static void look_for_deserters(pd_job *job, uint64_t now_ns)
 /* ---- deadlines of rounds and of initial weights ---- */
 
 /* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
- * began, or after the last report. Two reports are at least PD_STEP_TIMEOUT_LEAST_NS apart. */
+ * began, but not too soon after the last report. */
 static uint64_t overdue_at(const pd_job *job)
 {
-    uint64_t timeout = timeout_of(job),
-             between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout : PD_STEP_TIMEOUT_LEAST_NS, at;
+    uint64_t at, next;
 
     if (job->steps.waiting == NULL) return UINT64_MAX;
-    at = job->steps.waiting->round.started_ns + timeout;
-    return job->noticed_ns > 0 && job->noticed_ns + between > at ? job->noticed_ns + between : at;
+    at = job->steps.waiting->round.started_ns + timeout_of(job);
+    next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
+    return next > at ? next : at;
 }
 
 uint64_t pd_overdue_next(const pd_job *job)

@@ -3,62 +3,71 @@
  *
  * For each rule (which gives its parameters one optimizer), the command's values are read once, into a pd_override
  * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
- * have at any later step. Only if all checks pass, the override is added to all parameters. */
+ * have at any later step. Only if all checks pass, the override is added to all parameters.
+ *
+ * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The commands
+ * of a job wait for each other. From the first check of a parameter until the override is added no step of the job
+ * begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks begin
+ * anew. */
 #include "override_command.h"
 
 #include "control.h"
 #include "control_keeping.h"
-#include "fixed_hyper.h"
 #include "keeping.h"
-#include "override.h"
+#include "override_changes.h"
 #include "set_record.h"
 
 #include "glob.h"
 #include "printable.h"
-#include "schedule.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SAID = 16 }; /* most lines that one command writes to the log */
 
-/* For each hyperparameter the override (an operator's command) that gives its value at some step. NULL: no override
- * does, so the value is the declared one of the optimizer rule. */
-typedef struct state {
-    const pd_override *from[PD_MAX_HYPERS];
-} state;
+/* Estimates of how long parts of a command take, in nanoseconds of one core. */
+#define FIND_NS 40.0    /* to look at a parameter, without the comparison of its name */
+#define PARAM_NS 150.0  /* to prepare a parameter, or to add the override to it */
+#define STATE_NS 100.0  /* to find the values of a parameter after one of its overrides, and check them */
+#define ENTRY_NS 40.0   /* to pass an override of a parameter while doing so */
+#define OPTION_NS 500.0 /* to read a value */
+#define LETTER_NS 20.0  /* to read a byte of a value */
+#define RECORD_NS 100.0 /* to write the next step of a parameter into the record */
+/* a command that takes at most this time is answered at once, a longer one in later turns of the job */
+#define AT_ONCE_NS 5e6
 
-/* One operator's command, as it applies to the parameters of one optimizer rule (a line by which the job gives
- * parameters their optimizer), and the values that were checked last for such a parameter. */
-typedef struct reading {
-    /* the command's values for the optimizer of this rule; NULL: the command matches no parameter to which the rule
-     * applies */
-    pd_override *override;
-    /* index in result->at of the first change that the command makes to parameters of this optimizer rule */
-    size_t first;
-    /* For each value in `merged` the override (operator's command) that it came from. Most parameters of an optimizer
-     * rule have the same overrides, so the same values need not be checked again. */
-    state checked;
-    /* Hyperparameters of this rule's optimizer, with the values that were checked last. `row`, which names the
-     * optimizer, is NULL if no values were checked yet. */
-    pd_hypers merged;
-    /* first step for which the values in `merged` were checked; INT64_MAX: they were not checked for any step yet */
-    int64_t count;
-} reading;
+typedef enum stage {
+    FINDING,   /* the parameters whose names match */
+    READING,   /* the values, for each optimizer rule of these parameters */
+    PREPARING, /* checks and memory for each parameter */
+    RECORDING, /* the record for the control log */
+    TAKING,    /* the values come into force */
+} stage;
 
 typedef struct command {
     pd_job *job;
     pd_request *request;
+    stage stage;
+    uint32_t at; /* the parameter of the job, then the entry of `params`, that the stage handles next */
+    pd_glob *glob;
+    uint32_t nearest; /* as long as no parameter matches: the one whose name begins most like the pattern */
+    size_t common;    /* number of bytes that these have in common */
     pd_param **params;
     uint32_t n; /* number of entries in `params`, which are the parameters that the command's pattern matches */
     /* how the command applies to the parameters of each optimizer rule, by the rule's index in the job */
-    reading *readings;
+    pd_override_reading *readings;
+    size_t n_readings;
     pd_set_result *result;
-    uint64_t known; /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
+    pd_override_shown *shown; /* for each change of the result */
+    uint64_t known;  /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
+    uint64_t news;   /* value of pd_job.pushed_hypers when the parameters were checked */
+    uint8_t *record; /* the command's record for the control log; NULL: there is none */
+    size_t record_bytes;
 } command;
 
-static reading *reading_of(const command *c, const pd_param *param)
+static pd_override_reading *reading_of(const command *c, const pd_param *param)
 {
     return &c->readings[param->rule - c->job->steps.rules];
 }
@@ -79,88 +88,36 @@ static size_t common_length(const char *a, const char *b)
     return n;
 }
 
-static int none_matches(const pd_job *job, const char *pattern, pd_error *err)
+static int none_matches(const command *c, pd_error *err)
 {
-    const pd_param *nearest = job->steps.params;
+    const pd_job *job = c->job;
 
     if (job->steps.n_params == 0)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameters yet: its workers have not declared them",
                        job->steps.name);
-    for (uint32_t i = 1; i < job->steps.n_params; i++)
-        if (common_length(job->steps.params[i].name, pattern) > common_length(nearest->name, pattern))
-            nearest = &job->steps.params[i];
     return pd_fail(err, PD_NOT_FOUND,
                    "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
                    "(`paramctl params %.256s` lists them)",
-                   job->steps.name, pattern, job->steps.n_params, nearest->name, job->steps.name);
+                   job->steps.name, c->request->u.set.pattern, job->steps.n_params, job->steps.params[c->nearest].name,
+                   job->steps.name);
 }
 
-static int find_params(command *c, pd_error *err)
+/* Looks whether the pattern matches the next parameter. */
+static void find_one(command *c, double *budget_ns)
 {
-    const char *pattern = c->request->u.set.pattern;
+    pd_param *param = &c->job->steps.params[c->at];
+    size_t common = 0;
 
-    for (uint32_t i = 0; i < c->job->steps.n_params; i++)
-        if (pd_glob_match(pattern, c->job->steps.params[i].name)) c->params[c->n++] = &c->job->steps.params[i];
-    return c->n > 0 ? PD_OK : none_matches(c->job, pattern, err);
+    *budget_ns -= FIND_NS + pd_glob_ns(c->glob, strlen(param->name));
+    if (pd_glob_match(c->glob, param->name)) c->params[c->n++] = param;
+    if (c->n == 0) common = common_length(param->name, c->request->u.set.pattern);
+    *budget_ns -= (double)common;
+    if (common <= c->common) return;
+    c->common = common;
+    c->nearest = c->at;
 }
 
 /* ---- reading the command's values for a rule ---- */
-
-/* Reads one value of the command into the override. An empty value withdraws earlier overrides of the hyperparameter.
- * *mask gets the bits of the hyperparameters that it names. */
-static int read_value(pd_override *override, const pd_option *option, uint64_t *mask, pd_error *err)
-{
-    if (option->value[0] == '\0' && (*mask = pd_hypers_bits(override->hypers.row, option->name)) != 0) {
-        override->withdrawn |= *mask;
-        return PD_OK;
-    }
-    return pd_hypers_set_which(&override->hypers, option->name, option->value, mask, err);
-}
-
-static int read_option(command *c, pd_override *override, size_t i, pd_error *err)
-{
-    const pd_option *option = &c->request->u.set.options[i];
-    const char *fixed, *row = pd_row_name(override->hypers.row);
-    uint64_t mask = 0;
-    int rc = read_value(override, option, &mask, err);
-
-    /* That this optimizer lacks the hyperparameter is no error: the optimizer of another rule may have this
-     * hyperparameter. */
-    if (rc == PD_NOT_FOUND) return PD_OK;
-    c->known |= (uint64_t)1 << i;
-    if (rc != PD_OK) return rc;
-    if ((fixed = pd_fixed_hyper(override->hypers.row, mask)) != NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs", fixed, row);
-    if ((override->mask & mask) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s is set twice", option->name, row);
-    override->mask |= mask;
-    return PD_OK;
-}
-
-/* Returns whether the override (an operator's command) does nothing but withdraw earlier ones, from the next step on.
- * Then no parameter stores it. */
-static bool is_gone_at_once(const command *c, const pd_override *override)
-{
-    return override->mask == override->withdrawn && c->request->u.set.from_step == 0;
-}
-
-static int read_for(command *c, const pd_param *param, pd_error *err)
-{
-    reading *r = reading_of(c, param);
-    pd_error why;
-
-    if (r->override != NULL) return PD_OK;
-    r->override =
-        pd_override_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by, &c->job->n_overrides);
-    if (r->override == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
-    for (size_t i = 0; i < c->request->u.set.n; i++) {
-        int rc = read_option(c, r->override, i, &why);
-        if (rc != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
-    }
-    if (c->job->n_overrides <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(c, r->override)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->steps.name,
-                   PD_MAX_JOB_OVERRIDES);
-}
 
 /* Refuses hyperparameter i of the command, which no optimizer of the matched parameters has. The error text is that
  * of the first parameter's optimizer. */
@@ -174,123 +131,30 @@ static int nobody_has(const command *c, size_t i, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.330s", c->params[0]->name, why.text);
 }
 
-static int read_options(command *c, pd_error *err)
+/* Returns an estimate of how long it takes to read the command's values for one optimizer rule. */
+static double reading_ns(const command *c)
 {
-    for (uint32_t i = 0; i < c->n; i++) {
-        int rc = read_for(c, c->params[i], err);
-        if (rc != PD_OK) return rc;
-    }
+    double ns = 0;
+
+    for (size_t i = 0; i < c->request->u.set.n; i++)
+        ns += OPTION_NS + LETTER_NS * (double)strlen(c->request->u.set.options[i].value);
+    return ns;
+}
+
+static int read_one(command *c, double *budget_ns, pd_error *err)
+{
+    const pd_param *param = c->params[c->at];
+
+    *budget_ns -= FIND_NS;
+    if (reading_of(c, param)->override == NULL) *budget_ns -= reading_ns(c);
+    return pd_override_read(reading_of(c, param), c->job, c->request, param, &c->known, err);
+}
+
+static int check_known(const command *c, pd_error *err)
+{
     for (size_t i = 0; i < c->request->u.set.n; i++)
         if ((c->known >> i & 1) == 0) return nobody_has(c, i, err);
     return PD_OK;
-}
-
-/* ---- checking the values that would apply ---- */
-
-static int set_from(pd_hypers *merged, const pd_override *override, int h, pd_error *err)
-{
-    size_t count;
-
-    if ((override->hypers.scheduled >> h & 1) != 0)
-        return pd_hypers_set(merged, pd_row_hypers(merged->row, &count)[h].name,
-                             pd_hypers_text(&override->hypers, h, NULL, 0), err);
-    merged->value[h] = override->hypers.value[h];
-    merged->scheduled &= ~((uint64_t)1 << h);
-    return PD_OK;
-}
-
-static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t count, pd_error *err)
-{
-    pd_hypers now = { .row = merged->row };
-
-    pd_hypers_at(merged, count, now.value);
-    return pd_hypers_check_step(declared, &now, err);
-}
-
-/* Checks that the values in r->merged are valid now, and at every later step at which one of their schedules changes.
- * Steps for which the same values were checked before are skipped. */
-static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
-{
-    int64_t corner;
-    int rc = check_at(declared, &r->merged, count, err);
-
-    for (const pd_schedule *s = r->merged.schedules; s != NULL && rc == PD_OK && count < r->count; s = s->next)
-        for (size_t i = 0;
-             rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0 && pd_schedule_corner(s, i, &corner); i++)
-            if (corner > count && corner <= r->count) rc = check_at(declared, &r->merged, corner, err);
-    if (count < r->count) r->count = count;
-    return rc;
-}
-
-/* Checks that the values are valid together with hyperparameters that workers have sent with pushes of the open
- * round. A pushed value applies to each hyperparameter for which there is no override. */
-static int check_pushed(const reading *r, const pd_param *param, int64_t count, pd_error *err)
-{
-    pd_hypers pushed = { .row = r->merged.row };
-
-    pd_hypers_at(&r->merged, count, pushed.value);
-    for (int h = 0; h < PD_MAX_HYPERS; h++)
-        if ((param->pushed->mask >> h & 1) != 0 && r->checked.from[h] == NULL)
-            pushed.value[h] = param->pushed->hypers.value[h];
-    return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
-}
-
-/* Fills r->merged with the values that come from the overrides (operators' values) in *now and from the declared
- * optimizer rule. Does nothing if r->merged has these values already. */
-static int merge(reading *r, const pd_hypers *declared, const state *now, pd_error *err)
-{
-    int rc = PD_OK;
-
-    if (r->merged.row != NULL && memcmp(now, &r->checked, sizeof *now) == 0) return PD_OK;
-    pd_hypers_free(&r->merged);
-    r->merged = *declared;
-    r->checked = *now;
-    r->count = INT64_MAX;
-    for (int h = 0; h < PD_MAX_HYPERS && rc == PD_OK; h++)
-        if (now->from[h] != NULL) rc = set_from(&r->merged, now->from[h], h, err);
-    return rc;
-}
-
-static int check_state(reading *r, const pd_param *param, const state *now, bool with_pushed, pd_error *err)
-{
-    int64_t count = pd_optim_count(param->optim);
-    int rc = merge(r, &param->rule->hypers, now, err);
-
-    if (rc == PD_OK) rc = check_course(r, &param->rule->hypers, count, err);
-    return rc == PD_OK && with_pushed ? check_pushed(r, param, count, err) : rc;
-}
-
-static void state_at(state *out, const pd_override_entry *entries, uint32_t n, uint64_t step)
-{
-    memset(out, 0, sizeof *out);
-    for (uint32_t i = 0; i < n && entries[i].from <= step; i++)
-        for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((entries[i].mask >> h & 1) != 0)
-                out->from[h] = (entries[i].override->withdrawn >> h & 1) != 0 ? NULL : entries[i].override;
-}
-
-/* Checks every combination of values that the parameter will have from the first step of `added` on, in case this
- * override is added. Overrides that are planned for later steps are included. */
-static int check_param(command *c, const pd_param *param, pd_override_entry added, pd_error *err)
-{
-    pd_override_entry entries[PD_MAX_PARAM_OVERRIDES + 1];
-    state now;
-    uint32_t n, left = 0;
-    int rc = PD_OK;
-
-    for (uint32_t i = 0; i < param->n_overrides; i++) entries[i] = param->overrides[i];
-    n = pd_overrides_insert(entries, param->n_overrides, added);
-    for (uint32_t i = 0; i < n; i++) left += entries[i].mask != 0;
-    if (left > PD_MAX_PARAM_OVERRIDES)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some",
-                       PD_MAX_PARAM_OVERRIDES);
-    for (uint32_t i = 0; i < n && rc == PD_OK; i++) {
-        bool pushed = entries[i].from == param->saved.step + 1 && param->pushed != NULL && param->pushed->mask != 0;
-        if (entries[i].from < added.from) continue;
-        state_at(&now, entries, n, entries[i].from);
-        rc = check_state(reading_of(c, param), param, &now, pushed, err);
-    }
-    return rc;
 }
 
 /* ---- changes that the answer reports ---- */
@@ -306,42 +170,17 @@ static pd_override_entry hold_for(const command *c, const pd_param *param)
                                 override->mask & ~(override->withdrawn & ~pd_overrides_mask(param)) };
 }
 
-static const pd_hypers *source(const state *at, const pd_param *param, int h)
-{
-    return at->from[h] != NULL ? &at->from[h]->hypers : &param->rule->hypers;
-}
-
-static void add_change(pd_set_change *change, const pd_param *param, pd_override_entry added, int h)
-{
-    state before;
-    char text[sizeof change->before];
-    const pd_hypers *hypers = &added.override->hypers;
-
-    state_at(&before, param->overrides, param->n_overrides, added.from);
-    pd_overrides_text_at(source(&before, param, h), h, pd_optim_count(param->optim), text, sizeof text);
-    if (change->params == 0) {
-        size_t count;
-        snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_row_name(hypers->row));
-        snprintf(change->name, sizeof change->name, "%s", pd_row_hypers(hypers->row, &count)[h].name);
-        memcpy(change->before, text, sizeof text);
-        pd_overrides_text_at(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
-        change->withdrawn = (added.override->withdrawn >> h & 1) != 0;
-        change->from_least = change->from_most = added.from;
-    }
-    if (strcmp(change->before, text) != 0) change->mixed = true;
-    if (added.from < change->from_least) change->from_least = added.from;
-    if (added.from > change->from_most) change->from_most = added.from;
-    change->params++;
-}
-
 static void add_changes(command *c, const pd_param *param, pd_override_entry added)
 {
-    reading *r = reading_of(c, param);
+    pd_override_reading *r = reading_of(c, param);
     size_t at = r->first;
+    pd_override_state before;
 
+    pd_override_state_at(&before, param->overrides, param->n_overrides, added.from);
     for (int h = 0; h < PD_MAX_HYPERS; h++) {
         if ((added.override->mask >> h & 1) == 0) continue;
-        if ((added.mask >> h & 1) != 0 && at < c->result->n) add_change(&c->result->at[at], param, added, h);
+        if ((added.mask >> h & 1) != 0 && at < c->result->n)
+            pd_override_add_change(&c->result->at[at], &c->shown[at], param, &before, added, h);
         at++;
     }
     c->result->params++;
@@ -359,8 +198,20 @@ static int make_result(command *c, pd_error *err)
     }
     c->result->n = n < PD_MAX_CHANGES ? n : PD_MAX_CHANGES;
     c->result->left_off = n - c->result->n;
-    c->result->at = calloc(n + 1, sizeof *c->result->at);
-    return c->result->at != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for the answer");
+    c->result->at = calloc(c->result->n + 1, sizeof *c->result->at);
+    c->shown = calloc(c->result->n + 1, sizeof *c->shown);
+    return c->result->at != NULL && c->shown != NULL ? PD_OK
+                                                     : pd_fail(err, PD_NO_MEMORY, "out of memory for the answer");
+}
+
+/* Begins to prepare the parameters, or begins anew because pushes have brought hyperparameters meanwhile. */
+static void begin_preparing(command *c)
+{
+    c->at = 0;
+    c->news = c->job->pushed_hypers;
+    c->result->params = 0;
+    memset(c->result->at, 0, c->result->n * sizeof *c->result->at);
+    memset(c->shown, 0, c->result->n * sizeof *c->shown);
 }
 
 static int prepare_param(command *c, pd_param *param, pd_error *err)
@@ -376,18 +227,22 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
                        "is step %llu",
                        param->name, (unsigned long long)added.from, (unsigned long long)next_step(param));
     if ((rc = pd_overrides_reserve(param, err)) != PD_OK) return rc;
-    if ((rc = check_param(c, param, added, &why)) != PD_OK)
+    if ((rc = pd_override_check(reading_of(c, param), param, added, &why)) != PD_OK)
         return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     add_changes(c, param, added);
     return PD_OK;
 }
 
-static int prepare(command *c, pd_error *err)
+/* Returns an estimate of how long it takes to prepare a parameter. */
+static double preparing_ns(const pd_param *param)
 {
-    for (uint32_t i = 0; i < c->n; i++) {
-        int rc = prepare_param(c, c->params[i], err);
-        if (rc != PD_OK) return rc;
-    }
+    double n = param->n_overrides + 1;
+
+    return PARAM_NS + n * (STATE_NS + n * ENTRY_NS);
+}
+
+static int check_prepared(const command *c, pd_error *err)
+{
     if (c->result->params > 0) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
                    "nothing to withdraw: no operator has set this for a parameter that "
@@ -433,8 +288,9 @@ static void sweep_changes(pd_set_result *result)
     result->n = kept;
 }
 
-/* Makes a record of the command for the job's control log. Returns false if there is none. */
-static bool note(const command *c)
+/* Writes the record of the command for the job's control log. If memory is short there is none: then a checkpoint is
+ * made. */
+static void write_record(command *c)
 {
     const pd_request *request = c->request;
     pd_set_record record = { .pattern = request->u.set.pattern,
@@ -444,14 +300,23 @@ static bool note(const command *c)
                              .from_step = request->u.set.from_step,
                              .next = calloc(c->n, sizeof *record.next),
                              .n_next = c->n };
-    uint8_t *bytes = NULL;
-    size_t n = 0;
-    int rc = PD_NO_MEMORY;
 
-    for (uint32_t i = 0; record.next != NULL && i < c->n; i++) record.next[i] = next_step(c->params[i]);
-    if (record.next != NULL) rc = pd_set_record_write(&record, &bytes, &n, NULL);
+    if (record.next == NULL) return;
+    free(c->record);
+    c->record = NULL;
+    for (uint32_t i = 0; i < c->n; i++) record.next[i] = next_step(c->params[i]);
+    if (pd_set_record_write(&record, &c->record, &c->record_bytes, NULL) != PD_OK) c->record = NULL;
     free(record.next);
-    return rc == PD_OK && pd_control_note_command(&c->job->steps, bytes, n, c->job->keeping.control.copied);
+}
+
+/* Gives the record to the job's control log. Returns false if there is none. */
+static bool note(command *c)
+{
+    uint8_t *record = c->record;
+
+    c->record = NULL;
+    return record != NULL && pd_control_is_on(c->job) &&
+           pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->keeping.control.copied);
 }
 
 static void take(command *c)
@@ -490,10 +355,9 @@ static int check_request(const pd_request *request, bool draining, pd_error *err
     return draining ? pd_fail(err, PD_UNAVAILABLE, "the server is draining: nothing is set any more") : PD_OK;
 }
 
-static int find_job(command *c, pd_job *job, pd_error *err)
+static int check_job(const pd_job *job, const pd_request *request, pd_error *err)
 {
-    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", c->request->u.set.job_name);
-    c->job = job;
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.set.job_name);
     if (!pd_control_repeats(&job->steps)) return PD_OK;
     return pd_fail(
         err, PD_UNAVAILABLE,
@@ -504,50 +368,181 @@ static int find_job(command *c, pd_job *job, pd_error *err)
 
 static int make_room(command *c, pd_error *err)
 {
+    c->n_readings = c->job->steps.n_rules;
+    c->glob = pd_glob_new(c->request->u.set.pattern);
     c->params = calloc(c->job->steps.n_params + 1, sizeof(pd_param *));
-    c->readings = calloc(c->job->steps.n_rules, sizeof *c->readings);
+    c->readings = calloc(c->n_readings, sizeof *c->readings);
     c->result = calloc(1, sizeof *c->result);
-    return c->params != NULL && c->readings != NULL && c->result != NULL ? PD_OK
-                                                                         : pd_fail(err, PD_NO_MEMORY,
-                                                                                   "out of memory for a "
-                                                                                   "setting");
+    return c->glob != NULL && c->params != NULL && c->readings != NULL && c->result != NULL
+               ? PD_OK
+               : pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
 }
 
 static void end_command(command *c)
 {
-    for (size_t i = 0; c->readings != NULL && i < c->job->steps.n_rules; i++) {
+    for (size_t i = 0; c->readings != NULL && i < c->n_readings; i++) {
         pd_override_drop(c->readings[i].override);
         pd_hypers_free(&c->readings[i].merged);
     }
     free(c->readings);
     free(c->params);
+    free(c->shown);
+    free(c->record);
+    pd_glob_free(c->glob);
     pd_set_result_free(c->result);
+}
+
+static void free_command(void *part)
+{
+    end_command(part);
+    free(part);
+}
+
+/* ---- stages and parts of a command ---- */
+
+/* Does the work of the command's present stage for one parameter. */
+static int advance(command *c, double *budget_ns, pd_error *err)
+{
+    int rc = PD_OK;
+
+    switch (c->stage) {
+    case FINDING: find_one(c, budget_ns); break;
+    case READING: rc = read_one(c, budget_ns, err); break;
+    default:
+        assert(c->stage == PREPARING);
+        *budget_ns -= preparing_ns(c->params[c->at]);
+        rc = prepare_param(c, c->params[c->at], err);
+    }
+    c->at++;
+    return rc;
+}
+
+/* Ends the stage when all its parameters are handled, and begins the next one. */
+static int next_stage(command *c, double *budget_ns, pd_error *err)
+{
+    int rc = PD_OK;
+
+    c->at = 0;
+    switch (c->stage) {
+    case FINDING: rc = c->n > 0 ? PD_OK : none_matches(c, err); break;
+    case READING:
+        if ((rc = check_known(c, err)) == PD_OK && (rc = make_result(c, err)) == PD_OK) begin_preparing(c);
+        break;
+    case PREPARING: rc = check_prepared(c, err); break;
+    default:
+        assert(c->stage == RECORDING);
+        if (pd_control_is_on(c->job)) {
+            write_record(c);
+            *budget_ns -= RECORD_NS * c->n;
+        }
+    }
+    c->stage++;
+    return rc;
+}
+
+static uint32_t count_handled(const command *c)
+{
+    return c->stage == FINDING ? c->job->steps.n_params : c->stage == RECORDING ? 0 : c->n;
+}
+
+/* Works at a command until it can be taken, as far as the time allows. Returns false if it needs more time, otherwise
+ * true; then *rc is PD_OK or an error. */
+static bool check_some(command *c, double *budget_ns, int *rc, pd_error *err)
+{
+    *rc = PD_OK;
+    if (c->stage > PREPARING && c->news != c->job->pushed_hypers) c->stage = PREPARING;
+    if (c->stage == PREPARING && c->news != c->job->pushed_hypers) begin_preparing(c);
+    while (*rc == PD_OK && c->stage < TAKING) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = c->at < count_handled(c) ? advance(c, budget_ns, err) : next_stage(c, budget_ns, err);
+    }
+    return *rc != PD_OK || *budget_ns > 0;
+}
+
+static void take_command(command *c, uint64_t now_ns, double *budget_ns)
+{
+    pd_job *job = c->job;
+    pd_request *request = c->request;
+    bool noted = note(c);
+
+    *budget_ns -= PARAM_NS * c->n;
+    take(c);
+    request->u.set.result = c->result;
+    c->result = NULL;
+    free_command(c);
+    request->part = NULL;
+    pd_control_answer(job, request, noted, now_ns);
+}
+
+/* Returns the command that a request has begun, or begins it. NULL: out of memory. */
+static command *command_of(pd_job *job, pd_request *request, pd_error *err)
+{
+    command *c = request->part;
+
+    if (c != NULL) return c;
+    if ((c = calloc(1, sizeof *c)) == NULL) {
+        pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
+        return NULL;
+    }
+    c->job = job;
+    c->request = request;
+    if (make_room(c, err) != PD_OK) {
+        free_command(c);
+        return NULL;
+    }
+    request->part = c;
+    request->free_part = free_command;
+    return c;
+}
+
+/* Works at the oldest command that waits. Returns false if it needs more time, otherwise it is answered. */
+static bool set_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
+{
+    pd_error err;
+    command *c = command_of(job, request, &err);
+    int rc = c != NULL ? PD_OK : err.code;
+
+    if (rc == PD_OK && !check_some(c, budget_ns, &rc, &err)) return false;
+    pd_request_queue_take(&job->sets);
+    if (rc == PD_OK)
+        take_command(c, now_ns, budget_ns);
+    else
+        pd_request_refuse(job->steps.outbox, request, &err);
+    return true;
+}
+
+void pd_job_set_some(pd_job *job, double budget_ns, uint64_t now_ns)
+{
+    while (job->sets.first != NULL && budget_ns > 0)
+        if (!set_one(job, job->sets.first, &budget_ns, now_ns)) return;
+}
+
+bool pd_job_set_holds(const pd_job *job)
+{
+    const command *c = job->sets.first != NULL ? job->sets.first->part : NULL;
+
+    return c != NULL && c->stage >= PREPARING;
 }
 
 void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns)
 {
-    command c = { .request = request };
     pd_error err;
-    bool noted;
     int rc = check_request(request, draining, &err);
+    double batch_ns;
 
-    if (rc == PD_OK) rc = find_job(&c, job, &err);
-    if (rc == PD_OK) rc = make_room(&c, &err);
-    if (rc == PD_OK) rc = find_params(&c, &err);
-    if (rc == PD_OK) rc = read_options(&c, &err);
-    if (rc == PD_OK) rc = make_result(&c, &err);
-    if (rc == PD_OK) rc = prepare(&c, &err);
+    if (rc == PD_OK) rc = check_job(job, request, &err);
     if (rc != PD_OK) {
-        end_command(&c);
         pd_request_refuse(outbox, request, &err);
         return;
     }
-    noted = pd_control_is_on(job) && note(&c);
-    take(&c);
-    request->u.set.result = c.result;
-    c.result = NULL;
-    end_command(&c);
-    pd_control_answer(job, request, noted, now_ns);
+    batch_ns = job->steps.config->batch_ns;
+    pd_request_queue_add(&job->sets, request);
+    if (job->sets.first == request) pd_job_set_some(job, batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS, now_ns);
+}
+
+void pd_job_refuse_sets(pd_job *job, const pd_error *err)
+{
+    pd_request_queue_refuse(&job->sets, job->steps.outbox, err);
 }
 
 /* ---- a command that came before a restart ---- */
@@ -571,6 +566,7 @@ int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
     pd_set_record set;
     pd_request request = { .kind = PD_REQ_SET };
     command c = { .job = job, .request = &request };
+    double budget_ns = 0;
     int rc = pd_set_record_read(&set, bytes, n, err);
 
     request.u.set.pattern = set.pattern;
@@ -580,8 +576,8 @@ int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
     request.u.set.from_step = set.from_step;
     if (rc == PD_OK) rc = check_request(&request, false, err);
     if (rc == PD_OK) rc = make_room(&c, err);
-    if (rc == PD_OK) rc = find_params(&c, err);
-    if (rc == PD_OK) rc = read_options(&c, err);
+    while (rc == PD_OK && c.stage < PREPARING)
+        rc = c.at < count_handled(&c) ? advance(&c, &budget_ns, err) : next_stage(&c, &budget_ns, err);
     if (rc == PD_OK && c.n != set.n_next)
         rc = pd_fail(err, PD_DATA_LOSS, "\"%.100s\" matches %u parameters, but matched %zu", set.pattern, c.n,
                      set.n_next);

@@ -53,11 +53,12 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 
 /* Frees the memory that the parameter owns. Its struct is not freed, because it is an element of the job's array. The
  * parameter must hold no contribution, and none of its root tasks (computations of matrix roots) may be running. */
-static void clear_param(pd_param *param)
+static void clear_param(pd_unread *unread, pd_param *param)
 {
     pd_param_end_update(param);
     if (param->pool[PD_F32] != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
     pd_snapshot_unref(param->next);
+    pd_snapshot_replace(unread, NULL, param->current);
     pd_snapshot_unref(param->current);
     pd_optim_free(param->optim);
     pd_param_leave_pools(param);
@@ -75,11 +76,13 @@ void pd_param_set_forget(pd_job *job)
 {
     pd_step_log_free(&job->steps);
     pd_control_free(&job->steps);
+    pd_unread_leave(job->steps.unread);
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_reserves_forget(job);
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
-    for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(&job->steps.params[i]);
+    for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(job->steps.unread, &job->steps.params[i]);
+    pd_unread_note_segment(job->steps.unread, pd_shared_weights_left(job->steps.memory.shared));
     pd_shared_weights_unref(job->steps.memory.shared);
     job->steps.memory.shared = NULL;
     free(job->steps.params);
@@ -98,7 +101,8 @@ void pd_param_set_forget(pd_job *job)
     job->steps.optims = NULL;
     job->steps.groups = NULL;
     job->steps.clip = NULL;
-    job->steps.n_params = job->steps.n_begun = 0;
+    job->steps.n_params = job->steps.n_begun = job->steps.n_least = 0;
     job->init_ns = 0;
     job->collected = 0;
+    if (!job->gone) pd_unread_return(job->steps.unread);
 }

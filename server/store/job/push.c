@@ -13,7 +13,6 @@
 #include "replacement.h"
 #include "round_scalars.h"
 
-#include <math.h>
 
 enum { SCAN_RANGE = 1 << 18 };
 
@@ -75,8 +74,8 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
 
     if (frame->u.data.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
-    if (!(frame->u.data.weight >= 0 && isfinite(frame->u.data.weight)))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 or more, not %g",
+    if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 to %.0f, not %g", PD_WEIGHT_MOST,
                        frame->u.data.weight);
     if (frame->u.data.n_hypers > PD_MAX_OPTIONS)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed",
@@ -122,10 +121,12 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
            (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
                           : file_gradient(job, param, piece, frame, now_ns));
 
-    if (!news)
+    if (!news) {
         job->saved.duplicates++;
-    else if (frame->u.data.n_hypers > 0)
+    } else if (frame->u.data.n_hypers > 0) {
         pd_push_hypers_keep(param, frame->rank);
+        job->pushed_hypers++;
+    }
     if (is_closed(param, frame)) return;
     pd_weight_keep(job, param, piece, frame);
     pd_replace_note_push(job, param, frame);

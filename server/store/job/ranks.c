@@ -4,7 +4,6 @@
 
 #include "keeping.h"
 #include "lingering.h"
-#include "listing.h"
 #include "plant.h"
 #include "printable.h"
 #include "reserves.h"
@@ -40,7 +39,7 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.seed = job->steps.values.at[PD_JOB_KEY_SEED];
     effect->u.hello.created = created;
     effect->u.hello.creator = job->saved.creator;
-    effect->u.hello.step = pd_job_count_totals(job)->step_least;
+    effect->u.hello.step = pd_steps_least(&job->steps);
     effect->u.hello.linger_ms = linger_ms;
     pd_effects_add(job->steps.outbox, effect);
 }

@@ -196,7 +196,8 @@ static void publish(pd_job *job, pd_effect *effect)
         if (param->saved.step == job->replacing.step) param->replaced = job->replacing.number;
         if (!is_staged(param)) continue;
         pd_params_convert(&param, 1, job->steps.config->threads);
-        pd_param_publish(param, param->next, (pd_outcome)0, &effect->u.closed.at[effect->u.closed.n++]);
+        pd_param_publish(job->steps.unread, param, param->next, (pd_outcome)0,
+                         &effect->u.closed.at[effect->u.closed.n++]);
         param->next = NULL;
         pd_cut_replaced(&job->steps, param);
     }

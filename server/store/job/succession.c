@@ -5,7 +5,6 @@
  * process asks for? The first row of the table that fits decides. */
 #include "succession.h"
 
-#include "listing.h"
 #include "plant.h"
 
 #include <inttypes.h>
@@ -196,7 +195,7 @@ static int refuse_other(pd_job *job, const char *holder, pd_error *err)
     return pd_fail(err, PD_FAILED_PRECONDITION,
                    "job %.100s at step %" PRIu64 " belongs to another run, whose workers are gone: %s. Continue it "
                    "(resume, PARAMD_RESUME=1), begin anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
-                   job->steps.name, pd_job_count_totals(job)->step_least, holder);
+                   job->steps.name, pd_steps_least(&job->steps), holder);
 }
 
 static int wait_for_end(const pd_job *job, const char *holder, pd_error *err)

@@ -112,6 +112,7 @@ static void empty(pd_round *round)
     round->missing = round->unsummed = round->n_chunks;
     round->open = round->closing = round->weightless = false;
     round->finite = true;
+    round->largest = 0;
     round->started_ns = round->last_ns = 0;
 }
 
@@ -232,14 +233,19 @@ bool pd_round_misses(const pd_round *round, uint32_t rank)
     return false;
 }
 
+/* Most contributions that are looked at to find out who is missing: some milliseconds. */
+enum { MOST_LOOKS = 1 << 20 };
+
 char *pd_round_missing(const pd_round *round, char *text, size_t size)
 {
     size_t used = 0;
+    uint64_t looks = 0;
 
     text[0] = '\0';
     for (uint32_t rank = 0; round->open && rank < pd_round_ranks(round); rank++) {
-        if (!pd_round_misses(round, rank)) continue;
-        if (used + 16 > size) {
+        looks += round->n_chunks;
+        if (looks <= MOST_LOOKS && !pd_round_misses(round, rank)) continue;
+        if (looks > MOST_LOOKS || used + 16 > size) {
             snprintf(text + used, size - used, ",...");
             break;
         }

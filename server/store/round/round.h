@@ -100,6 +100,8 @@ typedef struct pd_round {
      * come. */
     bool closing;
     bool finite; /* no finished sum of the round has an infinity or NaN */
+    /* largest magnitude of the aggregate, as far as it is finished (pd_largest); clipping scales it, too */
+    float largest;
     /* some element of a finished sum has no contribution that takes part in it: in a weighted mean all weights are 0,
      * or no rank has given a gradient */
     bool weightless;

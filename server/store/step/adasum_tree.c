@@ -2,6 +2,8 @@
  * of each section in passes. */
 #include "adasum_tree.h"
 
+#include "kernels.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -26,7 +28,7 @@ struct pd_adasum_tree {
     size_t n, next;
     float **scratch; /* buffers for intermediate results, each of the parameter's size */
     size_t n_scratch;
-    bool finite;
+    float largest; /* largest magnitude of the sections that are finished */
 };
 
 /* ---- which ranks take part in a section ---- */
@@ -170,7 +172,6 @@ int pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_
 
     if (tree == NULL) return PD_NO_MEMORY;
     tree->form = form;
-    tree->finite = true;
     if (make_sections(tree, round) != PD_OK || take_scratch(tree, pool) != PD_OK) goto fail;
     if (tree->n > 0 && *accumulator == NULL && (*accumulator = taken = pd_buffer_pool_take(pool)) == NULL) goto fail;
     if ((rc = begin_sections(tree, *accumulator)) != PD_OK) goto fail;
@@ -223,7 +224,7 @@ bool pd_adasum_tree_turn(pd_adasum_tree *tree)
             pd_adasum_turn(s->adasum);
             s->given = 0;
             units = pd_adasum_units(s->adasum);
-            if (units == 0) tree->finite = tree->finite && pd_adasum_finite(s->adasum);
+            if (units == 0) tree->largest = pd_larger(tree->largest, pd_adasum_largest(s->adasum));
         }
         done = done && units == 0;
     }
@@ -231,9 +232,9 @@ bool pd_adasum_tree_turn(pd_adasum_tree *tree)
     return done;
 }
 
-bool pd_adasum_tree_finite(const pd_adasum_tree *tree)
+float pd_adasum_tree_largest(const pd_adasum_tree *tree)
 {
-    return tree->finite;
+    return tree->largest;
 }
 
 uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)

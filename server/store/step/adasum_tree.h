@@ -44,7 +44,7 @@ bool pd_adasum_tree_next(pd_adasum_tree *tree, pd_adasum **adasum, int64_t *unit
  * that were handed out have run. Returns true if the whole Adasum is complete. */
 bool pd_adasum_tree_turn(pd_adasum_tree *tree);
 /* Returns whether all elements of the result are finite. Call it when the Adasum is complete. */
-bool pd_adasum_tree_finite(const pd_adasum_tree *tree);
+float pd_adasum_tree_largest(const pd_adasum_tree *tree);
 
 /* Returns the bytes that the Adasum of a round takes besides the contributions and the result. `slots` is the number of
  * contributions to all chunks (sections of parameters) together, `most` the largest number of contributions to one

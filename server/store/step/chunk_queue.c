@@ -8,6 +8,8 @@
 
 #include <utlist.h>
 
+#define PASS_NS 250.0 /* estimated ns to plan the sum of a chunk and to file it; all on one thread */
+
 /* ---- queues ---- */
 
 void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete)
@@ -54,23 +56,28 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
                         param->pool[PD_F32]);
 }
 
+/* Returns the estimated cost of the planned sums, in ns of one core. */
+static double planned_ns(const pd_steps *steps)
+{
+    return steps->sums->cost_ns + PASS_NS * (double)steps->sums->n_passes * steps->config->threads;
+}
+
 /* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
  * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
 static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 {
-    pd_sums *sums = steps->sums;
     pd_chunk *chunk;
 
     DL_FOREACH(steps->complete, chunk)
     {
-        if (pd_sums_are_full(sums, budget_ns)) return NULL;
+        if (planned_ns(steps) >= budget_ns || pd_sums_are_full(steps->sums)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
     if (!steps->look || steps->partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
     DL_FOREACH(steps->partial, chunk)
     {
         uint32_t upto = exceeded_prefix(steps, chunk);
-        if (pd_sums_are_full(sums, budget_ns)) return NULL;
+        if (planned_ns(steps) >= budget_ns || pd_sums_are_full(steps->sums)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
     steps->look = false;
@@ -110,5 +117,5 @@ double pd_chunks_sum(pd_steps *steps, pd_param **starved)
     *starved = plan_sums(steps, steps->config->batch_ns * threads);
     pd_sums_run(sums, threads);
     for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
-    return sums->cost_ns;
+    return planned_ns(steps);
 }

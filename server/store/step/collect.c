@@ -301,13 +301,18 @@ static void let_go(pd_steps *steps, pd_chunk *chunk)
     chunk->param->round.unsummed--;
 }
 
+static void note_largest(pd_round *round, float largest)
+{
+    if (!isfinite(largest)) round->finite = false;
+    round->largest = pd_larger(round->largest, largest);
+}
+
 static void note_chunk(pd_steps *steps, const pd_collect_batch *batch, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
     pd_round *round = &chunk->param->round;
 
-    for (size_t i = 0; i < pass->n_units; i++)
-        if (!batch->units[pass->first_unit + i].finite) round->finite = false;
+    for (size_t i = 0; i < pass->n_units; i++) note_largest(round, batch->units[pass->first_unit + i].largest);
     chunk->collected = pass->collected;
     if (chunk->collected < chunk->n) return;
     unlist(steps, chunk);
@@ -354,7 +359,7 @@ static void note_merges(pd_steps *steps)
     DL_FOREACH_SAFE2(steps->merging, param, next, next_ready)
     {
         if (param->tree == NULL || !pd_adasum_tree_turn(param->tree)) continue;
-        if (!pd_adasum_tree_finite(param->tree)) param->round.finite = false;
+        note_largest(&param->round, pd_adasum_tree_largest(param->tree));
         pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
         param->tree = NULL;
         for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
@@ -374,10 +379,10 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
         pd_adasum_unit(unit->adasum, unit->i);
     } else if (unit->k == 1) {
         pd_convert(unit->to, PD_F32, x->at, x->dtype, unit->n);
-        unit->finite = pd_all_finite(unit->to, PD_F32, unit->n);
+        unit->largest = pd_largest(unit->to, unit->n);
     } else {
-        unit->finite = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim,
-                                       batch->scratch + (size_t)thread * batch->scratch_each);
+        unit->largest = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim,
+                                        batch->scratch + (size_t)thread * batch->scratch_each);
     }
 }
 

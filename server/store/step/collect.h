@@ -32,7 +32,7 @@ typedef struct pd_collect_unit {
     int64_t n;
     size_t first_run;
     int k, trim;
-    bool finite; /* result: whether all values that the unit has written are finite */
+    float largest; /* result: the largest magnitude that the unit has written (pd_largest) */
 } pd_collect_unit;
 
 /* A change to one chunk (section of a parameter), which becomes valid when its units have run. There are two kinds. A

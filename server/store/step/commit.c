@@ -18,21 +18,25 @@ static void count_refusal(pd_steps *steps, pd_param *param, const char *why)
     param->saved.refused++;
     if (pd_is_power_of_two(++steps->saved.refused_steps))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
-               "step %llu of %.60s is refused: %.200s (%llu so far)", (unsigned long long)param->saved.step,
-               param->name, why, (unsigned long long)steps->saved.refused_steps);
+               "step %llu of %.60s is refused: %.200s (%llu so far); if all later ones are, `paramctl reset-state "
+               "%.60s %.60s` "
+               "sets the optimizer's state back",
+               (unsigned long long)param->saved.step, param->name, why, (unsigned long long)steps->saved.refused_steps,
+               steps->name, param->name);
 }
 
 static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
 {
+    char text[384];
+
     if (outcome == PD_STEPPED) steps->saved.steps++;
     if (outcome == PD_NO_GRADIENT) steps->no_gradient++;
     if (outcome != PD_SKIPPED) return;
     steps->saved.skipped++;
     if (pd_is_power_of_two(++param->saved.skipped) && !pd_steps_are_whole(steps))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
-               "step %llu of %s is skipped, %s (%llu skipped so far)", (unsigned long long)param->saved.step,
-               param->name, param->round.weightless ? "all weights are 0" : "its gradient is not finite",
-               (unsigned long long)param->saved.skipped);
+               "step %llu of %.60s is skipped: %s (%llu skipped so far)", (unsigned long long)param->saved.step,
+               param->name, pd_param_why_skipped(param, text, sizeof text), (unsigned long long)param->saved.skipped);
 }
 
 /* Counts and logs a round in which some elements of the parameter had a gradient and others had none. Such a round
@@ -97,29 +101,30 @@ static void reset_round(pd_steps *steps, pd_param *param)
 
 /* Publishes the weights that the step has written. The buffer of the aggregate (sum or mean of the gradients) goes back
  * to its pool, unless the job's log has `taken` it. */
-static void publish_next(pd_param *param, bool taken, pd_closed *closed)
+static void publish_next(const pd_steps *steps, pd_param *param, bool taken, pd_closed *closed)
 {
     if (!taken) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
     param->accumulator = NULL;
-    pd_param_publish(param, param->next, param->outcome, closed);
+    pd_param_publish(steps->unread, param, param->next, param->outcome, closed);
     param->next = NULL;
 }
 
 void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
-        publish_next(param, false, closed);
+        publish_next(steps, param, false, closed);
         steps->n_begun++;
         reset_round(steps, param);
         return;
     }
     param->saved.step++;
+    pd_steps_closed(steps, param);
     param->saved.outcome = (uint32_t)param->outcome;
     pd_step_times_closed(&steps->times, param->saved.step, steps->n_params);
     pd_trace_closed(steps, param);
     count_outcome(steps, param, param->outcome);
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
-    publish_next(param, pd_step_log_closed(steps, param), closed);
+    publish_next(steps, param, pd_step_log_closed(steps, param), closed);
     closed->scalars = pd_scalars_close(param);
     note_progress(steps, param, closed->scalars);
     pd_control_closed(steps, param);

@@ -41,11 +41,18 @@ static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t
     return hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
 }
 
-/* Returns the first scope (gradients that are clipped together) whose norm has a limit, from number `scope` on. 1 +
+/* Returns whether the norm of a scope's gradients must be computed. */
+static bool is_wanted(const pd_job_values *values, const pd_rule *rules, size_t scope)
+{
+    return limit_of(values, rules, scope) > 0 ||
+           (scope == 0 && pd_job_values_limit(values, PD_JOB_KEY_SKIP_OUTLIER) > 0);
+}
+
+/* Returns the first scope (gradients that are clipped together) whose norm must be computed, from number `scope` on. 1 +
  * n_rules: there is none. */
 static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size_t n_rules, size_t scope)
 {
-    while (scope <= n_rules && !(limit_of(values, rules, scope) > 0)) scope++;
+    while (scope <= n_rules && !is_wanted(values, rules, scope)) scope++;
     return scope;
 }
 
@@ -90,6 +97,11 @@ double pd_global_clip_last(const pd_steps *steps)
 uint64_t pd_global_clip_clipped(const pd_steps *steps)
 {
     return steps->clip != NULL ? steps->clip->saved.clipped : 0;
+}
+
+uint64_t pd_global_clip_outliers(const pd_steps *steps)
+{
+    return steps->clip != NULL ? steps->clip->saved.outliers : 0;
 }
 
 /* ---- passes ---- */
@@ -154,25 +166,70 @@ static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_
     return n;
 }
 
-/* Ends the first pass over a scope: computes their norm. If it exceeds the limit, begins the second pass; otherwise
- * goes on to the next scope. */
-static void end_sum(const pd_steps *steps)
+/* Lets all parameters skip the step, whose norm is an outlier, and logs it. */
+static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double median, size_t n)
+{
+    uint64_t outliers = ++steps->clip->saved.outliers;
+
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
+    steps->saved.skipped_whole++;
+    if (!pd_is_power_of_two(outliers)) return;
+    pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
+           "step %llu of all parameters is skipped: the norm of its gradients, %.4g, is more than %g times "
+           "(skip_outlier) the median of the last %zu norms, %.4g (%llu such steps so far)",
+           (unsigned long long)step, norm, pd_job_values_limit(&steps->values, PD_JOB_KEY_SKIP_OUTLIER), n, median,
+           (unsigned long long)outliers);
+}
+
+/* Judges the norm of all gradients of the step, and records it. Returns whether the step is skipped as an outlier. */
+static bool judge(pd_steps *steps)
+{
+    pd_global_clip *clip = steps->clip;
+    double factor = pd_job_values_limit(&steps->values, PD_JOB_KEY_SKIP_OUTLIER), norm = sqrt(clip->squares), median;
+    uint64_t step = steps->params[0].saved.step + 1; /* all parameters of the job take it together */
+    size_t n;
+    bool is;
+
+    if (!(factor > 0) || clip->scope > 0 || !clip->seen) return false;
+    is = pd_outlier_is(&clip->saved.norms, step, norm, factor, &median, &n);
+    pd_outlier_note(&clip->saved.norms, step, norm);
+    if (is) skip_outlier(steps, step, norm, median, n);
+    return is;
+}
+
+static void begin_scaling(const pd_steps *steps)
+{
+    pd_global_clip *clip = steps->clip;
+
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (has_part(steps, clip->scope, &steps->params[i])) steps->params[i].round.largest *= clip->scale;
+    rewind_pass(clip);
+}
+
+/* Ends the first pass over a scope: computes their norm. If it is an outlier, the step is skipped. If it exceeds the
+ * limit, begins the second pass; otherwise goes on to the next scope. */
+static void end_sum(pd_steps *steps)
 {
     pd_global_clip *clip = steps->clip;
     double limit = limit_of(&steps->values, steps->rules, clip->scope);
 
     if (clip->seen && !clip->known) clip->saved.last = sqrt(clip->squares);
     clip->known = clip->known || clip->seen;
+    if (judge(steps) || !(limit > 0)) {
+        enter_scope(steps, clip->scope + 1);
+        return;
+    }
     clip->exceeded = clip->exceeded || pd_clip_exceeds(limit, clip->squares);
     clip->scale = pd_clip_scale(limit, clip->squares);
     clip->scaling = clip->scale != 1;
     if (clip->scaling)
-        rewind_pass(clip);
+        begin_scaling(steps);
     else
         enter_scope(steps, clip->scope + 1);
 }
 
-static void end_pass(const pd_steps *steps)
+static void end_pass(pd_steps *steps)
 {
     if (steps->clip->scaling)
         enter_scope(steps, steps->clip->scope + 1);

@@ -156,23 +156,40 @@ char *pd_round_text(const pd_param *param, char *text, size_t size)
     return text;
 }
 
-void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed)
+char *pd_param_why_skipped(const pd_param *param, char *text, size_t size)
+{
+    if (param->round.weightless)
+        snprintf(text, size, "all weights of %.160s are 0", param->name);
+    else if (!param->round.finite)
+        snprintf(text, size, "the gradient of %.160s is not finite", param->name);
+    else
+        snprintf(text, size,
+                 "an element of the gradient of %.160s, %.3g, is too large for %s, which takes at most %.3g",
+                 param->name, (double)param->round.largest, pd_row_name(param->rule->hypers.row),
+                 (double)param->rule->hypers.row->gradient_most);
+    return text;
+}
+
+void pd_param_publish(pd_unread *unread, pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed)
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
     if (snapshot == NULL) return;
     /* The second reference to the snapshot is that of the loop thread. */
     snapshot->store_refs++;
+    pd_snapshot_replace(unread, snapshot, param->current);
     pd_snapshot_unref(param->current);
     param->current = snapshot;
 }
 
-void pd_param_publish_again(pd_param *param, pd_closed *closed)
+void pd_param_publish_again(pd_unread *unread, pd_param *param, pd_closed *closed)
 {
     *closed = (pd_closed){ .param = param->index,
                            .outcome = (pd_outcome)param->saved.outcome,
                            .step = param->saved.step,
                            .snapshot = param->current };
-    if (param->current != NULL) param->current->store_refs++;
+    if (param->current == NULL) return;
+    param->current->store_refs++;
+    pd_snapshot_replace(unread, param->current, NULL);
 }
 
 static bool has_types(const pd_param *param)

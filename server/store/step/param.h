@@ -199,15 +199,19 @@ int pd_param_begin_update(pd_param *param, float **update);
  * converted or discarded. */
 void pd_param_end_update(pd_param *param);
 /* Publishes the snapshot as the parameter's weights, and fills *closed, the report to the loop thread, with a
- * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. */
-void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
+ * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. `unread`
+ * counts the weights that it replaces. */
+void pd_param_publish(pd_unread *unread, pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
 
 /* Fills *closed, the report to the loop thread, with the published weights and the outcome of the last closed round
  * again. After a restart the loop thread does not have them. */
-void pd_param_publish_again(pd_param *param, pd_closed *closed);
+void pd_param_publish_again(pd_unread *unread, pd_param *param, pd_closed *closed);
 
 /* Writes the name of the parameter's open round: "step 7", or "the initial weights". Returns `text`. */
 char *pd_round_text(const pd_param *param, char *text, size_t size);
+
+/* Writes why the open round is skipped: "the gradient of p is not finite", for instance. Returns `text`; 384 bytes suffice. */
+char *pd_param_why_skipped(const pd_param *param, char *text, size_t size);
 
 /* Converts the float32 weights in the snapshot `next` of n parameters to the snapshot's other element types, in one
  * parallel region. Skips parameters whose `next` is NULL. */

@@ -16,7 +16,9 @@
 #include <utlist.h>
 
 #define BEGIN_NS 1000.0 /* estimated ns of one core to begin the step of one parameter */
-#define INITIAL_NS 0.5  /* estimated ns of one core to convert one element of initial weights */
+/* estimated ns to take a parameter into a batch, to close its round and to publish that; all on one thread */
+#define CLOSE_NS 500.0
+#define INITIAL_NS 0.5 /* estimated ns of one core to convert one element of initial weights */
 
 static int begin(pd_steps *steps, pd_param *param)
 {
@@ -25,6 +27,7 @@ static int begin(pd_steps *steps, pd_param *param)
     int64_t count;
     int rc;
 
+    if (pd_unread_stops(steps->unread) > 0) return PD_NO_MEMORY;
     if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
     if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
@@ -44,6 +47,7 @@ static int begin(pd_steps *steps, pd_param *param)
         param->next = NULL;
         return rc;
     }
+    if (steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) pd_optim_guard(param->optim);
     pd_step_log_begun(steps, param, &io, count);
     pd_control_begun(steps, param);
     param->stage = PD_STEPPING;
@@ -89,6 +93,7 @@ static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
             cost_ns += BEGIN_NS;
             continue;
         }
+        cost_ns += CLOSE_NS * steps->config->threads;
         if (param->current == NULL) cost_ns += INITIAL_NS * (double)param->elements;
         if (param->stage == PD_STEPPING) cost_ns += pd_optim_cost_ns(param->optim);
         steps->batch[n++] = param;

@@ -123,6 +123,16 @@ static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
     return PD_STEPPED;
 }
 
+/* Returns whether the parameter would step, but an element of its gradient is so large that the optimizer's state would
+ * not stay finite. */
+static bool is_too_large(const pd_steps *steps, const pd_param *param)
+{
+    float most = param->rule->hypers.row->gradient_most;
+
+    if (param->outcome != PD_STEPPED || steps->values.at[PD_JOB_KEY_NONFINITE] == PD_APPLY) return false;
+    return most > 0 && param->round.largest > most;
+}
+
 static void go_on(pd_steps *steps, pd_param *param)
 {
     if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
@@ -179,15 +189,13 @@ static const pd_param *find_skipped(const pd_steps *steps)
 static void skip_all(pd_steps *steps, const pd_param *why)
 {
     uint64_t step = why->saved.step + 1;
+    char text[384];
 
     if (pd_is_power_of_two(++steps->saved.skipped_whole))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
-               "step %llu of all parameters is skipped (%s), %s of %s %s (%llu "
-               "such steps so far)",
-               (unsigned long long)step,
+               "step %llu of all parameters is skipped (%s), %s (%llu such steps so far)", (unsigned long long)step,
                steps->clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job",
-               why->round.weightless ? "all weights" : "the gradient", why->name,
-               why->round.weightless ? "are 0" : "is not finite", (unsigned long long)steps->saved.skipped_whole);
+               pd_param_why_skipped(why, text, sizeof text), (unsigned long long)steps->saved.skipped_whole);
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
 }
@@ -207,8 +215,19 @@ static void join_the_job(pd_steps *steps, pd_param *param)
         pd_step_groups_go_on(steps);
 }
 
+/* Returns a parameter whose gradient is too large for its optimizer, as it was clipped; NULL: there is none. */
+static const pd_param *find_too_large(const pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (is_too_large(steps, &steps->params[i])) return &steps->params[i];
+    return NULL;
+}
+
 void pd_step_groups_go_on(pd_steps *steps)
 {
+    const pd_param *large = find_too_large(steps);
+
+    if (large != NULL) skip_all(steps, large);
     for (uint32_t i = 0; i < steps->n_params; i++) go_on_in_group(steps, &steps->params[i]);
 }
 
@@ -225,10 +244,12 @@ void pd_param_collected(pd_steps *steps, pd_param *param)
     }
     param->outcome = own_outcome(steps, param);
     pd_trace_summed(steps, param);
-    if (pd_steps_are_whole(steps))
+    if (pd_steps_are_whole(steps)) {
         join_the_job(steps, param);
-    else
-        go_on_in_group(steps, param);
+        return;
+    }
+    if (is_too_large(steps, param)) param->outcome = PD_SKIPPED;
+    go_on_in_group(steps, param);
 }
 
 void pd_param_moved_on(pd_steps *steps, pd_param *param)

@@ -42,6 +42,8 @@ typedef struct pd_steps {
     pd_membership members;
     pd_param *params;
     uint32_t n_params; /* number of parameters; 0 until those of the first Declare are planned */
+    uint64_t least;    /* lowest step that any parameter has closed; not known if n_least is 0: pd_steps_least */
+    uint32_t n_least;  /* number of parameters that have closed no later step */
     uint64_t furthest; /* highest step that any parameter has closed; 0: no round has closed since the server started */
     double loss;       /* mean of the scalar "loss" in the last round to which workers have sent one */
     uint64_t loss_step;                      /* step of the round that `loss` is from; 0: no round has had one */
@@ -98,6 +100,7 @@ typedef struct pd_steps {
     struct pd_cut *cut;
     /* what the present step has read, for the job's log: step_log.h. NULL: the job has no log, or none yet */
     struct pd_step_log *log;
+    pd_unread *unread; /* earlier weights that answers still have: unread.h */
     /* records of the course of steps, for the job's control log: control.h. NULL: the job has no checkpoints */
     struct pd_control *control;
 
@@ -124,6 +127,12 @@ static inline uint64_t pd_steps_clock_ns(const pd_steps *steps)
 {
     return steps->config->clock_ns != NULL ? steps->config->clock_ns(steps->config->clock_arg) : 0;
 }
+
+/* Returns the lowest step that any parameter has closed; 0: there are no parameters. Looks at all parameters only if it
+ * is asked for the first time since all of them have closed another step. */
+uint64_t pd_steps_least(pd_steps *steps);
+/* Notes that a parameter has closed step saved.step. */
+void pd_steps_closed(pd_steps *steps, const pd_param *param);
 
 /* Sets the parameter's stage (how far it is in its step), and puts the parameter into the queue steps->ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);

@@ -3,7 +3,9 @@
 #include "sums.h"
 
 #include "grow.h"
+#include "kernels.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* number of elements of a unit (the part of a sum that one thread computes): many enough to read memory at full speed,
@@ -34,10 +36,9 @@ bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
     return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
 }
 
-bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
+bool pd_sums_are_full(const pd_sums *sums)
 {
-    return sums->cost_ns >= budget_ns || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
-           sums->n_addends >= MOST_ADDENDS;
+    return sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS || sums->n_addends >= MOST_ADDENDS;
 }
 
 /* ---- which contributions take part in the sum of a stretch ---- */
@@ -157,9 +158,10 @@ static int plan_stretch(const planning *p)
           after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
     pd_run s = p->sweep.run;
     size_t k = after.given - before.given;
-    bool divides = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
+    /* The last pass over a chunk looks at all sums: it divides them, and finds their largest magnitude. */
+    bool ends = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0;
 
-    if (k == 0 && !divides) return PD_OK;
+    if (k == 0 && !ends) return PD_OK;
     if (make_room(p->sums, (size_t)((s.n + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
     if (*p->accumulator == NULL && (*p->accumulator = pd_buffer_pool_take(p->pool)) == NULL) return PD_NO_MEMORY;
     for (int64_t first = s.first, end = s.first + s.n; first < end; first += RANGE)
@@ -198,16 +200,18 @@ void pd_sums_run(pd_sums *sums, int threads)
 #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if (sums->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < sums->n_sums; i++) {
         pd_sum *sum = &sums->sums[i];
-        sum->finite = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends,
-                                    sum->divisor);
+        sum->largest = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends,
+                                     sum->divisor);
     }
 }
 
-static bool all_finite(const pd_sums *sums, const pd_pass *pass)
+/* Returns the largest magnitude of what a pass has summed (pd_largest). */
+static float largest_of(const pd_sums *sums, const pd_pass *pass)
 {
-    for (size_t i = 0; i < pass->n_sums; i++)
-        if (!sums->sums[pass->first_sum + i].finite) return false;
-    return true;
+    float largest = 0;
+
+    for (size_t i = 0; i < pass->n_sums; i++) largest = pd_larger(largest, sums->sums[pass->first_sum + i].largest);
+    return largest;
 }
 
 /* Returns whether some element of the chunk has no contribution that takes part in the sum, because all weights are 0
@@ -237,11 +241,14 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
 {
     pd_round *round = pass->round;
     pd_chunk *chunk = pass->chunk;
+    float largest;
 
     for (uint32_t rank = chunk->summed; rank < pass->upto; rank++) note_slot(&chunk->slots[rank], how);
     chunk->summed = pass->upto;
-    if (!all_finite(sums, pass)) round->finite = false;
+    largest = largest_of(sums, pass);
+    if (!isfinite(largest)) round->finite = false;
     if (!pd_chunk_ends_at(round, pass->upto)) return;
+    round->largest = pd_larger(round->largest, largest);
     round->unsummed--;
     if (lacks_weight(round, chunk, how)) round->weightless = true;
 }

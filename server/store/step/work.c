@@ -17,25 +17,40 @@
 
 #define RETRY_NS 1000000000ull
 
+/* Says in *err that memory is short for a parameter, or that its job's readers hold too much. */
+static void explain(const pd_steps *steps, const pd_param *starved, pd_error *err)
+{
+    uint64_t held = pd_unread_stops(steps->unread);
+    char what[48];
+
+    pd_round_text(starved, what, sizeof what);
+    if (held > 0)
+        pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                "%s of %.160s waits: answers that workers have not read, or have read in shared memory and not "
+                "released, hold %llu bytes of earlier weights, and limits.max_total_bytes or the owner's quota has no "
+                "room for them; contributions stand, and it is tried again every second: push again to go on waiting",
+                what, starved->name, (unsigned long long)held);
+    else
+        pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                "the server is out of memory for %s of %.160s; "
+                "contributions stand, and it is tried again every second: %s again to go on waiting",
+                what, starved->name, starved->current != NULL ? "push" : "pull");
+}
+
 /* Stops the job's work for a second, because memory is short for a parameter. If workers were not notified yet since
  * memory became short, notifies those that wait. */
 static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
 {
     pd_effect *notice = steps->notice;
-    char what[48];
 
     steps->retry_ns = now_ns + RETRY_NS;
     if (notice == NULL) return;
     steps->notice = NULL;
     notice->u.timed_out.step = starved->saved.step + 1;
-    pd_round_text(starved, what, sizeof what);
-    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED,
-            "the server is out of memory for %s of %.160s; "
-            "contributions stand, and it is tried again every second: %s again to go on waiting",
-            what, starved->name, starved->current != NULL ? "push" : "pull");
+    explain(steps, starved, &notice->u.timed_out.error);
     pd_say(steps->outbox, PD_SAY_ERROR,
            (pd_log_facts){ .job = steps->name, .step = &notice->u.timed_out.step, .code = PD_RESOURCE_EXHAUSTED },
-           "out of memory for %s of %s; trying again every second", what, starved->name);
+           "%.400s", notice->u.timed_out.error.text);
     pd_effects_add(steps->outbox, notice);
 }
 

@@ -239,7 +239,7 @@ class Run:
             self._is_settled = False
         if self.outcomes[SKIPPED] and not self._warned_skip:
             self._warned_skip = True
-            warnings.warn(f"step {self.step} was skipped: the gradient of some rank is not finite", stacklevel=4)
+            warnings.warn(f"step {self.step} was skipped: a gradient is not finite, or too large", stacklevel=4)
 
     @property
     def was_skipped(self) -> bool:

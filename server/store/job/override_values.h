@@ -1,0 +1,46 @@
+/* override_values.h - the values that an operator's command gives the parameters of one optimizer rule, and checks of
+ * every combination of values that they would have then. Step thread. */
+#ifndef PD_OVERRIDE_VALUES_H
+#define PD_OVERRIDE_VALUES_H
+
+#include "job.h"
+#include "override.h"
+
+/* For each hyperparameter the override (an operator's command) that gives its value at some step. NULL: no override
+ * does, so the value is the declared one of the optimizer rule. */
+typedef struct pd_override_state {
+    const pd_override *from[PD_MAX_HYPERS];
+} pd_override_state;
+
+/* One operator's command, as it applies to the parameters of one optimizer rule (a line by which the job gives
+ * parameters their optimizer), and the values that were checked last for such a parameter. */
+typedef struct pd_override_reading {
+    /* the command's values for the optimizer of this rule; NULL: the command matches no parameter to which the rule
+     * applies */
+    pd_override *override;
+    /* index in result->at of the first change that the command makes to parameters of this optimizer rule */
+    size_t first;
+    /* For each value in `merged` the override (operator's command) that it came from. Most parameters of an optimizer
+     * rule have the same overrides, so the same values need not be checked again. */
+    pd_override_state checked;
+    /* Hyperparameters of this rule's optimizer, with the values that were checked last. `row`, which names the
+     * optimizer, is NULL if no values were checked yet. */
+    pd_hypers merged;
+    /* first step for which the values in `merged` were checked; INT64_MAX: they were not checked for any step yet */
+    int64_t count;
+} pd_override_reading;
+
+/* Reads the values of a command for the rule of a parameter into r->override, unless that is done already. *known gets
+ * bit i if the rule's optimizer has hyperparameter i of the command. */
+int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *request, const pd_param *param,
+                     uint64_t *known, pd_error *err);
+/* Finds the overrides in a list of n entries, sorted by step, that apply at a step. */
+void pd_override_state_at(pd_override_state *out, const pd_override_entry *entries, uint32_t n, uint64_t step);
+/* Returns the hyperparameters from which the parameter has the value of hyperparameter h. */
+const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param *param, int h);
+/* Checks every combination of values that the parameter will have from the first step of `added` on, in case this
+ * override is added. Overrides that are planned for later steps are included. `r` is what was read for the parameter's
+ * rule. */
+int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override_entry added, pd_error *err);
+
+#endif

@@ -1,0 +1,171 @@
+/* Tests connecting to the first of several addresses that answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon_process.h"
+#include "race.h"
+
+/* Addresses of the loopback interface. A silent one has a listener whose queue is full. */
+typedef struct scene {
+    struct addrinfo list[4];
+    struct sockaddr_in addresses[4];
+    int listeners[4], fill[4];
+    int n;
+} scene;
+
+enum kind { SILENT, REFUSING, OPEN };
+
+static void add(scene *s, enum kind kind)
+{
+    int i = s->n++;
+    socklen_t size = sizeof s->addresses[i];
+
+    s->addresses[i] = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    s->list[i] =
+        (struct addrinfo){ .ai_family = AF_INET, .ai_addr = (struct sockaddr *)&s->addresses[i], .ai_addrlen = size };
+    if (i > 0) s->list[i - 1].ai_next = &s->list[i];
+    s->listeners[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s->listeners[i], s->list[i].ai_addr, size), 0);
+    if (kind != REFUSING) assert_int_equal(listen(s->listeners[i], kind == SILENT ? 0 : 8), 0);
+    getsockname(s->listeners[i], s->list[i].ai_addr, &size);
+    s->fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (kind == SILENT) assert_int_equal(connect(s->fill[i], s->list[i].ai_addr, size), 0);
+}
+
+static void clear(scene *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        close(s->listeners[i]);
+        close(s->fill[i]);
+    }
+}
+
+static int run(scene *s, int timeout_ms, uint16_t *port)
+{
+    struct sockaddr_in peer;
+    socklen_t size = sizeof peer;
+    int stop = eventfd(0, 0), fd = -1, rc = pd_race_connect(&fd, s->list, stop, timeout_ms);
+
+    close(stop);
+    if (rc != 0) {
+        assert_int_equal(fd, -1);
+        return rc;
+    }
+    assert_int_equal(getpeername(fd, (struct sockaddr *)&peer, &size), 0);
+    *port = peer.sin_port;
+    close(fd);
+    return 0;
+}
+
+static void a_silent_address_costs_a_moment(void **state)
+{
+    scene s = { .n = 0 };
+    double begin = seconds_now();
+    uint16_t port;
+    (void)state;
+
+    add(&s, SILENT);
+    add(&s, SILENT);
+    add(&s, OPEN);
+    assert_int_equal(run(&s, 10000, &port), 0);
+    assert_int_equal(port, s.addresses[2].sin_port);
+    assert_true(seconds_now() - begin >= 0.4);
+    assert_true(seconds_now() - begin < 0.5 + patient(1));
+    clear(&s);
+}
+
+static void the_first_address_that_answers_is_taken(void **state)
+{
+    scene s = { .n = 0 };
+    uint16_t port;
+    (void)state;
+
+    add(&s, OPEN);
+    add(&s, OPEN);
+    assert_int_equal(run(&s, 10000, &port), 0);
+    assert_int_equal(port, s.addresses[0].sin_port);
+    clear(&s);
+}
+
+static void an_address_that_refuses_costs_nothing(void **state)
+{
+    scene s = { .n = 0 };
+    double begin = seconds_now();
+    uint16_t port;
+    (void)state;
+
+    add(&s, REFUSING);
+    add(&s, OPEN);
+    assert_int_equal(run(&s, 10000, &port), 0);
+    assert_int_equal(port, s.addresses[1].sin_port);
+    assert_true(seconds_now() - begin < patient(0.2));
+    clear(&s);
+}
+
+static void the_time_ends_where_all_are_silent(void **state)
+{
+    scene s = { .n = 0 };
+    double begin = seconds_now();
+    uint16_t port;
+    (void)state;
+
+    add(&s, SILENT);
+    add(&s, REFUSING);
+    assert_int_equal(run(&s, 300, &port), ETIMEDOUT);
+    assert_true(seconds_now() - begin >= 0.25 + 0.3 - 0.05);
+    assert_true(seconds_now() - begin < 0.55 + patient(1));
+    clear(&s);
+}
+
+static void the_last_error_is_told_where_all_refuse(void **state)
+{
+    scene s = { .n = 0 };
+    uint16_t port;
+    (void)state;
+
+    add(&s, REFUSING);
+    add(&s, REFUSING);
+    assert_int_equal(run(&s, 10000, &port), ECONNREFUSED);
+    clear(&s);
+}
+
+static void a_race_ends_when_its_thread_has_to_end(void **state)
+{
+    scene s = { .n = 0 };
+    double begin = seconds_now();
+    int stop = eventfd(1, 0), fd;
+    (void)state;
+
+    add(&s, SILENT);
+    assert_int_equal(pd_race_connect(&fd, s.list, stop, 60000), -1);
+    assert_true(seconds_now() - begin < patient(1));
+    clear(&s);
+    close(stop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_silent_address_costs_a_moment),
+        cmocka_unit_test(the_first_address_that_answers_is_taken),
+        cmocka_unit_test(an_address_that_refuses_costs_nothing),
+        cmocka_unit_test(the_time_ends_where_all_are_silent),
+        cmocka_unit_test(the_last_error_is_told_where_all_refuse),
+        cmocka_unit_test(a_race_ends_when_its_thread_has_to_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
