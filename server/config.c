@@ -48,7 +48,7 @@ static const pd_key keys[] = {
     { "server", "shared_memory", PD_KEY_YES_NO, AT(shared_memory), "yes",
       .help = "workers on Unix sockets may pass gradients and weights in memory that they share with the daemon" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000,
-      .help = "most open connections; a connection beyond them gets an error and is closed" },
+      .help = "most open connections; beyond them one without a Hello is closed, else the new one is refused" },
     { "server", "handshake_timeout", PD_KEY_TIME, AT(handshake_timeout), "5s", 1, DAY, .reload = true,
       .help = "a connection that has not sent Hello after this time is closed" },
     { "server", "heartbeat_interval", PD_KEY_TIME, AT(heartbeat_interval), "10s", 1, DAY,

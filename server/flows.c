@@ -20,8 +20,9 @@ bool pd_request_only_reads(const pd_request *request)
 
 static pd_flow key_of(const pd_request *request)
 {
-    return (
-        pd_flow){ .party = request->party, .job = request->job, .conn = request->job == 0 ? request->ticket.conn : 0 };
+    uint64_t conn = request->job == 0 ? request->ticket.conn : 0;
+
+    return (pd_flow){ .party = request->party, .job = request->job, .conn = conn };
 }
 
 static pd_flow **bucket_of(pd_flows *flows, const pd_flow *key)

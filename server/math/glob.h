@@ -25,7 +25,7 @@ pd_glob *pd_glob_copy(const pd_glob *from);
 void pd_glob_free(pd_glob *glob); /* accepts NULL */
 /* Returns whether a name matches a glob. */
 bool pd_glob_match(pd_glob *glob, const char *name);
-/* Returns an estimate of the time that it takes to compare the glob with a name of `length` bytes, in ns of one core. */
+/* Returns an estimate of the time that a comparison with a name of `length` bytes takes, in ns of one core. */
 double pd_glob_ns(const pd_glob *glob, size_t length);
 /* Returns the bytes of memory that a compiled glob takes. */
 size_t pd_glob_bytes(const pd_glob *glob);

@@ -321,6 +321,7 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     pd_error err;
 
     if (!enter(daemon, transport, &usage)) return PD_RESOURCE_EXHAUSTED;
+    if (daemon->n_conns >= daemon->config.max_connections) pd_brief_make_room(daemon);
     if ((conn = pd_conn_new(daemon, &pd_incoming_frames, peer)) == NULL) {
         pd_usage_leave(&daemon->usages, usage);
         return PD_NO_MEMORY;
@@ -329,6 +330,7 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     pd_loop_set_party(daemon, conn->number, usage->number);
     conn->pendings.under_way = &usage->requests;
     pd_conn_attach(conn, transport);
+    pd_brief_enter(conn);
     if (check_number(daemon, usage, &err) != PD_OK) pd_conn_end(conn, NULL, &err);
     return PD_OK;
 }

@@ -21,8 +21,9 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
 /* Returns the mailbox to which the step thread posts its effects (answers and reports). The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
-/* Adds a connection whose bytes travel over this transport. If there are more than max_connections, or more than the
- * quota of the peer's identity, the peer gets an error and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED
+/* Adds a connection whose bytes travel over this transport. If there are max_connections, one that has not said Hello
+ * gives way (brief.h). If there are still more, or more than the quota of the peer's identity, the peer gets an error
+ * and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED
  * (far more than the quota): the transport is still the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
 /* Adds an HTTP connection (http.h) whose bytes travel over this transport, from a peer with this address as a number

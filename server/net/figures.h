@@ -11,8 +11,8 @@
 #include <uthash.h>
 
 #define PD_HISTORY_POINTS 512
-/* Most ranks of all jobs whose figures are kept. A job gets room for at most a quarter of what is left, so there is some
- * for those that come later. */
+/* Most ranks of all jobs whose figures are kept. A job gets room for at most a quarter of what is left, so there is
+ * some for those that come later. */
 #define PD_FIGURES_RANKS 16384
 
 /* A point of a job's past. */

@@ -5,6 +5,7 @@
 
 #include "admission.h"
 #include "board.h"
+#include "brief.h"
 #include "payload_pool.h"
 #include "daemon_config.h"
 #include "figures.h"
@@ -58,6 +59,7 @@ struct pd_daemon {
     size_t active, was_active;               /* number of connections whose transport reported events in this turn of
                                               * the loop, and in the last turn */
     pd_pace pace;
+    pd_brief brief;
     bool stall_over;       /* memory for payloads has become free: connections with a held-back frame
                                               * try again */
     bool short_of_budget;  /* a connection waits for memory for a payload because all ranks together

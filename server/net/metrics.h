@@ -1,9 +1,9 @@
 /* metrics.h - writes the figures of the daemon and its jobs as Prometheus reads them: text 0.0.4 or OpenMetrics 1.0.
  * Loop thread.
  *
- * One table has a row for each metric (metrics.c). Labels are bounded: `job` is on all metrics of jobs, `rank` on three,
- * for the first PD_STATS_RANKS ranks of a job that have come, and at most PD_FIGURES_RANKS of all jobs. None names a
- * parameter. Texts from peers are escaped. */
+ * One table has a row for each metric (metrics.c). Labels are bounded: `job` is on all metrics of jobs, `rank` is on
+ * three, for the first PD_STATS_RANKS ranks of a job that have come, and at most PD_FIGURES_RANKS of all jobs. None
+ * names a parameter. Texts from peers are escaped. */
 #ifndef PD_METRICS_H
 #define PD_METRICS_H
 

@@ -19,6 +19,7 @@
  * A hundred regular expressions take some thousand steps a name. A model with more than FIRST names must have fewer
  * expressions, or simpler ones. */
 enum { STEPS = 2000000, FIRST = 1000, STEPS_OF_FIRST = 5000, STEPS_OF_OTHERS = 1000 };
+enum { STEPS_OF_ONE = 250000 }; /* most steps for one name in a map: 5 ms, in which nobody else has a turn */
 
 /* ---- reading and writing a rule ---- */
 
@@ -217,6 +218,7 @@ int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_v
 
     if (rc == PD_OK && (slashed == NULL || dotted == NULL))
         rc = pd_fail(&why, PD_NO_MEMORY, "out of memory for a name");
+    pd_search_limit(maps->search, STEPS_OF_ONE);
     if (rc == PD_OK) rc = find_first(maps, read, slashed, dotted, &pair, &why);
     if (rc == PD_OK) rc = parse(value, read->pairs.at[pair].value, &why);
     if (rc != PD_OK && err != NULL) *err = why;

@@ -22,7 +22,8 @@ char *pd_factor_rule_text(const pd_factor_rule *rule, char *text, size_t size);
 
 /* The maps that are used for a set of parameters. A map is a list of pairs (pairs.h): a regular expression (pattern.h)
  * for names of parameters, and a value. Each map is read and compiled once for the whole set. All searches for the
- * set's names share a budget of matching steps, so that a client cannot send a map that costs more. For one thread. */
+ * set's names share a budget of matching steps, so that a client cannot send a map that costs more, and one name may
+ * use a part of it alone. For one thread. */
 typedef struct pd_name_maps pd_name_maps;
 
 /* Makes an empty set of maps (lists of regular expressions and values) to look up the names of `names` parameters.

@@ -26,6 +26,7 @@ struct pd_search {
     pcre2_match_context *match;
     pcre2_match_data *data;
     int64_t left;
+    int64_t least;  /* searches end when less than this is left: pd_search_limit */
     int64_t weight; /* how much of the search budget one matching step of the current expression uses */
 };
 
@@ -69,7 +70,7 @@ static int count(pcre2_callout_block *at, void *arg)
                        : 0;
 
     search->left -= search->weight * (1 + over);
-    return search->left >= 0 ? 0 : PCRE2_ERROR_CALLOUT;
+    return search->left >= search->least ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
 pd_search *pd_search_new(int64_t steps)
@@ -106,6 +107,11 @@ void pd_search_free(pd_search *search)
 int64_t pd_search_left(const pd_search *search)
 {
     return search->left;
+}
+
+void pd_search_limit(pd_search *search, int64_t steps)
+{
+    search->least = search->left > steps ? search->left - steps : 0;
 }
 
 /* ---- expressions ---- */
@@ -193,6 +199,8 @@ static void weigh(pd_pattern *pattern, int mode)
     (void)pcre2_pattern_info(pattern->code[mode], PCRE2_INFO_SIZE, &size);
     pattern->weight[mode] = (mode == UTF8 ? 4 : 1) * (1 + (int64_t)groups / 16);
     pattern->search->left -= (int64_t)size / 4;
+    pattern->search->least -= (int64_t)size / 4;
+    if (pattern->search->least < 0) pattern->search->least = 0;
 }
 
 static int compile(pd_pattern *pattern, int mode, pd_error *err)
@@ -228,7 +236,7 @@ int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error
     if (pattern->code[mode] == NULL && (rc = compile(pattern, mode, err)) != PD_OK) return rc;
     search->weight = pattern->weight[mode];
     search->left -= START * search->weight;
-    rc = search->left < 0
+    rc = search->left < search->least
              ? PCRE2_ERROR_CALLOUT
              : pcre2_match(pattern->code[mode], (PCRE2_SPTR)text, strlen(text), 0, 0, search->data, search->match);
     *found = rc >= 0;

@@ -28,6 +28,10 @@ void pd_search_free(pd_search *search); /* accepts NULL */
 /* Returns how many matching steps are left of the budget; below 0: the last search needed more than there were. */
 int64_t pd_search_left(const pd_search *search);
 
+/* Lets the searches from now on use at most `steps` matching steps of what is left of the budget. Compiling does not
+ * count here. */
+void pd_search_limit(pd_search *search, int64_t steps);
+
 /* Makes a pattern from the text of a regular expression, which is copied. The pattern uses the budget of `search`, and
  * must be freed before `search` is. NULL: out of memory. */
 pd_pattern *pd_pattern_new(pd_search *search, const char *text);

@@ -32,8 +32,8 @@ int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, 
 /* Returns the last rule of a job, the one for model state. `n` is the number of all rules, including that one. */
 pd_rule *pd_rules_of_state(pd_rule *rules, size_t n);
 void pd_rules_free(pd_rule *rules, size_t n); /* accepts NULL */
-/* Returns the first optimizer rule whose glob matches a parameter's name; NULL: no rule matches. Adds an estimate of the
- * time that this takes, in ns of one core, to *cost_ns; `cost_ns` may be NULL. */
+/* Returns the first optimizer rule whose glob matches a parameter's name; NULL: no rule matches. Adds an estimate of
+ * the time that this takes, in ns of one core, to *cost_ns; `cost_ns` may be NULL. */
 pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name, double *cost_ns);
 
 #endif

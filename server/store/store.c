@@ -105,6 +105,7 @@ void pd_store_free(pd_store *store)
     pd_store_end_all(store, &err);
     /* No job is left here, because the caller has returned all root tasks (computations of matrix roots). */
     assert(store->jobs.numbers == NULL);
+    pd_jobs_free_ended(&store->jobs);
     pd_drain_free(&store->drain);
     free_effects(store);
     pd_sums_free(&store->sums);
@@ -487,7 +488,8 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
 {
     pd_job *job = next_due(store);
 
-    if (job == NULL) return false;
+    pd_jobs_free_some(&store->jobs);
+    if (job == NULL) return pd_store_has_work(store);
     pd_store_unqueue(store, job);
     note_turn(store, job);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
@@ -499,12 +501,12 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
     settle(store, now_ns);
-    return store->due != NULL;
+    return pd_store_has_work(store);
 }
 
 bool pd_store_has_work(const pd_store *store)
 {
-    return store->due != NULL;
+    return store->due != NULL || store->jobs.ended != NULL;
 }
 
 /* Does the work of a job's deadlines that have passed, which may end the job. */

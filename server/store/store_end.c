@@ -55,6 +55,7 @@ void pd_store_end_all(pd_store *store, const pd_error *err)
     pd_job *job, *next;
 
     HASH_ITER(hh, store->jobs.names, job, next) end(store, job, true, err);
+    pd_jobs_free_ended(&store->jobs);
 }
 
 /* ---- making room ---- */

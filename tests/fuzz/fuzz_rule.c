@@ -96,6 +96,16 @@ static void use(const pd_hypers *hypers)
     for (size_t i = 0; i < sizeof stepped / sizeof *stepped; i++) take_steps(hypers, stepped[i]);
 }
 
+/* Compares a name with all globs. */
+static void match(pd_rule *rules, size_t n, const char *name)
+{
+    double cost_ns = 0;
+    const pd_rule *rule = pd_rules_match(rules, n, name, &cost_ns);
+
+    MUST(cost_ns > 0 && (rule == NULL || (rule >= rules && rule < rules + n)));
+    MUST(rule == pd_rules_match(rules, n, name, NULL));
+}
+
 static void make_seeds(const char *folder)
 {
     static const char *const seeds[] = {
@@ -107,6 +117,7 @@ static void make_seeds(const char *folder)
         "root_method=tracked",
         "a* kron scanned_axes=[layers, 'a b,(', ''] b1=0.5\n* kron scanned_axes='layers",
         "* model_state\n?* model_state lr=1",
+        "[]a-]*[!b-d]?\\*[x sgd\n*a*a*a*b sgd\n[^]-]] sgd\n[ sgd\n\\ sgd",
         "* scalable_shampoo root_method=eigh matrix_epsilon=0 exponent_override=3 root_retries=2 "
         "start_preconditioning_step=0",
     };
@@ -136,6 +147,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(rules == NULL && err.text[0] != '\0');
     } else {
         MUST(parsed == n);
+        match(rules, parsed, "");
+        match(rules, parsed, "layers.0.[weight]");
+        match(rules, parsed, rules[0].text);
         for (size_t i = 0; i < parsed; i++) {
             write_and_read(&rules[i].hypers);
             use(&rules[i].hypers);

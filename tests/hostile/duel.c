@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,7 +200,9 @@ static void *run(void *arg)
 {
     duel_attack *d = arg;
 
-    /* the attacker is another machine's load: on this one it must not take the processors from those that it attacks */
+    /* The attacker would be on another machine: on this one it must not take the processors from those that it attacks.
+     * So it has no real-time priority, which the program may have been started with (chrt -r 10). */
+    (void)pthread_setschedparam(pthread_self(), SCHED_OTHER, &(struct sched_param){ 0 });
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     d->prepared = d->by->prepare == NULL || d->by->prepare(&d->scene);
     while (await_order(d, RESTS) == RUNS)

@@ -169,6 +169,7 @@ void scene_roles(scene *s, const char *text)
 static void tell_identity(const pd_transport *transport, pd_identity *identity)
 {
     (void)transport;
+    identity->kind = PD_IDENTITY_TOKEN;
     snprintf(identity->text, sizeof identity->text, "%s", listening->identity);
 }
 

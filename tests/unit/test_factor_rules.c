@@ -384,6 +384,25 @@ static void a_hostile_map_is_refused_once_its_names_have_used_up_their_steps(voi
     assert_int_equal(pd_name_map_find(maps, "['':no]", name, pd_flag_reader, &flag, &err), PD_RESOURCE_EXHAUSTED);
 }
 
+/* A step thread that searches has no time for others: whatever is left of the budget, one name gets 5 ms of it. */
+static void one_name_may_not_use_up_what_all_names_share(void **state)
+{
+    char name[257];
+    pd_name_maps *many = pd_name_maps_new(65536);
+    int64_t begin = pd_name_maps_left(many);
+    bool flag;
+    (void)state;
+    memset(name, 'a', 256);
+    name[256] = '\0';
+    assert_true(begin > 60000000);
+    assert_int_equal(pd_name_map_find(many, "['(a+a+)+[bc]':yes,'':no]", name, pd_flag_reader, &flag, &err),
+                     PD_RESOURCE_EXHAUSTED);
+    says("takes too long");
+    assert_in_range(begin - pd_name_maps_left(many), 100000, 400000);
+    assert_int_equal(pd_name_map_find(many, "['':no]", name, pd_flag_reader, &flag, &err), PD_OK);
+    pd_name_maps_free(many);
+}
+
 /* ---- axes ---- */
 
 static int rule_of(pd_factor_rule *rule, const char *table, const char *names, int rank)
@@ -524,6 +543,7 @@ int main(void)
         WITH_MAPS(an_expression_is_compiled_once),
         WITH_MAPS(a_hostile_map_is_refused_once_its_names_have_used_up_their_steps),
         CASE(a_hundred_expressions_for_a_thousand_names_are_within_the_budget),
+        CASE(one_name_may_not_use_up_what_all_names_share),
         CASE(axes_make_a_rule),
         CASE(mixed_and_unknown_axes_are_refused),
         CASE(a_heuristic_makes_the_smaller_side_the_row),

@@ -1,5 +1,5 @@
-/* Tests globs: what they match, that the automaton agrees with an algorithm that tries one byte after the other, and that
- * no glob makes a comparison long. */
+/* Tests globs: what they match, that the automaton agrees with an algorithm that tries one byte after the other, and
+ * that no glob makes a comparison long. */
 #include "glob.h"
 #include "oom.h"
 

@@ -1,6 +1,7 @@
 /* Tests jobs: which workers may join, which worker has a rank, and which workers wait at a barrier. */
 #include "job_keys.h"
 #include "rig.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,6 +134,52 @@ static void refuses_a_hello_that_makes_no_sense(void **state)
         if (strstr(r->error.text, b->says) == NULL) fail_msg("case %zu says: %s", i, r->error.text);
         assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 0);
     }
+}
+
+/* Writes a rule whose glob has n bytes, and matches all names. */
+static void rule_of(char *text, size_t n)
+{
+    memset(text, '*', n);
+    strcpy(text + n, " sgd lr=1");
+}
+
+static void the_glob_of_a_rule_has_at_most_256_bytes(void **state)
+{
+    rig *r = *state;
+    char rule[300];
+
+    rule_of(rule, 257);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, rule), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r->error.text, "has 257 bytes; expected at most 256"));
+    rule_of(rule, 256);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, rule), PD_OK);
+    rule_of(rule, 257);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, rule), PD_INVALID_ARGUMENT);
+}
+
+/* Servers took longer globs once. A restart with this one must not lose their jobs. */
+static void a_job_of_an_older_server_keeps_its_longer_globs(void **state)
+{
+    rig *r = *state;
+    char rule[300];
+    uint8_t *image;
+    size_t n;
+    pd_error err;
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 9));
+    pd_job *job = inside_job(r->store, rig_start(r, "a", 1, 10, &(int64_t){ 4 }, 1, NULL, "* sgd lr=1"));
+
+    rule_of(rule, 280);
+    free(job->steps.rules[0].text);
+    job->steps.rules[0].text = strdup(rule);
+    rig_work(r);
+    assert_int_equal(pd_store_save_job(r->store, "a", &image, &n, &err), PD_OK);
+    drop->u.info.job_name = strdup("a");
+    assert_int_equal(rig_apply(r, drop), PD_OK);
+    assert_int_equal(pd_store_load_job(r->store, image, n, r->now, &err), PD_OK);
+    free(image);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 10, 11, NULL, "* sgd lr=1"), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 10, 12, NULL, rule), PD_OK);
+    assert_int_equal(rig_hello(r, "b", 0, 1, 1, 13, NULL, rule), PD_INVALID_ARGUMENT);
 }
 
 static const bad different[] = {
@@ -362,6 +409,32 @@ static void an_operator_drops_a_job_at_once(void **state)
     assert_int_not_equal(r->job, job);
 }
 
+static void the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts(void **state)
+{
+    enum { MANY = 4000 };
+    static char text[MANY][8];
+    static const char *names[MANY];
+    static pd_shape shapes[MANY];
+    rig *r = *state;
+    int parts = 0;
+
+    for (int p = 0; p < MANY; p++) {
+        snprintf(text[p], sizeof text[p], "p%d", p);
+        names[p] = text[p];
+        shapes[p] = (pd_shape){ 1, { 1 } };
+    }
+    assert_int_equal(rig_hello(r, "large", 0, 1, 10, 10, NULL, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, MANY, PD_F32), PD_OK);
+    assert_int_equal(drop(r, "large"), PD_OK);
+    assert_true(r->store->budget.used == 0);
+    for (; pd_store_has_work(r->store); parts++) {
+        assert_non_null(r->store->jobs.ended);
+        (void)pd_store_work(r->store, r->now);
+    }
+    assert_int_equal(parts, 1); /* the first part was freed with the job's end */
+    assert_null(r->store->jobs.ended);
+}
+
 static void a_job_may_be_dropped_with_work_left_to_do(void **state)
 {
     rig *r = *state;
@@ -446,6 +519,8 @@ int main(void)
         TEST(the_first_hello_creates_the_job),
         TEST(limits_the_number_of_jobs),
         TEST(refuses_a_hello_that_makes_no_sense),
+        TEST(the_glob_of_a_rule_has_at_most_256_bytes),
+        TEST(a_job_of_an_older_server_keeps_its_longer_globs),
         TEST(refuses_a_worker_that_describes_another_job),
         TEST(the_list_of_keys_is_cut_to_its_buffer),
         TEST(presets_come_from_the_daemon),
@@ -457,6 +532,7 @@ int main(void)
         TEST(a_job_without_parameters_ends_with_its_last_worker),
         TEST(a_worker_that_comes_back_in_time_keeps_the_job),
         TEST(an_operator_drops_a_job_at_once),
+        TEST(the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts),
         TEST(a_job_may_be_dropped_with_work_left_to_do),
         TEST(a_barrier_opens_when_every_rank_is_there),
         TEST(a_barrier_sent_again_on_a_new_connection_replaces_the_first),

@@ -127,6 +127,7 @@ static int tear_down(void **state)
 {
     scene *s = *state;
 
+    pd_turn_finish(&s->turn);
     add(s, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }));
     pd_turn_finish(&s->turn);
     bring_home(s);
@@ -167,11 +168,12 @@ static pd_request *data(scene *s, pd_request_kind kind, uint64_t step)
 }
 
 /* Starts a job of one worker, whose parameter has its initial weights. */
-static void start_job(scene *s)
+static void start_job_named(scene *s, const char *name)
 {
     pd_request *hello = ask(s, PD_REQ_HELLO), *declare;
 
-    hello->u.hello.job_name = strdup("j");
+    hello->job = 0;
+    hello->u.hello.job_name = strdup(name);
     hello->u.hello.label = strdup("here");
     hello->u.hello.world_size = 1;
     hello->u.hello.nonce = 5;
@@ -190,6 +192,31 @@ static void start_job(scene *s)
     pd_turn_finish(&s->turn);
     while (pd_turn_run(&s->turn)) continue;
     s->n_answered = 0;
+}
+
+static void start_job(scene *s)
+{
+    start_job_named(s, "j");
+}
+
+/* Adds a request of an identity, on the connection of this number. */
+static void add_of(scene *s, uint64_t party, pd_request *request)
+{
+    request->party = request->ticket.conn = party;
+    if (request->kind == PD_REQ_INFO) request->job = 0;
+    add(s, request);
+}
+
+/* A push that only ends a step. */
+static pd_request *last_push(scene *s, uint64_t step)
+{
+    pd_request *request = ask(s, PD_REQ_PUSH);
+
+    request->u.data.pieces = calloc(1, sizeof(pd_piece));
+    request->u.data.step = step;
+    request->u.data.weight = 1;
+    request->u.data.close_step = true;
+    return request;
 }
 
 /* ---- */
@@ -265,6 +292,82 @@ static void a_long_batch_gives_requests_as_much_time(void **state)
     assert_in_range(s->n_answered, 18, 22);
 }
 
+/* The rank of each job is on connection 1, so requests of an identity have that connection and its number as party. */
+static void push_as(scene *s, uint64_t party, uint32_t job, pd_request *request)
+{
+    request->party = party;
+    request->job = job;
+    add(s, request);
+}
+
+static void hundreds_of_ends_of_a_step_delay_the_push_of_another_identity_by_a_slice(void **state)
+{
+    scene *s = *state;
+    uint32_t flooded;
+
+    start_job(s);
+    flooded = s->job;
+    start_job_named(s, "other");
+    s->tick = MS;
+    for (int i = 0; i < 500; i++) push_as(s, 7, flooded, last_push(s, 1));
+    push_as(s, 8, s->job, data(s, PD_REQ_PUSH, 1));
+    for (int turn = 0; turn < 2; turn++) assert_true(pd_turn_run(&s->turn)); /* each job works once */
+    assert_int_equal(s->n_closed, 1); /* no step is taken in the flooded job: its rank has no gradient */
+    assert_true(pd_flows_wait(&s->turn.flows, false));
+}
+
+static size_t run_for(scene *s, uint64_t ns)
+{
+    uint64_t until = s->now + ns;
+
+    s->n_answered = 0;
+    while (s->now < until && pd_turn_run(&s->turn)) continue;
+    return s->n_answered;
+}
+
+static void requests_that_only_read_get_a_sixteenth_of_the_time_beside_others(void **state)
+{
+    scene *s = *state;
+
+    start_job(s);
+    s->now += PD_TURN_QUIET_NS;
+    s->tick = MS;
+    for (int i = 0; i < 200; i++) add_of(s, 9, ask(s, PD_REQ_INFO));
+    for (int i = 0; i < 600; i++) push_as(s, 7, s->job, last_push(s, 1));
+    assert_in_range(run_for(s, 320 * MS), 320 / PD_TURN_READ_SHARE - 4, 320 / PD_TURN_READ_SHARE + 6);
+}
+
+static void requests_that_only_read_get_all_time_when_nobody_else_is_served(void **state)
+{
+    scene *s = *state;
+    uint64_t at;
+
+    start_job(s);
+    for (int i = 0; i < 200; i++) add_of(s, 9, ask(s, PD_REQ_INFO));
+    s->tick = MS;
+    while (pd_turn_run(&s->turn)) continue;
+    assert_in_range(s->n_answered, 1, 10);
+    at = pd_turn_next_tick(&s->turn);
+    assert_in_range(at, s->now, s->now + PD_TURN_QUIET_NS); /* the step thread sleeps until then */
+    s->now = at + PD_TURN_QUIET_NS;
+    run_for(s, UINT64_MAX / 2);
+    assert_false(pd_flows_wait(&s->turn.flows, true));
+}
+
+static void reads_of_a_long_calm_do_not_count_when_others_come(void **state)
+{
+    scene *s = *state;
+
+    start_job(s);
+    s->now += 2 * PD_TURN_QUIET_NS;
+    s->tick = MS;
+    for (int i = 0; i < 150; i++) add_of(s, 9, ask(s, PD_REQ_INFO));
+    while (pd_turn_run(&s->turn)) continue;
+    for (int i = 0; i < 50; i++) add_of(s, 9, ask(s, PD_REQ_INFO));
+    for (int i = 0; i < 600; i++) push_as(s, 7, s->job, last_push(s, 1));
+    assert_true(run_for(s, 160 * MS) >= 160 / PD_TURN_READ_SHARE - 2);
+}
+
 static bool was_answered(const scene *s, uint64_t id)
 {
     for (size_t i = 0; i < s->n_answered; i++)
@@ -324,6 +427,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(effects_do_not_wait_for_the_last_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_round_closes_while_requests_still_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_long_batch_gives_requests_as_much_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(hundreds_of_ends_of_a_step_delay_the_push_of_another_identity_by_a_slice,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_only_read_get_a_sixteenth_of_the_time_beside_others, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_only_read_get_all_time_when_nobody_else_is_served, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(reads_of_a_long_calm_do_not_count_when_others_come, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_tick_makes_possible_is_done_without_mail, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_due_by_the_clock_is_done_although_requests_wait, set_up, tear_down),
     };

@@ -80,10 +80,14 @@ typedef struct pd_param_decl {
     pd_dtype update_dtype; /* element type in which this rank pulls updates (what a step adds to weights); 0: none */
     /* true: the rank contributes only elements [start, end); false: it contributes all */
     bool ranged;
-    int64_t start, end;
-    char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
     bool model_state;
+    /* What the step thread has found: 1 + the index of the rule that applies, and of the job's parameter of this name.
+     * 0: not looked for yet, or there is none. */
+    uint16_t rule;
+    uint32_t found;
+    int64_t start, end;
+    char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
 
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */

@@ -70,8 +70,8 @@ const char *pd_role_name(pd_role role);
 /* The lines about one identity, by which the jobs are chosen that it may see. */
 typedef struct pd_roles_view pd_roles_view;
 
-/* Makes the view of an identity, which keeps the roles until it is freed. Stores NULL in *out, for a view of all jobs, if
- * `roles` is NULL. Adds an estimate of the time that this takes, in ns of one core, to *cost_ns. PD_NO_MEMORY. */
+/* Makes the view of an identity, which keeps the roles until it is freed. Stores NULL in *out, for a view of all jobs,
+ * if `roles` is NULL. Adds an estimate of the time that this takes, in ns of one core, to *cost_ns. PD_NO_MEMORY. */
 int pd_roles_view_new(pd_roles_view **out, pd_roles *roles, const char *identity, double *cost_ns);
 void pd_roles_view_free(pd_roles_view *view); /* accepts NULL */
 /* Returns whether the view's identity may know that a job exists. Adds to *cost_ns as pd_roles_view_new does. */

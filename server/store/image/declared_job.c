@@ -241,8 +241,10 @@ static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
     int rc = make_declare(&declare, d);
 
     if (rc != PD_OK) pd_fail(err, rc, "job %.100s: out of memory for its parameters", job->steps.name);
-    if (rc == PD_OK && (rc = pd_planning_begin(job, declare, &budget_ns, err)) == PD_OK) pd_planning_leave_state(job);
+    if (rc == PD_OK && (rc = pd_planning_begin(job, declare, err)) == PD_OK) pd_planning_leave_state(job);
+    if (rc == PD_OK) pd_planning_check(job, declare, &budget_ns, &rc, err);
     if (rc == PD_OK) pd_planning_run(job, declare, &budget_ns, &rc, err);
+    if (rc == PD_OK) rc = pd_planning_finish(job, declare, &budget_ns, err);
     pd_planning_free(job);
     pd_request_free(declare);
     return rc;

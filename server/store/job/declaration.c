@@ -21,23 +21,25 @@ static int check_name(const char *name, size_t i, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: %.300s", i, why.text);
 }
 
-pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
+pd_rule *pd_declaration_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns)
 {
-    return decl->model_state ? pd_rules_of_state(job->steps.rules, job->steps.n_rules)
-                             : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name, NULL);
+    pd_rule *rules = job->steps.rules, *rule;
+
+    if (decl->rule > 0) return &rules[decl->rule - 1];
+    rule = decl->model_state ? pd_rules_of_state(rules, job->steps.n_rules)
+                             : pd_rules_match(rules, job->steps.n_rules, decl->name, cost_ns);
+    if (rule != NULL) decl->rule = (uint16_t)(1 + (rule - rules));
+    return rule;
 }
 
-/* Checks that the parameter's optimizer can give updates (what a step adds to the weights) in the element type that
- * the rank asks for. If the rank asks for no updates there is no error. */
-static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *err)
+/* Checks that the optimizer of the parameter's rule can give updates (what a step adds to the weights) in the element
+ * type that the rank asks for. If the rank asks for no updates there is no error. */
+static int check_update(const pd_rule *rule, const pd_param_decl *decl, pd_error *err)
 {
-    const pd_row *row;
-    const pd_rule *rule;
+    const pd_row *row = rule->hypers.row;
     pd_dtype gives;
 
     if (decl->update_dtype == 0) return PD_OK;
-    rule = pd_declaration_rule(job, decl);
-    row = rule->hypers.row;
     gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
     if (decl->update_dtype == gives) return PD_OK;
     if (gives == 0)
@@ -59,7 +61,8 @@ static int check_axes(const pd_param_decl *decl, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", decl->name, why.text);
 }
 
-int pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i, int64_t *elements, pd_error *err)
+int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
+                         pd_error *err)
 {
     char shape[192];
 
@@ -74,12 +77,12 @@ int pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i,
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
                        (int)decl->pull_dtype);
-    if (pd_declaration_rule(job, decl) == NULL)
+    if (pd_declaration_rule(job, decl, cost_ns) == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %.256s: none of the job's %zu rules matches it; a last "
                        "rule \"* sgd\" would",
                        decl->name, job->steps.n_rules - 1);
-    return check_update(job, decl, err);
+    return check_update(&job->steps.rules[decl->rule - 1], decl, err);
 }
 
 /* ---- a declaration against the job's parameter ---- */
@@ -115,8 +118,8 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
     return PD_OK;
 }
 
-int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl *decl, uint32_t rank, uint64_t frame,
-                         pd_error *err)
+int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
+                         uint64_t *seen, pd_error *err)
 {
     if (param == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -127,29 +130,29 @@ int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
                        (int)decl->pull_dtype);
-    if (param->seen == frame)
+    if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
-    param->seen = frame;
+    seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
     if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (check_update(job, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     return pd_range_match(job, param, decl, rank, err);
 }
 
 /* ---- notes of the optimizers ---- */
 
-/* Logs the notes (remarks for the user) that optimizers have about the job's first few parameters. Notes about the
- * other parameters are only counted, since many may be the same. */
-void pd_declarations_say(pd_job *job)
-{
-    enum { FEW = 8 };
-    uint32_t n = 0;
+enum { FEW = 8 }; /* most notes that are logged; the others are counted, since many may be the same */
 
-    for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        const char *note = pd_optim_plan(job->steps.params[i].optim)->note;
-        if (note[0] == '\0' || n++ >= FEW) continue;
-        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "parameter %.80s: %s",
-               job->steps.params[i].name, note);
-    }
+void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n)
+{
+    const char *note = pd_optim_plan(param->optim)->note;
+
+    if (note[0] == '\0' || (*n)++ >= FEW) return;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "parameter %.80s: %s",
+           param->name, note);
+}
+
+void pd_declarations_said(pd_job *job, uint32_t n)
+{
     if (n > FEW)
         pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
                "the optimizers have something to say of %u more parameters (`paramctl params %s --verbose`)", n - FEW,

@@ -1,5 +1,9 @@
 /* declare.c - answers Declare requests, in which each rank lists its parameters. The parameters of the first rank are
- * planned (planning.c), and the other ranks must declare the same ones. */
+ * planned (planning.c), and the other ranks must declare the same ones.
+ *
+ * A rank may declare 65,536 parameters, so a Declare goes through stages, each in slices of bounded time. Steps go on
+ * between two slices: what is looked at before the last stage does not depend on them. The last stage, in one go, fills
+ * the answer and lets the rank's declaration count. */
 #include "declare.h"
 
 #include "keeping.h"
@@ -24,6 +28,35 @@
 /* a Declare that takes at most this time is answered at once, a longer one bit by bit in later batches of work, each of
  * which is limited in time */
 #define AT_ONCE_NS 5e6
+#define MATCH_NS 150.0     /* time to compare one parameter with the job's */
+#define BYTE_NS 2.0        /* time to find it by its name, for each byte of the name */
+#define NOTE_NS 100.0      /* time to copy one note, and to count the bytes of a parameter's types */
+#define PULL_NS 120.0      /* time to publish one parameter's weights in another type, without their conversion */
+#define CONVERT_NS 0.5     /* time to convert one element */
+#define AGAIN_ALL_NS 150.0 /* time to publish one parameter of a job that was read from an image */
+#define END_NS 150.0       /* time for one parameter in the last stage */
+
+typedef enum stage {
+    CHECKING, /* only of the first Declare: parameters are checked */
+    PLANNING, /* only of the first Declare: they are planned and made */
+    MATCHING, /* only of others: parameters are compared with those of the job */
+    NOTING,   /* notes are copied into the answer, and bytes counted */
+    PULLING,  /* weights are published in the types in which this rank pulls them */
+    ENDING,
+} stage;
+
+/* How far a Declare has come: its pd_request.part. */
+typedef struct declaring {
+    stage stage;
+    uint64_t now_ns;
+    size_t at, n;          /* the parameter that the stage handles next; number of parameters */
+    bool first;            /* it is the job's first Declare */
+    bool ranged;           /* its ranges are stored */
+    pd_declared *declared; /* the answer */
+    uint64_t *seen;        /* bit i: it has named parameter i of the job */
+    uint64_t bytes;        /* bytes of types: needed, then counted for the job and not used yet */
+    uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
+} declaring;
 
 /* ---- memory for contributions to ranged parameters ---- */
 
@@ -39,14 +72,15 @@ static void count_ranges(pd_job *job)
 
 /* ---- the first rank's set ---- */
 
-static void warn_of_ready_roots(pd_job *job)
+static bool has_ready_roots(const pd_param *param)
 {
-    uint32_t n = 0;
+    const pd_plan *plan = pd_optim_plan(param->optim);
 
-    for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        const pd_plan *plan = pd_optim_plan(job->steps.params[i].optim);
-        n += plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
-    }
+    return plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
+}
+
+static void warn_of_ready_roots(pd_job *job, uint32_t n)
+{
     if (n > 0)
         pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
                "roots of %u parameters are used as soon as they are ready: "
@@ -66,139 +100,161 @@ static void warn_of_values(pd_job *job)
     }
 }
 
-/* Plans (checks and creates) the parameters that the first rank declares, as far as the time budget allows. Returns
- * false if planning needs more time. */
-static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, uint64_t now_ns, int *rc,
-                          pd_error *err)
+/* Gives the job the parameters of its first Declare. */
+static int finish_first(pd_job *job, const pd_request *request, const declaring *d, double *budget_ns, pd_error *err)
 {
-    if (job->planning == NULL) {
-        *rc = pd_planning_begin(job, request, budget_ns, err);
-        if (*rc == PD_OK)
-            *rc = pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), now_ns, err);
-        if (*rc != PD_OK) return true;
-    }
-    if (!pd_planning_run(job, request, budget_ns, rc, err)) return false;
-    if (*rc != PD_OK) return true;
+    int rc = pd_planning_finish(job, request, budget_ns, err);
+
+    if (rc != PD_OK) return rc;
     pd_planning_free(job);
     pd_keeping_plan(job);
     count_ranges(job);
-    warn_of_ready_roots(job);
+    warn_of_ready_roots(job, d->ready);
     warn_of_values(job);
-    pd_declarations_say(job);
-    return true;
+    pd_declarations_said(job, d->notes);
+    return PD_OK;
 }
 
 /* ---- the same set from another rank, or from the same one again ---- */
 
-static int declare_again(pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
+static int match_one(const pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
-    uint64_t frame = ++job->frames;
-    int rc;
+    const pd_param_decl *decl = &request->u.declare.params[d->at];
+    const pd_param *param = pd_declared_param(job, request, d->at);
 
-    for (size_t i = 0; i < request->u.declare.n; i++)
-        if ((rc = pd_declaration_match(job, pd_declared_param(job, request, i), &request->u.declare.params[i],
-                                       request->rank, frame, err)) != PD_OK)
-            return rc;
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].seen != frame)
+    *budget_ns -= MATCH_NS + BYTE_NS * (double)strlen(decl->name);
+    return pd_declaration_match(job, param, decl, request->rank, d->seen, err);
+}
+
+/* Checks that the Declare has named all parameters of the job. */
+static int check_whole(const pd_job *job, const declaring *d, pd_error *err)
+{
+    /* Names that differ are as many parameters. */
+    for (uint32_t i = 0; d->n < job->steps.n_params && i < job->steps.n_params; i++)
+        if ((d->seen[i / 64] >> i % 64 & 1) == 0)
             return pd_fail(err, PD_FAILED_PRECONDITION,
                            "parameter %.256s: job %.100s has it, this rank does not "
                            "declare it; every rank declares the same",
                            job->steps.params[i].name, job->steps.name);
-    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_check_memory(job, err)) != PD_OK ||
-        (rc = pd_reserves_take(job, request->rank, pd_ranges_reserve(job, request->rank), now_ns, err)) != PD_OK)
-        pd_ranges_give_back(job, request->rank);
-    else
-        count_ranges(job);
+    return PD_OK;
+}
+
+static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_error *err)
+{
+    int rc = pd_ranges_take(job, request, err);
+
+    if (rc != PD_OK) return rc;
+    d->ranged = true;
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) count_ranges(job);
     return rc;
 }
 
 /* ---- element types in which weights are published ---- */
 
-/* Returns how many more bytes the published weights and updates take if they are also published in the element types
- * that this Declare asks for. */
-static uint64_t types_bytes(const pd_job *job, const pd_request *request)
+/* Returns how many more bytes the published weights and updates of a parameter take if they are also published in the
+ * element types that this Declare asks for. */
+static uint64_t type_bytes(const pd_param *param, const pd_param_decl *decl)
 {
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < request->u.declare.n; i++) {
-        const pd_param_decl *decl = &request->u.declare.params[i];
-        const pd_param *param = pd_declared_param(job, request, i);
-        bytes += pd_param_type_bytes(param, decl->pull_dtype);
-        if (decl->update_dtype != 0) bytes += pd_param_update_bytes(param, decl->update_dtype);
-    }
-    return bytes;
+    return pd_param_type_bytes(param, decl->pull_dtype) +
+           (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
 }
 
-static int publish_types(pd_job *job, const pd_request *request, pd_closed *closed, size_t *n_closed, pd_error *err)
+/* Counts the bytes of all types for the job. Those of a parameter are used when it is published. */
+static int take_type_bytes(pd_job *job, declaring *d, pd_error *err)
 {
-    for (size_t i = 0; i < request->u.declare.n; i++) {
-        const pd_param_decl *decl = &request->u.declare.params[i];
-        pd_param *param = pd_declared_param(job, request, i);
-        pd_snapshot *again;
-        uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) +
-                         (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
-        if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->steps.memory, decl->update_dtype) != PD_OK)
-            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
-        if (pd_param_pull(param, &job->steps.memory, decl->pull_dtype, &again) != PD_OK)
-            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
-                           pd_dtype_name(decl->pull_dtype));
-        pd_account_take(&job->steps.account, bytes);
-        if (again != NULL) pd_param_publish(job->steps.unread, param, again, (pd_outcome)0, &closed[(*n_closed)++]);
-    }
-    /* Publishes initial weights that were waiting for this Declare. A parameter's may have waited even if the rank has
-     * no elements of it: until the Declare, the rank might have had some. */
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        *n_closed += pd_init_publish_landed(job, &job->steps.params[i], &closed[*n_closed]);
+    int rc = pd_job_check_total(job, d->bytes, err);
+
+    if (rc != PD_OK)
+        d->bytes = 0;
+    else
+        pd_account_take(&job->steps.account, d->bytes);
+    return rc;
+}
+
+/* Publishes the weights of the next parameter in the types that this Declare asks for. Adds an entry to `closed` if
+ * they were published before without a type that is new. */
+static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_effect *closed, double *budget_ns,
+                    pd_error *err)
+{
+    const pd_param_decl *decl = &request->u.declare.params[d->at];
+    pd_param *param = pd_declared_param(job, request, d->at);
+    uint64_t bytes = type_bytes(param, decl);
+    pd_snapshot *again;
+
+    *budget_ns -= PULL_NS;
+    if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->steps.memory, decl->update_dtype) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
+    if (pd_param_pull(param, &job->steps.memory, decl->pull_dtype, &again) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
+                       pd_dtype_name(decl->pull_dtype));
+    d->bytes -= bytes;
+    if (again == NULL) return PD_OK;
+    *budget_ns -= CONVERT_NS * (double)param->elements;
+    pd_param_publish(job->steps.unread, param, again, (pd_outcome)0, &closed->u.closed.at[closed->u.closed.n++]);
     return PD_OK;
 }
 
-/* Makes sure that weights are published in the element types in which this rank pulls them. Weights that are
- * published already are published again if a type is new. */
-static int add_types(pd_job *job, const pd_request *request, pd_error *err)
+/* Makes an effect that can publish n parameters. NULL: out of memory. */
+static pd_effect *new_closed(const pd_job *job, size_t n)
 {
-    uint64_t bytes = types_bytes(job, request);
     pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
-    pd_closed *closed = calloc(job->steps.n_params, sizeof *closed);
-    int rc;
 
-    if (effect == NULL || closed == NULL)
-        rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    else
-        rc = pd_job_check_total(job, bytes, err);
-    if (rc == PD_OK) {
-        effect->u.closed.at = closed;
-        rc = publish_types(job, request, closed, &effect->u.closed.n, err);
-    }
-    if (effect != NULL && effect->u.closed.n > 0) {
-        /* The effect (an answer or report of the step thread) is sent even after PD_NO_MEMORY, because the parameters
-         * in its list have new snapshots (published weights) already. */
+    if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
+    pd_effect_free(effect);
+    return NULL;
+}
+
+static void send_closed(pd_job *job, pd_effect *effect)
+{
+    if (effect->u.closed.n > 0)
         pd_effects_add(job->steps.outbox, effect);
-    } else {
-        free(closed);
-        free(effect);
-    }
+    else
+        pd_effect_free(effect);
+}
+
+/* Publishes weights of the next parameters, as far as the time allows, but of one at least. After PD_NO_MEMORY some
+ * parameters have new snapshots (published weights) already, which are sent all the same. */
+static int pull_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+{
+    enum { FEW = 1024 };
+    pd_effect *closed = new_closed(job, FEW);
+    size_t end = d->n - d->at < FEW ? d->n : d->at + FEW;
+    int rc = PD_OK;
+
+    if (closed == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    do {
+        rc = pull_one(job, request, d, closed, budget_ns, err);
+        d->at++;
+    } while (rc == PD_OK && d->at<end && * budget_ns> 0);
+    send_closed(job, closed);
     return rc;
+}
+
+/* Publishes initial weights that were waiting for this Declare. A parameter's may have waited even if the rank has no
+ * elements of it: until the Declare, the rank might have had some. */
+static int publish_landed(pd_job *job, pd_error *err)
+{
+    pd_effect *effect = new_closed(job, job->steps.n_params);
+
+    if (effect == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        effect->u.closed.n +=
+            pd_init_publish_landed(job, &job->steps.params[i], &effect->u.closed.at[effect->u.closed.n]);
+    send_closed(job, effect);
+    return PD_OK;
 }
 
 /* Sends the weights and the last outcomes of all parameters to the loop thread, which does not have them yet because
  * the job was read from an image (saved state). */
 static int publish_again(pd_job *job, pd_error *err)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
-    pd_closed *closed = calloc(job->steps.n_params, sizeof *closed);
+    pd_effect *effect = new_closed(job, job->steps.n_params);
 
-    if (effect == NULL || closed == NULL) {
-        pd_effect_free(effect);
-        free(closed);
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    }
+    if (effect == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        pd_param_publish_again(job->steps.unread, &job->steps.params[i], &closed[i]);
-        closed[i].scalars = pd_scalars_again(&job->steps.params[i]);
+        pd_param_publish_again(job->steps.unread, &job->steps.params[i], &effect->u.closed.at[i]);
+        effect->u.closed.at[i].scalars = pd_scalars_again(&job->steps.params[i]);
     }
-    effect->u.closed.at = closed;
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
     pd_keeping_tell(job);
@@ -208,22 +264,30 @@ static int publish_again(pd_job *job, pd_error *err)
 
 /* ---- the answer to a Declare ---- */
 
-static int copy_notes(const pd_job *job, const pd_request *request, pd_declared *declared, pd_error *err)
+/* Copies the note of the next parameter into the answer, and counts the bytes of its types. */
+static int note_one(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
-    for (size_t i = 0; i < request->u.declare.n; i++) {
-        const pd_param *param = pd_declared_param(job, request, i);
-        const char *note = pd_optim_plan(param->optim)->note;
-        if (note[0] != '\0' && (declared[i].note = strdup(note)) == NULL)
-            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
+    const pd_param *param = pd_declared_param(job, request, d->at);
+    const char *note = pd_optim_plan(param->optim)->note;
+
+    *budget_ns -= NOTE_NS;
+    d->bytes += type_bytes(param, &request->u.declare.params[d->at]);
+    if (d->first) {
+        d->ready += has_ready_roots(param);
+        pd_declaration_say(job, param, &d->notes);
     }
-    return PD_OK;
+    if (note[0] == '\0' || (d->declared[d->at].note = strdup(note)) != NULL) return PD_OK;
+    return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
 }
 
-static void answer(pd_job *job, pd_request *request, pd_declared *declared)
+static void answer(pd_job *job, pd_request *request, declaring *d)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
     const pd_quota *quota = &job->steps.quotas[request->rank];
+    pd_declared *declared = d->declared;
     size_t n = request->u.declare.n;
+
+    d->declared = NULL;
 
     for (size_t i = 0; i < n; i++) {
         const pd_param *param = pd_declared_param(job, request, i);
@@ -273,26 +337,122 @@ static void look_at_open(pd_job *job)
             pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
 }
 
-/* Answers a Declare whose parameters are checked. Before, makes sure that weights are published in the element types
- * in which this rank pulls them. */
-static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_ns, pd_error *err)
+/* Lets the rank's declaration count, and answers it. */
+static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *rank, double *budget_ns,
+                       uint64_t now_ns, pd_error *err)
 {
-    pd_declared *declared = calloc(request->u.declare.n + 1, sizeof *declared);
-    int rc = declared == NULL ? pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name) : PD_OK;
+    int rc = d->first ? finish_first(job, request, d, budget_ns, err) : take_ranges(job, request, d, err);
 
-    if (rc == PD_OK) rc = copy_notes(job, request, declared, err);
-    if (rc == PD_OK && job->unpublished) rc = publish_again(job, err);
-    if (rc == PD_OK) rc = add_types(job, request, err);
-    if (rc != PD_OK) {
-        pd_declared_free(declared, request->u.declare.n);
-        return rc;
-    }
-    answer(job, request, declared);
+    *budget_ns -= END_NS * (double)d->n;
+    if (rc == PD_OK) rc = publish_landed(job, err);
+    if (rc != PD_OK) return rc;
+    answer(job, request, d);
     if (job->init_ns == 0 && job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
     note_declared(job, rank);
     return PD_OK;
 }
+
+/* ---- stages and slices ---- */
+
+static void free_declaring(void *part)
+{
+    declaring *d = part;
+
+    pd_declared_free(d->declared, d->n);
+    free(d->seen);
+    free(d);
+}
+
+/* Returns how far the Declare has come; NULL: out of memory. */
+static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error *err)
+{
+    declaring *d = request->part;
+
+    if (d != NULL) return d;
+    if ((d = calloc(1, sizeof *d)) == NULL ||
+        (d->seen = calloc(job->steps.n_params / 64 + 1, sizeof *d->seen)) == NULL) {
+        free(d);
+        pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        return NULL;
+    }
+    d->first = job->steps.n_params == 0;
+    d->stage = d->first ? CHECKING : MATCHING;
+    d->n = request->u.declare.n;
+    request->part = d;
+    request->free_part = free_declaring;
+    return d;
+}
+
+/* Allocates the answer, now that the parameters are checked. */
+static int make_answer(const pd_job *job, declaring *d, pd_error *err)
+{
+    d->declared = calloc(d->n + 1, sizeof *d->declared);
+    return d->declared != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+}
+
+/* Does the work of the present stage for the next parameter, or for some. */
+static int advance(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+{
+    if (d->stage == PULLING) return pull_some(job, request, d, budget_ns, err);
+    int rc =
+        d->stage == MATCHING ? match_one(job, request, d, budget_ns, err) : note_one(job, request, d, budget_ns, err);
+    d->at++;
+    return rc;
+}
+
+/* Reserves memory for the frames of the rank. */
+static int take_reserve(pd_job *job, const pd_request *request, const declaring *d, pd_error *err)
+{
+    return pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
+}
+
+/* Ends the stage when all its parameters are handled. */
+static int next_stage(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (d->stage == MATCHING) rc = check_whole(job, d, err);
+    if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING)) rc = take_reserve(job, request, d, err);
+    if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING)) rc = make_answer(job, d, err);
+    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->unpublished) {
+        rc = publish_again(job, err);
+        *budget_ns -= AGAIN_ALL_NS * (double)d->n;
+    }
+    d->stage = d->stage == PLANNING ? NOTING : d->stage + 1;
+    d->at = 0;
+    return rc;
+}
+
+/* Checks and plans the parameters of the first Declare, as far as the time budget allows. Returns false if that needs
+ * more time. When it returns true, *rc is PD_OK or an error. */
+static bool plan_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc, pd_error *err)
+{
+    *rc = job->planning == NULL ? pd_planning_begin(job, request, err) : PD_OK;
+    if (*rc == PD_OK && d->stage == CHECKING) {
+        if (!pd_planning_check(job, request, budget_ns, rc, err)) return false;
+        if (*rc == PD_OK) *rc = next_stage(job, request, d, budget_ns, err);
+    }
+    if (*rc == PD_OK && !pd_planning_run(job, request, budget_ns, rc, err)) return false;
+    if (*rc == PD_OK) *rc = next_stage(job, request, d, budget_ns, err);
+    return true;
+}
+
+/* Works at the first stages of a Declare, as far as the time budget allows. Returns false if they need more time. When
+ * it returns true, *rc is PD_OK or an error. */
+static bool declare_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc,
+                         pd_error *err)
+{
+    *rc = PD_OK;
+    if (d->stage <= PLANNING && !plan_some(job, request, d, budget_ns, rc, err)) return false;
+    while (*rc == PD_OK && d->stage < ENDING) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = d->at < d->n ? advance(job, request, d, budget_ns, err) : next_stage(job, request, d, budget_ns, err);
+    }
+    return *rc != PD_OK || *budget_ns > 0;
+}
+
+/* ---- the whole ---- */
 
 static void refuse(pd_job *job, pd_request *request, pd_rank *rank, const pd_error *err)
 {
@@ -306,30 +466,40 @@ static void forget_set(pd_job *job)
     pd_param_set_forget(job);
 }
 
+/* Takes back what a refused Declare has changed. */
+static void undo(pd_job *job, const pd_request *request)
+{
+    declaring *d = request->part;
+
+    if (d == NULL) return;
+    if (d->first) {
+        forget_set(job);
+        return;
+    }
+    if (d->stage > NOTING) pd_account_give(&job->steps.account, d->bytes);
+    if (!d->ranged) return;
+    pd_ranges_give_back(job, request->rank);
+    count_ranges(job);
+}
+
 /* Works at a Declare, the oldest one in job->declares, as far as the time budget allows. Returns false if it needs more
  * time. Otherwise it is answered, and the request is freed. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;
     pd_rank *rank = pd_rank_speaker(job, request, &err);
-    bool first = job->steps.n_params == 0;
-    int rc = rank == NULL ? err.code : PD_OK;
+    declaring *d = rank != NULL ? declaring_of(job, request, &err) : NULL;
+    int rc = d != NULL ? PD_OK : err.code;
 
-    if (rc == PD_OK && first) {
-        if (!declare_first(job, request, budget_ns, now_ns, &rc, &err)) return false;
-    } else if (rc == PD_OK) {
-        *budget_ns -= AGAIN_NS * (double)request->u.declare.n;
-        rc = declare_again(job, request, now_ns, &err);
-    }
-    if (rc == PD_OK && (rc = settle(job, request, rank, now_ns, &err)) != PD_OK && !first) {
-        pd_ranges_give_back(job, request->rank);
-        count_ranges(job);
-    }
-    if (rc != PD_OK && first) forget_set(job);
-    if (rc != PD_OK)
-        refuse(job, request, rank, &err);
-    else
+    if (d != NULL) d->now_ns = now_ns;
+    if (rc == PD_OK && !declare_some(job, request, d, budget_ns, &rc, &err)) return false;
+    if (rc == PD_OK) rc = end_declare(job, request, d, rank, budget_ns, now_ns, &err);
+    if (rc == PD_OK) {
         pd_request_free(request);
+        return true;
+    }
+    undo(job, request);
+    refuse(job, request, rank, &err);
     return true;
 }
 

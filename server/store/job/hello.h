@@ -7,8 +7,8 @@
 /* Checks the names, options, rules and rank numbers of a Hello (the request to join a job). PD_INVALID_ARGUMENT. */
 int pd_hello_check(const pd_request *request, pd_error *err);
 
-/* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Rules of a job that is there are not checked:
- * older versions took longer ones. PD_INVALID_ARGUMENT. */
+/* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Rules of a job that is there are not
+ * checked: older versions took longer ones. PD_INVALID_ARGUMENT. */
 int pd_hello_check_globs(const pd_request *request, pd_error *err);
 
 #endif

@@ -45,8 +45,8 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i)
     info->collect_bytes = pd_collect_bytes(param);
 }
 
-/* Estimates of how long it takes to fill the entry of a parameter: for itself, for each chunk and rank that may be missing
- * from its round, and for each root. */
+/* Estimates of how long it takes to fill the entry of a parameter: for itself, for each chunk and rank that may be
+ * missing from its round, and for each root. */
 #define PARAM_NS 2000.0
 #define MISSING_NS 3.0
 #define ROOT_NS 4.0

@@ -1,4 +1,5 @@
-/* listed_jobs.c - makes pages of the list of jobs: chooses the jobs that an operator may see, and fills their entries. */
+/* listed_jobs.c - makes pages of the list of jobs: chooses the jobs that an operator may see, and fills their entries.
+ * */
 #include "listed_jobs.h"
 
 #include "global_clip.h"

@@ -1,7 +1,7 @@
 /* listed_jobs.h - pages of the list of jobs that an operator asks for. Step thread.
  *
- * There may be thousands of jobs, 4,096 lines of roles that say which of them the operator may see, and sums over 65,536
- * parameters to count for each. So a page is made in parts. Jobs that end meanwhile are left out. */
+ * There may be thousands of jobs, 4,096 lines of roles that say which of them the operator may see, and sums over
+ * 65,536 parameters to count for each. So a page is made in parts. Jobs that end meanwhile are left out. */
 #ifndef PD_LISTED_JOBS_H
 #define PD_LISTED_JOBS_H
 

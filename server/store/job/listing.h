@@ -2,8 +2,8 @@
  *
  * A job may have 65,536 parameters, a parameter a million items, and an operator may ask for one page after another. So
  * a page is made in parts. Where pages begin is counted once for the whole list, and kept: for lists that change while
- * the job trains, as long as it does not change (pd_steps.changes). If it changes while a page is made, the page and the
- * number of all entries are those of the time when each parameter was looked at. */
+ * the job trains, as long as it does not change (pd_steps.changes). If it changes while a page is made, the page and
+ * the number of all entries are those of the time when each parameter was looked at. */
 #ifndef PD_LISTING_H
 #define PD_LISTING_H
 

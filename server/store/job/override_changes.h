@@ -11,8 +11,8 @@ typedef struct pd_override_shown {
     bool same; /* it is the text of the change */
 } pd_override_shown;
 
-/* Adds to a change that the entry `added` of the parameter makes it, in hyperparameter h. `before` are the overrides that
- * apply at the entry's step before. */
+/* Adds to a change that the entry `added` of the parameter makes it, in hyperparameter h. `before` are the overrides
+ * that apply at the entry's step before. */
 void pd_override_add_change(pd_set_change *change, pd_override_shown *last, const pd_param *param,
                             const pd_override_state *before, pd_override_entry added, int h);
 

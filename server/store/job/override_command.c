@@ -5,10 +5,10 @@
  * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
  * have at any later step. Only if all checks pass, the override is added to all parameters.
  *
- * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The commands
- * of a job wait for each other. From the first check of a parameter until the override is added no step of the job
- * begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks begin
- * anew. */
+ * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The
+ * commands of a job wait for each other. From the first check of a parameter until the override is added no step of the
+ * job begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks
+ * begin anew. */
 #include "override_command.h"
 
 #include "control.h"
@@ -400,6 +400,18 @@ static void free_command(void *part)
 
 /* ---- stages and parts of a command ---- */
 
+static int prepare_one(command *c, double *budget_ns, pd_error *err)
+{
+    pd_param *param = c->params[c->at];
+    pd_override_reading *r = reading_of(c, param);
+    int rc;
+
+    r->cost_ns = preparing_ns(param);
+    rc = prepare_param(c, param, err);
+    *budget_ns -= r->cost_ns;
+    return rc;
+}
+
 /* Does the work of the command's present stage for one parameter. */
 static int advance(command *c, double *budget_ns, pd_error *err)
 {
@@ -408,10 +420,7 @@ static int advance(command *c, double *budget_ns, pd_error *err)
     switch (c->stage) {
     case FINDING: find_one(c, budget_ns); break;
     case READING: rc = read_one(c, budget_ns, err); break;
-    default:
-        assert(c->stage == PREPARING);
-        *budget_ns -= preparing_ns(c->params[c->at]);
-        rc = prepare_param(c, c->params[c->at], err);
+    default: assert(c->stage == PREPARING); rc = prepare_one(c, budget_ns, err);
     }
     c->at++;
     return rc;

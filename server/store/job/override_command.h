@@ -5,8 +5,8 @@
 
 #include "job.h"
 
-/* Handles a PD_REQ_SET (an operator sets hyperparameters). A short one is handled at once, a longer one in later turns of
- * the job, after those that came before. It is answered when the values are durable, if the job has checkpoints
+/* Handles a PD_REQ_SET (an operator sets hyperparameters). A short one is handled at once, a longer one in later turns
+ * of the job, after those that came before. It is answered when the values are durable, if the job has checkpoints
  * (control_keeping.h). `job` is the job that it names; NULL: no job has this name. Takes ownership of the request. */
 void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns);
 /* Works at the commands that wait, for about budget_ns nanoseconds of one core. */

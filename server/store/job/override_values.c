@@ -72,6 +72,13 @@ const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param 
     return at->from[h] != NULL ? &at->from[h]->hypers : &param->rule->hypers;
 }
 
+/* Estimates of how long it takes to merge values, for themselves and for each byte of a schedule, and to check them at
+ * a step, for themselves and for each schedule. */
+#define MERGE_NS 500.0
+#define LETTER_NS 20.0
+#define CHECK_NS 200.0
+#define SCHEDULE_NS 50.0
+
 static int set_from(pd_hypers *merged, const pd_override *override, int h, pd_error *err)
 {
     size_t count;
@@ -84,11 +91,12 @@ static int set_from(pd_hypers *merged, const pd_override *override, int h, pd_er
     return PD_OK;
 }
 
-static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t count, pd_error *err)
+static int check_at(pd_override_reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
-    pd_hypers now = { .row = merged->row };
+    pd_hypers now = { .row = r->merged.row };
 
-    pd_hypers_at(merged, count, now.value);
+    r->cost_ns += CHECK_NS + SCHEDULE_NS * __builtin_popcountll(r->merged.scheduled);
+    pd_hypers_at(&r->merged, count, now.value);
     return pd_hypers_check_step(declared, &now, err);
 }
 
@@ -97,12 +105,12 @@ static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t 
 static int check_course(pd_override_reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
     int64_t corner;
-    int rc = check_at(declared, &r->merged, count, err);
+    int rc = check_at(r, declared, count, err);
 
     for (const pd_schedule *s = r->merged.schedules; s != NULL && rc == PD_OK && count < r->count; s = s->next)
         for (size_t i = 0;
              rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0 && pd_schedule_corner(s, i, &corner); i++)
-            if (corner > count && corner <= r->count) rc = check_at(declared, &r->merged, corner, err);
+            if (corner > count && corner <= r->count) rc = check_at(r, declared, corner, err);
     if (count < r->count) r->count = count;
     return rc;
 }
@@ -131,8 +139,13 @@ static int merge(pd_override_reading *r, const pd_hypers *declared, const pd_ove
     r->merged = *declared;
     r->checked = *now;
     r->count = INT64_MAX;
-    for (int h = 0; h < PD_MAX_HYPERS && rc == PD_OK; h++)
-        if (now->from[h] != NULL) rc = set_from(&r->merged, now->from[h], h, err);
+    r->cost_ns += MERGE_NS;
+    for (int h = 0; h < PD_MAX_HYPERS && rc == PD_OK; h++) {
+        if (now->from[h] == NULL) continue;
+        rc = set_from(&r->merged, now->from[h], h, err);
+        if ((r->merged.scheduled >> h & 1) != 0)
+            r->cost_ns += LETTER_NS * (double)strlen(pd_hypers_text(&now->from[h]->hypers, h, NULL, 0));
+    }
     return rc;
 }
 

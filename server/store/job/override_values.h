@@ -28,6 +28,7 @@ typedef struct pd_override_reading {
     pd_hypers merged;
     /* first step for which the values in `merged` were checked; INT64_MAX: they were not checked for any step yet */
     int64_t count;
+    double cost_ns; /* estimate of the time that such checks have taken, in ns of one core */
 } pd_override_reading;
 
 /* Reads the values of a command for the rule of a parameter into r->override, unless that is done already. *known gets

@@ -30,10 +30,15 @@ pd_param *pd_job_param(const pd_job *job, const char *name)
 
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
 {
-    const char *name = request->u.declare.params[i].name;
+    pd_param_decl *decl = &request->u.declare.params[i];
+    pd_param *param;
 
-    return i < job->steps.n_params && strcmp(job->steps.params[i].name, name) == 0 ? &job->steps.params[i]
-                                                                                   : pd_job_param(job, name);
+    if (decl->found > 0) return &job->steps.params[decl->found - 1];
+    param = i < job->steps.n_params && strcmp(job->steps.params[i].name, decl->name) == 0
+                ? &job->steps.params[i]
+                : pd_job_param(job, decl->name);
+    if (param != NULL) decl->found = 1 + param->index;
+    return param;
 }
 
 /* ---- bytes of the parameters, and freeing them ---- */
@@ -72,7 +77,7 @@ static void clear_param(pd_unread *unread, pd_param *param)
     free(param->name);
 }
 
-void pd_param_set_forget(pd_job *job)
+void pd_param_set_leave(pd_job *job)
 {
     pd_step_log_free(&job->steps);
     pd_control_free(&job->steps);
@@ -81,7 +86,17 @@ void pd_param_set_forget(pd_job *job)
     pd_reserves_forget(job);
     job->steps.changes++;
     HASH_CLEAR(hh, job->names);
-    for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(job->steps.unread, &job->steps.params[i]);
+}
+
+bool pd_param_set_free_some(pd_job *job, uint32_t n)
+{
+    for (; n > 0 && job->steps.n_params > 0; n--)
+        clear_param(job->steps.unread, &job->steps.params[--job->steps.n_params]);
+    return job->steps.n_params == 0;
+}
+
+void pd_param_set_free_rest(pd_job *job)
+{
     pd_unread_note_segment(job->steps.unread, pd_shared_weights_left(job->steps.memory.shared));
     pd_shared_weights_unref(job->steps.memory.shared);
     job->steps.memory.shared = NULL;
@@ -105,4 +120,11 @@ void pd_param_set_forget(pd_job *job)
     job->init_ns = 0;
     job->collected = 0;
     if (!job->gone) pd_unread_return(job->steps.unread);
+}
+
+void pd_param_set_forget(pd_job *job)
+{
+    pd_param_set_leave(job);
+    (void)pd_param_set_free_some(job, UINT32_MAX);
+    pd_param_set_free_rest(job);
 }

@@ -9,7 +9,7 @@ pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name);
 /* Returns the job's parameter of that name; NULL: there is none. */
 pd_param *pd_job_param(const pd_job *job, const char *name);
 /* Returns the job's parameter that entry i of a Declare request (a rank's list of its parameters) names; NULL: there is
- * none. It is found without a search if all ranks declare in the same order. */
+ * none. It is looked for once, and found without a search if all ranks declare in the same order. */
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);
 
 /* Checks that `more` bytes fit into max_total_bytes besides all bytes in use. PD_RESOURCE_EXHAUSTED: they do not. */
@@ -19,5 +19,11 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err);
  * that none of its root tasks (computations of matrix roots) is running, and that no planning is under way
  * (planning.h). */
 void pd_param_set_forget(pd_job *job);
+
+/* The same in parts, for a job that has ended: takes back the bytes and the reserves; frees at most n parameters, and
+ * returns true when all are freed; frees what else belongs to them. */
+void pd_param_set_leave(pd_job *job);
+bool pd_param_set_free_some(pd_job *job, uint32_t n);
+void pd_param_set_free_rest(pd_job *job);
 
 #endif

@@ -28,7 +28,10 @@
 
 /* Estimates of how long parts of the planning take, in nanoseconds of one core. They include the time for page
  * faults, since all memory is used for the first time. */
-#define CHECK_NS 500.0  /* time to check the declaration of one parameter */
+#define CHECK_NS 500.0  /* time to check the declaration of one parameter, without the comparison with rules' globs */
+#define BEGIN_NS 40.0   /* time for one parameter when all are checked and memory is allocated */
+#define SURVEY_NS 500.0 /* time to add a parameter to the facts about its optimizer */
+#define STEP_NS 20.0    /* time of a step of a search for a regular expression (pattern.h) */
 #define PARAM_NS 2000.0 /* time to add one parameter to the job */
 /* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot (tensor of optimizer state) and
  * PLAN_TASK_NS for each root task (computation of a matrix root) */
@@ -44,6 +47,7 @@
 #define FINISH_NS 500.0 /* time to finish one parameter, at the end of the planning */
 
 typedef enum pd_planning_stage {
+    PD_CHECKING,
     PD_ADDING,
     PD_PLANNING,
     PD_LAYING,
@@ -52,17 +56,26 @@ typedef enum pd_planning_stage {
     PD_PLANNED
 } pd_planning_stage;
 
+/* Bytes and records that the parameters checked so far need, whatever their optimizers are. */
+typedef struct pd_survey {
+    pd_footprint least;
+    uint64_t records;
+} pd_survey;
+
 typedef struct pd_planning {
     pd_planning_stage stage;
+    pd_survey survey;
     /* index of the next parameter that the planning's present stage (such as planning, or making optimizers) handles */
     uint32_t at;
     uint32_t n;      /* number of parameters that the job has so far (in job->steps.params) */
     pd_param *names; /* hash table by name of the parameters that the job has so far */
     pd_name_maps *maps;
     pd_plan *plans;
-    /* for each optimizer rule: facts, which are numbers about all parameters of the rule's optimizer */
+    /* for each optimizer rule: index of the first rule that has the same optimizer */
+    size_t *alike;
+    /* facts, which are numbers about all parameters of an optimizer, at the index of the first rule that has it */
     double (*facts)[PD_MAX_FACTS];
-    bool *surveyed; /* for each optimizer rule: whether its facts (numbers about parameters) include a parameter yet */
+    bool *surveyed; /* at the same index: whether the facts include a parameter yet */
     pd_sizing sizing;
     pd_footprint all;
     /* what the parameters that were planned so far have in a checkpoint, and in an entry of the log */
@@ -75,11 +88,6 @@ typedef struct pd_planning {
 } pd_planning;
 
 /* ---- checks before any memory is allocated ---- */
-
-typedef struct pd_survey {
-    pd_footprint least;
-    uint64_t records;
-} pd_survey;
 
 static pd_sizing sizing_of(const pd_job *job)
 {
@@ -111,15 +119,20 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
                    (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
 }
 
-static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i, pd_survey *survey,
-                     pd_error *err)
+/* Checks one declared parameter: its name and shape, and those bytes that all parameters so far take whatever their
+ * optimizers are. */
+static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *budget_ns, pd_error *err)
 {
     static const bool pulled[4] = { [PD_F32] = true };
+    const pd_sizing *sizing = &job->planning->sizing;
+    pd_survey *survey = &job->planning->survey;
     uint64_t room = job->steps.config->max_total_bytes;
     pd_footprint least;
     int64_t elements;
-    int rc = pd_declaration_check(job, decl, i, &elements, err);
+    double cost_ns = CHECK_NS;
+    int rc = pd_declaration_check(job, decl, i, &elements, &cost_ns, err);
 
+    *budget_ns -= cost_ns;
     if (rc != PD_OK) return rc;
     if ((uint64_t)elements > room / sizeof(float))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -127,7 +140,7 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
                        "allowed for all jobs (limits.max_total_bytes)",
                        job->steps.name, decl->name, (unsigned long long)room);
     pd_footprint_least(&least, sizing,
-                       pd_aggregation_of(&job->steps.values, pd_declaration_rule(job, decl)->hypers.row), elements,
+                       pd_aggregation_of(&job->steps.values, job->steps.rules[decl->rule - 1].hypers.row), elements,
                        decl->ranged, pulled);
     least.records = pd_footprint_plus(least.records, pd_footprint_name(sizing, decl->name, decl->axes));
     pd_footprint_add(&survey->least, &least, 1);
@@ -136,25 +149,14 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
     return check_least(job, decl, survey, err);
 }
 
-/* Checks all declared parameters without allocating memory: their names and shapes, the ingest budget, and those
- * bytes that they take whatever their optimizers are. */
-static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
+static int check_number(const pd_job *job, size_t n, pd_error *err)
 {
-    const pd_sizing sizing = sizing_of(job);
-    pd_survey survey = { 0 };
-    size_t n = request->u.declare.n;
-    int rc;
-
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
-    if (n > job->steps.config->max_params)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "job %.100s: %zu parameters, at most %u are allowed "
-                       "(limits.max_params)",
-                       job->steps.name, n, job->steps.config->max_params);
-    for (size_t i = 0; i < n; i++)
-        if ((rc = check_one(job, &sizing, &request->u.declare.params[i], i, &survey, err)) != PD_OK) return rc;
-    return pd_reserves_check_world(job, pd_ranges_reserve_declared(job, request, true),
-                                   pd_ranges_reserve_declared(job, request, false), err);
+    if (n <= job->steps.config->max_params) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: %zu parameters, at most %u are allowed "
+                   "(limits.max_params)",
+                   job->steps.name, n, job->steps.config->max_params);
 }
 
 /* ---- adding the parameters ---- */
@@ -210,16 +212,21 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
 static void survey(const pd_job *job, const pd_param *param)
 {
     const pd_row *row = param->rule->hypers.row;
+    size_t first = job->planning->alike[rule_index(job, param)];
     pd_declaration declaration;
 
     if (row->facts == NULL) return;
     declaration = declaration_of(job, param);
-    for (size_t r = 0; r < job->steps.n_rules; r++)
-        if (job->steps.rules[r].hypers.row == row)
-            pd_optim_survey_one(row, &declaration, &job->planning->surveyed[r], job->planning->facts[r]);
+    pd_optim_survey_one(row, &declaration, &job->planning->surveyed[first], job->planning->facts[first]);
 }
 
-static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
+/* Returns the facts about the parameter's optimizer. */
+static const double *facts_of(const pd_job *job, const pd_param *param)
+{
+    return job->planning->facts[job->planning->alike[rule_index(job, param)]];
+}
+
+static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
 {
     pd_planning *planning = job->planning;
     pd_param *param = &job->steps.params[planning->n];
@@ -231,10 +238,11 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
                          .shape = decl->shape,
                          .ranged = decl->ranged,
                          .model_state = decl->model_state,
-                         .rule = pd_declaration_rule(job, decl),
+                         .rule = &job->steps.rules[decl->rule - 1],
                          .durable = job->keeping.durable,
                          .logged = job->keeping.log.wanted,
                          .saved.step = pd_job_start_step(job) };
+    decl->found = 1 + param->index;
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);
     if ((rc = add_name(job, param, decl, err)) != PD_OK) return rc;
@@ -274,8 +282,10 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     pd_plan *plan = &planning->plans[param->index];
     pd_declaration declaration = declaration_of(job, param);
     pd_footprint n;
-    int rc = pd_plan_make(plan, &declaration, planning->facts[rule_index(job, param)], err);
+    int64_t steps = pd_name_maps_left(planning->maps);
+    int rc = pd_plan_make(plan, &declaration, facts_of(job, param), err);
 
+    *budget_ns -= STEP_NS * (double)(steps - pd_name_maps_left(planning->maps));
     if (rc != PD_OK) return rc;
     *budget_ns -= PLAN_NS + PLAN_SLOT_NS * (double)plan->n_slots + PLAN_TASK_NS * (double)plan->n_tasks;
     if ((rc = pd_footprint_of(&n, &planning->sizing, param->how, plan, param->ranged, pulled)) != PD_OK)
@@ -353,7 +363,7 @@ static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     pd_declaration declaration = declaration_of(job, param);
 
     *budget_ns -= STATE_NS + STATE_SLOT_NS * (double)plan->n_slots + STATE_TASK_NS * (double)plan->n_tasks;
-    return pd_optim_bare(&param->optim, &declaration, planning->facts[rule_index(job, param)], plan, err);
+    return pd_optim_bare(&param->optim, &declaration, facts_of(job, param), plan, err);
 }
 
 /* Makes the parameter's optimizer, then writes the initial values of its state, as far as the time budget allows. */
@@ -386,52 +396,7 @@ static void show_params(pd_job *job)
     planning->names = NULL;
 }
 
-static int finish(pd_job *job, const pd_request *request, pd_error *err)
-{
-    int rc;
-
-    show_params(job);
-    if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (job->keeping.durable && pd_control_make(&job->steps) != PD_OK))
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
-    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
-        pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
-    return rc;
-}
-
 /* ---- stages and slices of the planning ---- */
-
-/* Ends the present stage of the planning (such as making optimizers), and begins the next one. */
-static int next_stage(pd_job *job, pd_error *err)
-{
-    pd_planning *planning = job->planning;
-    int rc = PD_OK;
-
-    if (planning->stage == PD_PLANNING && (rc = count_job(job, err)) == PD_OK) rc = make_records(job, err);
-    planning->stage++;
-    planning->at = 0;
-    return rc;
-}
-
-/* Does the work of the planning's present stage (such as making optimizers) for one parameter, or a part of
- * this work if it takes long. */
-static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
-{
-    pd_planning *planning = job->planning;
-    pd_param *param = &job->steps.params[planning->at];
-
-    switch (planning->stage) {
-    case PD_ADDING: *budget_ns -= PARAM_NS; return add_param(job, &request->u.declare.params[planning->at++], err);
-    case PD_PLANNING: planning->at++; return plan_param(job, param, budget_ns, err);
-    case PD_LAYING:
-        planning->at++;
-        lay_chunks(job, param);
-        *budget_ns -= CHUNK_NS * param->round.n_chunks;
-        return PD_OK;
-    default: assert(planning->stage == PD_MAKING); return make_state(job, param, budget_ns, err);
-    }
-}
 
 /* Makes the segment of shared memory for the job's weights. If the system gives none, the job works without it:
  * weights then travel through the sockets. */
@@ -450,32 +415,100 @@ static void make_shared(pd_job *job, const pd_request *request)
            "weights travel through sockets: %.200s", why.text);
 }
 
-int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+/* Finds for each optimizer rule the first one that has the same optimizer. */
+static void find_alike(const pd_job *job, size_t *alike)
 {
-    size_t n = request->u.declare.n;
-    pd_planning *planning;
-    int rc = check_set(job, request, err);
+    for (size_t r = 0; r < job->steps.n_rules; r++)
+        while (job->steps.rules[alike[r]].hypers.row != job->steps.rules[r].hypers.row) alike[r]++;
+}
 
-    *budget_ns -= CHECK_NS * (double)n;
-    if (rc != PD_OK) return rc;
+/* Allocates memory for the parameters, now that all are checked. */
+static int begin_adding(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    size_t n = request->u.declare.n, rules = job->steps.n_rules;
+
+    *budget_ns -= BEGIN_NS * (double)n;
     if (job->shares) make_shared(job, request);
-    if ((planning = job->planning = calloc(1, sizeof *planning)) == NULL) goto no_memory;
-    planning->sizing = sizing_of(job);
     planning->plans = calloc(n, sizeof *planning->plans);
-    planning->facts = calloc(job->steps.n_rules, sizeof *planning->facts);
-    planning->surveyed = calloc(job->steps.n_rules, sizeof *planning->surveyed);
+    planning->alike = calloc(rules, sizeof *planning->alike);
+    planning->facts = calloc(rules, sizeof *planning->facts);
+    planning->surveyed = calloc(rules, sizeof *planning->surveyed);
     planning->maps = pd_name_maps_new(n);
     job->steps.params = calloc(n, sizeof *job->steps.params);
-    if (planning->plans != NULL && planning->facts != NULL && planning->surveyed != NULL && planning->maps != NULL &&
-        job->steps.params != NULL)
+    if (planning->plans == NULL || planning->alike == NULL || planning->facts == NULL || planning->surveyed == NULL ||
+        planning->maps == NULL || job->steps.params == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
+    find_alike(job, planning->alike);
+    return PD_OK;
+}
+
+/* Ends the present stage of the planning (such as making optimizers), and begins the next one. */
+static int next_stage(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    int rc = PD_OK;
+
+    if (planning->stage == PD_CHECKING) rc = begin_adding(job, request, budget_ns, err);
+    if (planning->stage == PD_PLANNING && (rc = count_job(job, err)) == PD_OK) rc = make_records(job, err);
+    planning->stage++;
+    planning->at = 0;
+    return rc;
+}
+
+/* Does the work of the planning's present stage (such as making optimizers) for one parameter, or a part of
+ * this work if it takes long. */
+static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    pd_param_decl *decl = &request->u.declare.params[planning->at];
+    pd_param *param = &job->steps.params[planning->at];
+
+    switch (planning->stage) {
+    case PD_ADDING:
+        planning->at++;
+        *budget_ns -= PARAM_NS + SURVEY_NS;
+        return add_param(job, decl, err);
+    case PD_PLANNING: planning->at++; return plan_param(job, param, budget_ns, err);
+    case PD_LAYING:
+        planning->at++;
+        lay_chunks(job, param);
+        *budget_ns -= CHUNK_NS * param->round.n_chunks;
         return PD_OK;
-no_memory:
-    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
+    default: assert(planning->stage == PD_MAKING); return make_state(job, param, budget_ns, err);
+    }
+}
+
+int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
+{
+    int rc = check_number(job, request->u.declare.n, err);
+
+    if (rc != PD_OK) return rc;
+    if ((job->planning = calloc(1, sizeof *job->planning)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
+    job->planning->sizing = sizing_of(job);
+    return PD_OK;
 }
 
 void pd_planning_leave_state(pd_job *job)
 {
     job->planning->bare = true;
+}
+
+bool pd_planning_check(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    size_t n = request->u.declare.n;
+
+    for (*rc = PD_OK; *rc == PD_OK && planning->at < n; planning->at++) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = check_one(job, &request->u.declare.params[planning->at], planning->at, budget_ns, err);
+    }
+    if (*rc != PD_OK) return true;
+    *budget_ns -= BEGIN_NS * (double)n;
+    *rc = pd_reserves_check_world(job, pd_ranges_reserve_declared(job, request, true),
+                                  pd_ranges_reserve_declared(job, request, false), err);
+    return true;
 }
 
 bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
@@ -485,14 +518,31 @@ bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, 
     *rc = PD_OK;
     while (*rc == PD_OK && planning->stage < PD_FINISHING) {
         if (!(*budget_ns > 0)) return false;
-        *rc = planning->at < request->u.declare.n ? advance(job, request, budget_ns, err) : next_stage(job, err);
+        *rc = planning->at < request->u.declare.n ? advance(job, request, budget_ns, err)
+                                                  : next_stage(job, request, budget_ns, err);
     }
-    if (*rc != PD_OK) return true;
-    if (!(*budget_ns > 0)) return false;
-    *budget_ns -= FINISH_NS * planning->n;
-    *rc = finish(job, request, err);
-    planning->stage = PD_PLANNED;
     return true;
+}
+
+int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+{
+    int rc;
+
+    *budget_ns -= FINISH_NS * job->planning->n;
+    job->planning->stage = PD_PLANNED;
+    show_params(job);
+    if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
+        (job->keeping.durable && pd_control_make(&job->steps) != PD_OK))
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
+    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
+        pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
+    return rc;
+}
+
+static uint32_t count_made(const pd_planning *planning)
+{
+    return planning->stage < PD_MAKING ? 0 : planning->stage == PD_MAKING ? planning->at : planning->n;
 }
 
 void pd_planning_free(pd_job *job)
@@ -500,10 +550,13 @@ void pd_planning_free(pd_job *job)
     pd_planning *planning = job->planning;
 
     if (planning == NULL) return;
-    for (uint32_t i = 0; planning->plans != NULL && i < planning->n; i++) pd_plan_free(&planning->plans[i]);
+    /* Optimizers that are made own their plans. */
+    for (uint32_t i = count_made(planning); planning->plans != NULL && i < planning->n; i++)
+        pd_plan_free(&planning->plans[i]);
     if (planning->stage < PD_PLANNED && job->steps.n_params == 0) show_params(job);
     pd_name_maps_free(planning->maps);
     free(planning->plans);
+    free(planning->alike);
     free(planning->facts);
     free(planning->surveyed);
     free(planning);

@@ -121,7 +121,14 @@ static void count_whole(pd_job *job, const pd_param *param)
 
 static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
 {
+    uint64_t unread = pd_unread_stops(job->steps.unread);
+
     if (param->next != NULL) return PD_OK;
+    if (unread > 0)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%.160s: answers that workers have not read hold %llu bytes of earlier weights, and there is no "
+                       "room for more: try again later",
+                       param->name, (unsigned long long)unread);
     if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
     param->next->job = job->steps.number;

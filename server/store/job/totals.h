@@ -1,7 +1,7 @@
 /* totals.h - sums over the parameters of a job, for operators. Step thread.
  *
- * A job may have 65,536 parameters and a parameter 262,144 roots, so the sums are counted in parts, and stay valid until
- * the job changes (pd_steps.changes). */
+ * A job may have 65,536 parameters and a parameter 262,144 roots, so the sums are counted in parts, and stay valid
+ * until the job changes (pd_steps.changes). */
 #ifndef PD_TOTALS_H
 #define PD_TOTALS_H
 
@@ -23,9 +23,9 @@ typedef struct pd_totals_count {
     size_t n_optimizers;
 } pd_totals_count;
 
-/* Counts on for about *budget_ns, from which it subtracts the time, but one item at least. Returns true when job->totals has the sums: those of
- * the time when the counting began or of a later one. Then `count` is all zero again. If `count` has begun with another
- * job it begins anew. */
+/* Counts on for about *budget_ns, from which it subtracts the time, but one item at least. Returns true when
+ * job->totals has the sums: those of the time when the counting began or of a later one. Then `count` is all zero
+ * again. If `count` has begun with another job it begins anew. */
 bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns);
 
 #endif

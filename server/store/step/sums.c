@@ -36,9 +36,10 @@ bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
     return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
 }
 
-bool pd_sums_are_full(const pd_sums *sums)
+bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
 {
-    return sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS || sums->n_addends >= MOST_ADDENDS;
+    return sums->cost_ns >= budget_ns || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
+           sums->n_addends >= MOST_ADDENDS;
 }
 
 /* ---- which contributions take part in the sum of a stretch ---- */
