@@ -105,11 +105,14 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
  * yet.
  *
  * Only requests that the step thread answers at once are counted. A request whose answer depends on other connections
- * (a barrier) never holds a frame back: its answer may depend on the frames that this connection sends next. */
+ * (a barrier) never holds a frame back: its answer may depend on the frames that this connection sends next. A Recall
+ * waits for all of them: its answer may have a note of 1 MiB, which counts nowhere else. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
+    size_t most = prefix->method == PD_RECALL ? 1 : PD_MAX_CONTROL;
+
     return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE &&
-           conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
+           conn->pendings.of_kind[PD_AWAITS_STORE] >= most;
 }
 
 /* Returns whether a frame is one of those of which a connection sends many: tensors, and what belongs to them. */

@@ -266,6 +266,22 @@ static void a_recall_without_a_note_is_answered_with_step_0(void **state)
     close(fd);
 }
 
+/* Notes are copied for their answers, so there is one such copy at a time, whatever is asked. */
+static void a_recall_waits_for_the_answer_to_the_one_before(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+
+    for (int i = 0; i < 3; i++) scene_say(s, fd, PD_RECALL);
+    for (int i = 0; i < 3; i++) {
+        pd_request *request = take(s, PD_REQ_RECALL);
+        assert_null(pd_mailbox_take(s->requests));
+        answer(s, request, PD_EFF_RECALL);
+        expect_reply(s, fd, PD_RECALL);
+    }
+    close(fd);
+}
+
 /* ---- checkpoints ---- */
 
 static void a_worker_asks_for_a_checkpoint_of_its_own_job(void **state)
@@ -494,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_SCENE(a_note_comes_to_the_store_with_its_rank_and_step),
         ON_SCENE(an_empty_note_comes_without_a_payload),
+        ON_SCENE(a_recall_waits_for_the_answer_to_the_one_before),
         cmocka_unit_test(a_note_may_be_larger_than_the_ranks_gradients),
         cmocka_unit_test(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives),
         ON_SCENE(an_operator_has_no_notes),

@@ -174,6 +174,28 @@ static void a_job_that_has_ended_counts_nothing_where_no_answer_has_its_weights(
     shared_end(&w);
 }
 
+/* A worker that keeps the segment open keeps no memory of the daemon. An answer that is not released keeps it. */
+static void pages_of_weights_are_freed_when_the_job_and_its_answers_have_ended(void **state)
+{
+    scene *s = *state;
+    shared_worker w = shared_start(s, "j", 0, 1, 1);
+    const float *at;
+
+    push(&w, 1);
+    scene_expect(s, w.fd, PD_PUSH);
+    shared_send_pull(&w, 0, 1);
+    scene_settle(s);
+    at = shared_expect_weights(&w);
+    assert_true(at[0] != 0);
+    drop(s, "j");
+    assert_true(at[0] != 0);
+    close(w.fd);
+    scene_settle(s);
+    assert_true(shared_are(at, 0));
+    w.fd = -1;
+    shared_end(&w);
+}
+
 /* Otherwise a Declare that ends a job to make room for its own would find the room taken. */
 static void a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgotten_it(void **state)
 {
@@ -229,6 +251,7 @@ int main(void)
         CASE(a_job_whose_readers_hold_too_much_waits_and_others_do_not),
         CASE(weights_of_a_job_that_has_ended_count_for_its_owner_until_answers_give_them_back),
         CASE(a_job_that_has_ended_counts_nothing_where_no_answer_has_its_weights),
+        CASE(pages_of_weights_are_freed_when_the_job_and_its_answers_have_ended),
         cmocka_unit_test(a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgotten_it),
         cmocka_unit_test(a_job_that_ends_late_counts_at_once),
     };
