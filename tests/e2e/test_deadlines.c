@@ -184,16 +184,17 @@ typedef struct handle {
     pd_item item;
 } handle;
 
-static const int64_t sizes[] = { 8 };
+static const int64_t small[] = { 8 };
 
-static void open_handle(handle *h, const char *url, const char *job, int world)
+/* Opens the handle of a lone worker with one parameter. */
+static void open_handle(handle *h, const char *url, const char *job, const int64_t *elements)
 {
     const pd_client_options options = {
-        .urls = url, .job = job, .world_size = world, .rules = rules, .deadline = DEADLINE, .quiet = true
+        .urls = url, .job = job, .world_size = 1, .rules = rules, .deadline = DEADLINE, .quiet = true
     };
     pd_error err = { 0 };
 
-    h->m = model_new(sizes, 1);
+    h->m = model_new(elements, 1);
     h->weights = model_buffers(h->m);
     h->gradients = model_buffers(h->m);
     if (pd_client_open(&h->client, &options, &err) != PD_OK) fail_msg("%s", err.text);
@@ -259,15 +260,37 @@ static void a_stopped_daemon_holds_no_call(void **state)
     pd_error err = { 0 };
     (void)state;
 
-    open_handle(&h, daemon->url, "stopped", 1);
+    open_handle(&h, daemon->url, "stopped", small);
     prepare_handle(&h);
-    open_handle(&new, daemon->url, "undeclared", 1);
+    open_handle(&new, daemon->url, "undeclared", small);
     daemon_freeze(daemon);
     LATE(pd_client_declare(new.client, new.m->params, 1, &err));
     close_handle(&new);
     late_calls(&h);
     close_handle(&h);
     open_in_vain(daemon->url, "no answer yet");
+    daemon_kill(daemon);
+}
+
+/* A stopped daemon's kernel acknowledges. A connection whose path was cut would be replaced after some 3 s. */
+static void a_daemon_that_stops_for_a_while_keeps_its_connection(void **state)
+{
+    static const int64_t some[] = { 1 << 14 };
+    test_daemon *daemon = daemon_start(NULL);
+    pd_ticket_id ticket;
+    handle h;
+    pd_error err = { 0 };
+    (void)state;
+
+    open_handle(&h, daemon->url, "paused", some);
+    prepare_handle(&h);
+    daemon_freeze(daemon);
+    assert_int_equal(pd_client_push_pull(h.client, &h.item, 1, NULL, &ticket, &err), PD_OK);
+    sleep_for(4); /* nothing may happen in this time */
+    daemon_thaw(daemon);
+    if (pd_client_wait(h.client, ticket, patient(20), &err) != PD_OK) fail_msg("%s", err.text);
+    assert_int_equal(pd_client_count(h.client).connects, 1);
+    close_handle(&h);
     daemon_kill(daemon);
 }
 
@@ -282,7 +305,7 @@ static void a_restart_has_a_deadline(void **state)
     pd_error err = { 0 };
     (void)state;
 
-    open_handle(&h, daemon->url, "lost", 1);
+    open_handle(&h, daemon->url, "lost", small);
     prepare_handle(&h);
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", daemon->port);
     daemon_kill(daemon);
@@ -306,7 +329,7 @@ static void a_call_of_two_parts_has_one_deadline(void **state)
     handle h;
 
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", proxy_port(between));
-    open_handle(&h, url, "parts", 1);
+    open_handle(&h, url, "parts", small);
     assert_int_equal(pd_client_declare(h.client, h.m->params, 1, &err), PD_OK);
     proxy_delay(between, 0.45 * DEADLINE); /* the first part, which sends the weights, takes 0.9 of the deadline */
     LATE(pd_client_init(h.client, (void *const *)h.weights, &err));
@@ -335,6 +358,7 @@ int main(void)
         cmocka_unit_test(a_server_that_accepts_and_says_nothing_holds_no_call),
         cmocka_unit_test(half_a_frame_holds_no_call),
         cmocka_unit_test(a_stopped_daemon_holds_no_call),
+        cmocka_unit_test(a_daemon_that_stops_for_a_while_keeps_its_connection),
         cmocka_unit_test(a_restart_has_a_deadline),
         cmocka_unit_test(a_call_of_two_parts_has_one_deadline),
     };
