@@ -83,10 +83,11 @@ static void describe_lost(const pd_job *job, pd_error *err)
 {
     const char *why = job->keeping.error[0] != '\0' ? job->keeping.error : "it is not on the disk yet";
 
-    pd_fail(err, PD_ABORTED,
-            "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
-            "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-            job->steps.name, why, (unsigned long long)(job->keeping.kept ? job->keeping.durable_step : 0));
+    pd_fail(
+        err, PD_ABORTED,
+        "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
+        "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
+        job->steps.name, why, (unsigned long long)(job->keeping.kept ? job->keeping.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)
