@@ -67,8 +67,8 @@ static void describe(const pd_job *job, pd_error *err)
                 job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
 }
 
-/* Returns a job that would lose steps if the server stopped now, because its last checkpoint has failed or is not on the
- * disk in time. NULL: there is none. */
+/* Returns a job that would lose steps if the server stopped now, because its last checkpoint has failed or is not on
+ * the disk in time. NULL: there is none. */
 static const pd_job *find_lost(const pd_jobs *jobs)
 {
     const pd_job *job, *next;
