@@ -25,7 +25,7 @@ typedef struct pd_addend {
  * on how a caller divides the elements or the addends among several calls. */
 float pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k, float divisor);
 
-/* Returns the largest magnitude of an element of a vector. Infinity counts as larger than all numbers, and NaN as larger
+/* Returns the largest magnitude of an element of a vector. Infinity counts as larger than all numbers, NaN as larger
  * than infinity: so all elements are finite if the result is. 0: the vector is empty. */
 float pd_largest(const float *x, int64_t n);
 /* Returns the larger of two results of pd_largest. */

@@ -96,8 +96,8 @@ const pd_error *pd_optim_refused(const pd_optim *optim);
 
 /* Returns whether no step is under way and no root task is at the root pool. Results that came back may be pending. */
 bool pd_optim_is_still(const pd_optim *optim);
-/* Throws pending root tasks away, and forgets which roots are in use: before the state is set back to its initial values
- * (pd_optim_fill). The optimizer must be still (pd_optim_is_still). */
+/* Throws pending root tasks away, and forgets which roots are in use. Call it before the state is set back to its
+ * initial values (pd_optim_fill). The optimizer must be still (pd_optim_is_still). */
 void pd_optim_forget_roots(pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
@@ -120,8 +120,8 @@ void pd_optim_forget_roots(pd_optim *optim);
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* Lets the step that has just begun be refused if its new weights are infinite or NaN where those before were finite.
- * Weights that lie in the memory of those before are not looked at. All phases have run then, so the state keeps what the
- * step has changed. */
+ * Weights that lie in the memory of those before are not looked at. All phases have run then, so the state keeps the
+ * changes of the step. */
 void pd_optim_guard(pd_optim *optim);
 
 /* ---- for batch.c and model.c ---- */

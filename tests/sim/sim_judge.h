@@ -48,7 +48,8 @@ typedef struct sim_digest {
 /* Computes the digest of a run, at its end. */
 void sim_judge_digest(const sim *s, sim_digest *out);
 /* Checks that two runs of a plan, with and without shared memory, published the same bits. Jobs are left out that began
- * more than once, with weights of other processes, or with root_delay = ready. Returns how many versions were compared. */
+ * more than once, with weights of other processes, or with root_delay = ready. Returns how many versions were compared.
+ * */
 uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_digest *b);
 
 /* ---- what workers contribute: functions of job, rank, step and parameter alone. If the job's world changes, each rank

@@ -119,8 +119,8 @@ static int join_job(worker *w)
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
     /* Whether steps of the recorded run may fail. If so, the job gets two options about gradients that are not finite
-     * (have a NaN or infinity) or too large for the optimizer. With nonfinite=apply the daemon takes steps with them. With nonfinite_scope=job a step
-     * fails for all parameters or for none. */
+     * (have a NaN or infinity) or too large for the optimizer. With nonfinite=apply the daemon takes steps with them.
+     * With nonfinite_scope=job a step fails for all parameters or for none. */
     bool hard = pd_trace_averages(s->trace) || pd_trace_is_extreme(s->trace) || pd_trace_has_errors(s->trace);
     char how[64], start[64];
     /* The list of options ends at its first NULL. So if `hard` is false, nonfinite_scope is not given either. */

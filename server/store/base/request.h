@@ -274,8 +274,8 @@ typedef struct pd_request {
             int64_t first, count; /* PIECE requests: index in the tensor of its first element; number of elements */
             pd_buffer *buffer;    /* PIECE requests: the elements; NULL if there are none */
             int64_t value;        /* COUNT requests: the step count that the parameter's optimizer gets */
-            /* COMMIT requests: state that the import lacks stays as it is; false: it must bring all. RESET requests: counts
-             * of steps stay */
+            /* COMMIT requests: state that the import lacks stays as it is; false: it must bring all. RESET requests:
+             * counts of steps stay */
             bool partial;
         } import;
         struct {

@@ -67,8 +67,8 @@ static void describe(const pd_job *job, pd_error *err)
                 job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
 }
 
-/* Returns a job that would lose steps if the server stopped now, because its last checkpoint has failed or is not on the
- * disk in time. NULL: there is none. */
+/* Returns a job that would lose steps if the server stopped now, because its last checkpoint has failed or is not on
+ * the disk in time. NULL: there is none. */
 static const pd_job *find_lost(const pd_jobs *jobs)
 {
     const pd_job *job, *next;
@@ -83,10 +83,11 @@ static void describe_lost(const pd_job *job, pd_error *err)
 {
     const char *why = job->keeping.error[0] != '\0' ? job->keeping.error : "it is not on the disk yet";
 
-    pd_fail(err, PD_ABORTED,
-            "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
-            "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-            job->steps.name, why, (unsigned long long)(job->keeping.kept ? job->keeping.durable_step : 0));
+    pd_fail(
+        err, PD_ABORTED,
+        "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
+        "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
+        job->steps.name, why, (unsigned long long)(job->keeping.kept ? job->keeping.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)

@@ -37,7 +37,8 @@ typedef struct pd_global_clip_saved {
 /* Returns whether the job skips outliers, or it or one of its optimizer rules has a limit on the norm of its gradients.
  * Then all parameters of the job step together. */
 bool pd_global_clip_wanted(const pd_steps *steps);
-/* Allocates steps->clip, the record of the clip, if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees it. */
+/* Allocates steps->clip, the record of the clip, if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees
+ * it. */
 int pd_global_clip_make(pd_steps *steps);
 /* Returns how many bytes the record of the clip takes for a job with these values and rules; 0: the norm does not
  * matter. */
@@ -53,8 +54,8 @@ bool pd_global_clip_runs(const pd_steps *steps);
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
 /* Returns the norm of the last step's gradients before they were clipped: if the job has a limit or skips outliers,
- * that of all its gradients; otherwise that of the gradients of the first optimizer rule that has a limit and gradients. 0: no norm was
- * computed. */
+ * that of all its gradients; otherwise that of the gradients of the first optimizer rule that has a limit and
+ * gradients. 0: no norm was computed. */
 double pd_global_clip_last(const pd_steps *steps);
 /* Returns the number of steps in which the norm of some gradients exceeded its limit. */
 uint64_t pd_global_clip_clipped(const pd_steps *steps);

@@ -1,9 +1,9 @@
 /* outlier.h - decides whether the norm of a step's gradients is an outlier among those of the steps before. Pure.
  *
- * A step is compared with the steps up to PD_OUTLIER_STEPS - 1 before it. Steps without a norm (none of their parameters
- * had a finite gradient) are left out. The norms of outliers count like all others: after a lasting change of scale at
- * most half of these steps are skipped. The record of a step is replaced if the step is taken again, so a step that is
- * repeated after a restart is judged by the same norms. */
+ * A step is compared with the steps up to PD_OUTLIER_STEPS - 1 before it. Steps without a norm (none of their
+ * parameters had a finite gradient) are left out. The norms of outliers count like all others: after a lasting change
+ * of scale at most half of these steps are skipped. The record of a step is replaced if the step is taken again, so a
+ * step that is repeated after a restart is judged by the same norms. */
 #ifndef PD_OUTLIER_H
 #define PD_OUTLIER_H
 

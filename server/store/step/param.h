@@ -210,7 +210,8 @@ void pd_param_publish_again(pd_unread *unread, pd_param *param, pd_closed *close
 /* Writes the name of the parameter's open round: "step 7", or "the initial weights". Returns `text`. */
 char *pd_round_text(const pd_param *param, char *text, size_t size);
 
-/* Writes why the open round is skipped: "the gradient of p is not finite", for instance. Returns `text`; 384 bytes suffice. */
+/* Writes why the open round is skipped: "the gradient of p is not finite", for instance. Returns `text`; 384 bytes
+ * suffice. */
 char *pd_param_why_skipped(const pd_param *param, char *text, size_t size);
 
 /* Converts the float32 weights in the snapshot `next` of n parameters to the snapshot's other element types, in one
