@@ -65,6 +65,11 @@ static const pd_command_option checkpoint_options[] = {
     { NULL }
 };
 
+static const pd_command_option reset_options[] = {
+    { "keep-counts", 0, PD_OPTION_FLAG, NULL,
+      .help = "Keep counts of steps, by which schedules and bias corrections go" },
+    { NULL }
+};
 static const pd_command_option import_options[] = {
     { "partial", 0, PD_OPTION_FLAG, NULL,
       .help = "Skip names that the job does not know, and keep state that the file does not have" },
@@ -164,6 +169,12 @@ static const pd_command_option restore_options[] = {
     "goes on until Ctrl-C or the end of the daemon. Every user of this machine can look at the page meanwhile, and "   \
     "nobody can change anything. A daemon with http.listen serves the page by itself."
 
+#define RESET_DETAILS                                                                                                  \
+    "A way back where an optimizer refuses all steps, because its state is not finite any more. The state of every "   \
+    "parameter whose name matches PATTERN (* is all) becomes as if it had taken no step; weights stay. Parameters "    \
+    "that count their steps together, as those of Shampoo do, are set back together. Counts of steps become the "      \
+    "job's start_step, so schedules begin anew. A job with checkpoints writes one at once."
+
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* is all) takes the values that its optimizer has, or nothing "       \
     "changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "     \
@@ -213,6 +224,8 @@ const pd_command pd_commands[] = {
       .run = pd_run_roles },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
       .run = pd_run_import_state },
+    { "reset-state", "JOB PATTERN", "Set optimizer state back to its initial values", RESET_DETAILS, reset_options, 2,
+      2, .run = pd_run_reset_state },
     { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,
       2 + PD_MOST_SETTINGS, .run = pd_run_set },
     { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,

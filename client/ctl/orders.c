@@ -1,4 +1,5 @@
-/* orders.c - the paramctl commands ping (is a daemon there?) and drop (delete a job). */
+/* orders.c - the paramctl commands ping (is a daemon there?), drop (delete a job) and reset-state (set optimizer state
+ * back to its initial values). */
 #include "orders.h"
 
 #include <time.h>
@@ -52,6 +53,31 @@ int pd_run_drop(pd_line *line)
         status = pd_result_json(json_pack("{s:b}", "ok", 1));
     else
         pd_print_line(stdout, "dropped %s", line->args[0]);
+    pd_operator_close(&op);
+    return status;
+}
+
+int pd_run_reset_state(pd_line *line)
+{
+    /* The server waits for so long for a moment at which no step is under way. */
+    static const double rest_s = 10;
+    Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    int rc = pd_operator_open(&op, line->server, line->timeout + rest_s, &err), status = PD_EXIT_OK;
+
+    request.job = line->args[0];
+    request.act = 5;
+    request.param = line->args[1];
+    request.partial = pd_line_has(line, "keep-counts");
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_IMPORT, &request.base, op.arena, NULL, &err);
+    if (rc != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else if (line->json)
+        status = pd_result_json(json_pack("{s:b}", "ok", 1));
+    else
+        pd_print_line(stdout, "the optimizer state of %s in job %s has its initial values", line->args[1],
+                      line->args[0]);
     pd_operator_close(&op);
     return status;
 }

@@ -1,4 +1,5 @@
-/* orders.h - the paramctl commands ping (is a daemon there?) and drop (delete a job). */
+/* orders.h - the paramctl commands ping (is a daemon there?), drop (delete a job) and reset-state (set optimizer state
+ * back to its initial values). */
 #ifndef PD_ORDERS_H
 #define PD_ORDERS_H
 
@@ -6,5 +7,6 @@
 
 int pd_run_ping(pd_line *line);
 int pd_run_drop(pd_line *line);
+int pd_run_reset_state(pd_line *line);
 
 #endif

@@ -2,6 +2,7 @@
  * requests to the store. */
 #include "import_request.h"
 
+#include "access.h"
 #include "plant.h"
 
 #include <limits.h>
@@ -39,9 +40,12 @@ static int check_piece(const pd_conn *conn, const Paramd__ImportRequest *import,
 static int check_import(const pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix,
                         pd_error *err)
 {
-    if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_COMMIT)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit",
-                       import->act);
+    if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_RESET)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit, 5 a reset", import->act);
+    if (import->act == PD_IMPORT_RESET && conn->daemon->roles != NULL &&
+        pd_access_check_job(conn, "Import that resets state", PD_ROLE_ADMIN, import->job, err) != PD_OK)
+        return err->code;
     if (import->act == PD_IMPORT_PIECE) return check_piece(conn, import, prefix, err);
     if (prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, this one has %llu bytes",
@@ -89,6 +93,7 @@ void pd_finish_import(pd_conn *conn)
 {
     pd_request *request = conn->incoming.request;
 
+    if (request->u.import.act == PD_IMPORT_RESET) pd_conn_log_command(conn, request->u.import.job_name, "reset-state");
     if (request->u.import.act == PD_IMPORT_BEGIN) pd_conn_log_command(conn, request->u.import.job_name, "import-state");
     pd_pendings_add(&conn->pendings, conn->incoming.pending);
     conn->incoming.pending = NULL;

@@ -39,6 +39,7 @@ struct pd_batch {
     /* numbers that each unit reports, such as a sum of squares; a unit is the part of a phase that one thread computes.
      * Indexed by the unit's place among those that run together */
     double (*partial)[PD_MAX_PARTIALS];
+    bool *spoils; /* for each unit that looks at new weights: whether it has found some that the step has spoiled */
 };
 
 /* ---- memory ---- */
@@ -60,7 +61,9 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     batch->pieces = malloc((n + 1) * sizeof *batch->pieces);
     batch->partial = malloc((size_t)(units + 1) * sizeof *batch->partial);
     batch->scratch = pd_floats_new(batch->scratch_floats * threads);
-    if (batch->pieces != NULL && batch->partial != NULL && batch->scratch != NULL) return batch;
+    batch->spoils = malloc((size_t)units + 1);
+    if (batch->pieces != NULL && batch->partial != NULL && batch->scratch != NULL && batch->spoils != NULL)
+        return batch;
     pd_batch_free(batch);
     return NULL;
 }
@@ -71,6 +74,7 @@ void pd_batch_free(pd_batch *batch)
     free(batch->scratch);
     free(batch->pieces);
     free(batch->partial);
+    free(batch->spoils);
     free(batch);
 }
 
@@ -201,6 +205,11 @@ static void end_round(pd_optim *optim)
     optim->round = 0;
 }
 
+static void note_spoils(const pd_batch *batch, const piece *p)
+{
+    for (int64_t i = 0; i < p->n_units; i++) p->optim->spoils = p->optim->spoils || batch->spoils[p->first + i];
+}
+
 static void finish_work(const pd_batch *batch, const piece *p)
 {
     pd_optim *optim = p->optim;
@@ -208,6 +217,7 @@ static void finish_work(const pd_batch *batch, const piece *p)
     if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) {
         optim->opened = optim->stage == PD_STAGE_OPEN;
     } else if (optim->stage == PD_STAGE_CHECK) {
+        note_spoils(batch, p);
         optim->stage = PD_STAGE_CLOSE;
     } else if (optim->stage == PD_STAGE_CAPTURE) {
         pd_tasks_captured(optim);
@@ -215,6 +225,7 @@ static void finish_work(const pd_batch *batch, const piece *p)
         pd_tasks_adopted(optim);
         pd_tasks_collect(optim);
     } else {
+        if (optim->guards && optim->phase == optim->last_ranges) note_spoils(batch, p);
         fold_partials(optim, batch->partial + p->first, p->n_units);
         end_round(optim);
     }
@@ -222,30 +233,29 @@ static void finish_work(const pd_batch *batch, const piece *p)
 
 /* ---- running units, on any thread of the parallel region ---- */
 
-/* Looks at the new weights of n elements from `first` on, and notes whether the step has made some of them infinite or
- * NaN that were finite. */
-static void check_weights(pd_optim *optim, int64_t first, int64_t n)
+/* Returns whether the step has made some of n weights, from `first` on, infinite or NaN that were finite. */
+static bool spoils_weights(const pd_optim *optim, int64_t first, int64_t n)
 {
     const float *before = optim->io.before + first, *after = optim->io.after + first;
 
-    if (pd_all_finite(after, PD_F32, n)) return;
+    if (pd_all_finite(after, PD_F32, n)) return false;
     for (int64_t i = 0; i < n; i++)
-        if (isfinite(before[i]) && !isfinite(after[i]))
-            atomic_store_explicit(&optim->spoils, true, memory_order_relaxed);
+        if (isfinite(before[i]) && !isfinite(after[i])) return true;
+    return false;
 }
 
 /* Checks the weights of range number `index` of the parameter's elements. */
-static void check_range(pd_optim *optim, int64_t index)
+static bool spoils_range(const pd_optim *optim, int64_t index)
 {
     const pd_plan *plan = &optim->shared->plan;
     int64_t first = index * plan->range_elements, left = plan->elements - first;
 
-    check_weights(optim, first, left < plan->range_elements ? left : plan->range_elements);
+    return spoils_weights(optim, first, left < plan->range_elements ? left : plan->range_elements);
 }
 
 static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
 {
-    pd_optim *optim = p->optim;
+    const pd_optim *optim = p->optim;
     const pd_plan *plan = &optim->shared->plan;
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
@@ -287,7 +297,8 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
             plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
     }
     phase->run(&unit);
-    if (optim->guards && optim->phase == optim->last_ranges) check_weights(optim, unit.first, unit.n);
+    if (optim->guards && optim->phase == optim->last_ranges)
+        batch->spoils[p->first + index] = spoils_weights(optim, unit.first, unit.n);
     if (phase->kind == PD_BLOCKS && optim->view_floats > 0) pd_block_close(optim, index);
 }
 
@@ -310,7 +321,7 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
 
     switch (p->optim->stage) {
     case PD_STAGE_OPEN: pd_stored_open(p->optim, (size_t)(u - p->first)); break;
-    case PD_STAGE_CHECK: check_range(p->optim, u - p->first); break;
+    case PD_STAGE_CHECK: batch->spoils[u] = spoils_range(p->optim, u - p->first); break;
     case PD_STAGE_CLOSE: pd_stored_close(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_CAPTURE: pd_tasks_copy(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_ADOPT: pd_tasks_adopt(p->optim, (size_t)(u - p->first)); break;

@@ -1,11 +1,11 @@
 /* hypers.c - sets the hyperparameters of an optimizer from text, checks their values and prints them. */
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "hyper_range.h"
 #include "number.h"
 #include "row.h"
 #include "schedule.h"
@@ -106,30 +106,6 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
 
 /* ---- setting ---- */
 
-/* Return the least and the largest number that a hyperparameter may have. Optimizers compute in float32, so a real
- * number must be finite there. The least value itself may be infinite, if a word stands for it. */
-static double least_of(const pd_hyper *hyper)
-{
-    return hyper->type == PD_REAL && hyper->least < -FLT_MAX ? -(double)FLT_MAX : hyper->least;
-}
-static double most_of(const pd_hyper *hyper)
-{
-    return hyper->type == PD_REAL && hyper->most > FLT_MAX ? (double)FLT_MAX : hyper->most;
-}
-
-/* Writes the range of values that a hyperparameter may have, for an error text such as "0 to 100, or ready". Returns
- * `text`. */
-static const char *range_text(const pd_hyper *hyper, char *text, size_t size)
-{
-    double least = least_of(hyper), most = most_of(hyper);
-
-    if (hyper->choices == NULL)
-        snprintf(text, size, "%.17g to %.17g", least, most);
-    else
-        snprintf(text, size, "%.17g to %.17g, or %.40s", least + (hyper->type == PD_INT), most, hyper->choices);
-    return text;
-}
-
 static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
 {
     const char *number = hyper->type == PD_INT ? "a whole number" : "a finite number";
@@ -139,7 +115,7 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
     case PD_REAL:
     case PD_INT:
         if (hyper->choices == NULL) return number;
-        snprintf(text, size, "%s from %s", number, range_text(hyper, range, sizeof range));
+        snprintf(text, size, "%s from %s", number, pd_hyper_range_text(hyper, range, sizeof range));
         return text;
     case PD_FLAG: return "yes or no";
     case PD_CHOICE: return hyper->choices;
@@ -183,13 +159,6 @@ static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
                    name, list, row->name);
 }
 
-/* Returns whether a number is outside the hyperparameter's range. The value that its word stands for is inside. */
-static bool is_outside(const pd_hyper *hyper, double value)
-{
-    if (hyper->type == PD_CHOICE || (hyper->choices != NULL && value == hyper->least)) return false;
-    return value < least_of(hyper) || value > most_of(hyper);
-}
-
 /* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
  * has the error text of the optimizer's original implementation. */
 static bool refused_by_row(const pd_row *row, int index, double value, pd_error *err)
@@ -212,10 +181,10 @@ static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *
     if (parse(hyper, text, &number) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", hyper->name, row,
                        wanted(hyper, words, sizeof words), text);
-    if (is_outside(hyper, number)) {
+    if (pd_hyper_is_outside(hyper, number)) {
         if (refused_by_row(hypers->row, index, number, err)) return PD_OUT_OF_RANGE;
         return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %s", hyper->name, row, text,
-                       range_text(hyper, words, sizeof words));
+                       pd_hyper_range_text(hyper, words, sizeof words));
     }
     hypers->value[index] = number;
     hypers->scheduled &= ~bit(index);
@@ -235,7 +204,7 @@ static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule
  * the range. */
 static double excess(const pd_hyper *hyper, double value)
 {
-    return fmax(least_of(hyper) - value, value - most_of(hyper));
+    return fmax(pd_hyper_least(hyper) - value, value - pd_hyper_most(hyper));
 }
 
 /* Checks that all values of a schedule (a value that changes from step to step) lie in the hyperparameter's range. The
@@ -259,7 +228,7 @@ static int check_values(const pd_row *row, const pd_hyper *hyper, const pd_sched
     return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is %s at count %lld, outside its range, %s", hyper->name,
                    row->name, schedule->text,
                    pd_number_text(scheduled_value(hyper, schedule, at), number, sizeof number), (long long)at,
-                   range_text(hyper, words, sizeof words));
+                   pd_hyper_range_text(hyper, words, sizeof words));
 }
 
 static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error *err)

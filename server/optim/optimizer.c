@@ -195,6 +195,27 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
     return optim->saved.roots[task];
 }
 
+/* ---- setting the state back ---- */
+
+bool pd_optim_is_still(const pd_optim *optim)
+{
+    if (optim->stage != PD_STAGE_IDLE) return false;
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
+        if (!pending->back) return false;
+    return true;
+}
+
+void pd_optim_forget_roots(pd_optim *optim)
+{
+    assert(pd_optim_is_still(optim));
+    optim->saved.stats.dropped += (int64_t)pd_optim_tasks_left(optim);
+    pd_tasks_free(optim);
+    for (size_t i = 0; i < optim->shared->plan.n_tasks; i++) {
+        pd_root_state *root = &optim->saved.roots[i];
+        *root = (pd_root_state){ .adopted = root->adopted, .failed = root->failed };
+    }
+}
+
 /* ---- beginning a step; batch.c runs it ---- */
 
 void pd_optim_set_count(pd_optim *optim, int64_t count)
@@ -242,7 +263,7 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     optim->parked = false;
     optim->taken = NULL;
     optim->guards = false;
-    atomic_store_explicit(&optim->spoils, false, memory_order_relaxed);
+    optim->spoils = false;
     optim->stage = PD_STAGE_OPEN;
     return PD_OK;
 }
@@ -266,7 +287,7 @@ static void refuse_spoiled(pd_optim *optim)
 
 void pd_optim_end(pd_optim *optim)
 {
-    if (atomic_load_explicit(&optim->spoils, memory_order_relaxed)) refuse_spoiled(optim);
+    if (optim->spoils) refuse_spoiled(optim);
     optim->stage = PD_STAGE_IDLE;
     pd_slots_close(optim);
 }

@@ -94,6 +94,12 @@ size_t pd_optim_tasks_left(const pd_optim *optim);
  * (pd_root_stats.dropped). Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
+/* Returns whether no step is under way and no root task is at the root pool. Results that came back may be pending. */
+bool pd_optim_is_still(const pd_optim *optim);
+/* Throws pending root tasks away, and forgets which roots are in use: before the state is set back to its initial values
+ * (pd_optim_fill). The optimizer must be still (pd_optim_is_still). */
+void pd_optim_forget_roots(pd_optim *optim);
+
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
  * same error text. This is needed for parameters that count their steps together (counts_by_group).
  *

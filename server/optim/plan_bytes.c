@@ -149,7 +149,8 @@ static int64_t array_bytes(size_t n, size_t size)
  * range or block that one thread computes) has some (pd_unit.partial). */
 static int64_t batch_bytes(const pd_plan *plan)
 {
-    return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
+    return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)(sizeof(double[PD_MAX_PARTIALS]) + sizeof(bool)) +
+                          64);
 }
 
 /* Returns the bytes of all root tasks while they are at the root pool, without the copies of their inputs. Includes the

@@ -7,8 +7,6 @@
 #ifndef PD_STATE_H
 #define PD_STATE_H
 
-#include <stdatomic.h>
-
 #include "optimizer_types.h"
 #include "shared_plan.h"
 
@@ -117,10 +115,8 @@ struct pd_optim {
     /* whether the remaining root tasks are thrown away, because an earlier one made the step fail */
     bool dropping;
     bool refused;
-    /* whether the step is refused if it makes finite weights infinite or NaN; whether it has done so, noted by any thread
-     * of the batch */
-    bool guards;
-    atomic_bool spoils;
+    /* whether the step is refused if it makes finite weights infinite or NaN; whether it has done so */
+    bool guards, spoils;
 
     /* ---- the root tasks of the step ---- */
     /* root tasks whose inputs are being copied or whose results are being stored; has room for all tasks of the plan */

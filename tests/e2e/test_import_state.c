@@ -414,6 +414,29 @@ static void moves(const char *rule, spelling how)
     local_free(&l);
 }
 
+/* After a reset, a momentum of one step is the gradient: the daemon takes the step that a new optimizer would take. */
+static void a_reset_begins_the_state_anew_and_leaves_the_weights(void **state)
+{
+    local l = { 0 };
+    remote r = { 0 };
+
+    (void)state;
+    local_new(&l, "* sgd lr=0.05 momentum=0.9");
+    remote_new(&r, "* sgd lr=0.05 momentum=0.9", l.weights);
+    remote_step(&r, 1);
+    assert_int_equal(paramctl("reset-state moved 'no such*'"), 1);
+    assert_int_equal(paramctl("reset-state moved '*'"), 0);
+    assert_says("the optimizer state of * in job moved has its initial values");
+    assert_true(daemon_says(r.daemon, "job moved: reset-state, by ", patient(5)));
+    for (size_t i = 0; i < PARAMS; i++) memcpy(l.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    local_step(&l, 2);
+    remote_step(&r, 2);
+    for (size_t i = 0; i < PARAMS; i++)
+        assert_memory_equal(l.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    remote_free(&r);
+    local_free(&l);
+}
+
 static void training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state(void **state)
 {
     (void)state;
@@ -640,6 +663,7 @@ static void one_number_comes_as_a_scalar_or_as_a_list_of_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reset_begins_the_state_anew_and_leaves_the_weights),
         cmocka_unit_test(training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state),
         cmocka_unit_test(shampoos_state_moves_under_metas_flat_keys),
         cmocka_unit_test(scalable_shampoos_state_moves_under_paths_into_upstreams),

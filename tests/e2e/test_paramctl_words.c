@@ -151,11 +151,11 @@ static void options_stand_before_and_behind_names_and_arguments(void **state)
 
 /* ---- help ---- */
 
-static const char *const names[] = { "ping",    "status", "top",          "jobs",       "params",      "workers",
-                                     "roots",   "state",  "export",       "checkpoint", "checkpoints", "verify",
-                                     "restore", "roles",  "import-state", "set",        "settings",    "token",
-                                     "drop",    "drain",  "shutdown",     "plan",       "optimizers",  "bench",
-                                     "replay",  "doctor" };
+static const char *const names[] = { "ping",    "status", "top",          "jobs",        "params",      "workers",
+                                     "roots",   "state",  "export",       "checkpoint",  "checkpoints", "verify",
+                                     "restore", "roles",  "import-state", "reset-state", "set",         "settings",
+                                     "token",   "drop",   "drain",        "shutdown",    "plan",        "optimizers",
+                                     "bench",   "replay", "doctor" };
 
 static void help_lists_every_command(void **state)
 {

@@ -146,6 +146,16 @@ static void send_import(scene *s, int fd)
     scene_send(s, fd, PD_IMPORT, &import.base, 0);
 }
 
+static void send_reset(scene *s, int fd)
+{
+    Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
+
+    import.job = "j";
+    import.act = PD_IMPORT_RESET;
+    import.param = "*";
+    scene_send(s, fd, PD_IMPORT, &import.base, 0);
+}
+
 static void begin_export(scene *s, int fd, bool state, bool replace)
 {
     Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
@@ -243,6 +253,7 @@ static const row rows[] = {
     { PD_SHUTDOWN, "", OPERATOR, send_shutdown, "-----+" },
     { PD_SET, "", OPERATOR, send_set, "-?--++" },
     { PD_IMPORT, "", OPERATOR, send_import, "-?-+++" },
+    { PD_IMPORT, "that resets", OPERATOR, send_reset, "-?--++" },
     { PD_EXPORT, "of weights", OPERATOR, send_export, "-?++++" },
     { PD_EXPORT, "with state", OPERATOR, send_export_of_state, "-?-+++" },
     { PD_EXPORT, "that ends another", OPERATOR, send_export_that_replaces, "-?--++" },

@@ -1,6 +1,7 @@
 /* Tests that no order of parameters and arrivals causes a deadlock, at the smallest ingest budget that Declare
  * accepts. */
 #include "rig.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -360,6 +361,32 @@ static void a_dropped_job_gives_its_budget_back(void **state)
     rig_free(&r);
 }
 
+/* The sums of 20,000 chunks are due at once. They are computed in several batches, whose arrays stay, and count for no
+ * job. */
+static void sums_of_many_small_chunks_take_bounded_memory(void **state)
+{
+    enum { CHUNKS = 20000, SMALL = 16 };
+    static const int64_t large[] = { (int64_t)CHUNKS * SMALL };
+    pd_store_config config = rig_config();
+    float *values = calloc((size_t)large[0], sizeof *values);
+    const pd_sums *sums;
+    uint32_t job;
+    rig r;
+
+    (void)state;
+    config.chunk_elements = SMALL;
+    rig_new(&r, &config);
+    sums = &r.store->sums;
+    job = rig_start(&r, "job", 2, 10, large, 1, NULL, NULL);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(rig_push(&r, job, rank, 10 + rank, 1, 0, values, large[0]), PD_OK);
+    rig_work(&r);
+    assert_int_equal(inside_job(r.store, job)->steps.params[0].saved.step, 1);
+    assert_true(sums->passes_room <= 16384 && sums->sums_room <= 16384);
+    rig_free(&r);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +397,7 @@ int main(void)
         cmocka_unit_test(four_orders_finish_with_aggregates_that_need_everything_at_once),
         cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
         cmocka_unit_test(limits_that_change_hold_for_what_comes_next),
+        cmocka_unit_test(sums_of_many_small_chunks_take_bounded_memory),
         cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
         cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),
         cmocka_unit_test(what_dead_processes_hold_blocks_nobody),

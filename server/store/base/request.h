@@ -132,7 +132,13 @@ typedef enum pd_request_kind {
 /* The requests of an import (an operator loads optimizer state into a job), in this order: BEGIN; PIECE for a part of
  * a tensor and COUNT for a step counter, as often as necessary; COMMIT, which puts everything into the job, or
  * nothing. */
-typedef enum pd_import_act { PD_IMPORT_BEGIN = 1, PD_IMPORT_PIECE, PD_IMPORT_COUNT, PD_IMPORT_COMMIT } pd_import_act;
+typedef enum pd_import_act {
+    PD_IMPORT_BEGIN = 1,
+    PD_IMPORT_PIECE,
+    PD_IMPORT_COUNT,
+    PD_IMPORT_COMMIT,
+    PD_IMPORT_RESET
+} pd_import_act;
 
 /* The requests of an export (an operator reads weights or optimizer state), in this order: BEGIN; PIECE for a part of
  * a tensor and COUNT for a step counter, all as of the same training step; END. */
@@ -258,8 +264,9 @@ typedef struct pd_request {
         struct {
             pd_import_act act;
             char *job_name;
-            char *param; /* PIECE and COUNT requests: name of the parameter */
-            char *slot;  /* PIECE requests: name of the slot (tensor of optimizer state) that the piece is from */
+            /* PIECE and COUNT requests: name of the parameter; RESET requests: glob of the parameters' names */
+            char *param;
+            char *slot; /* PIECE requests: name of the slot (tensor of optimizer state) that the piece is from */
             /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */
             int number, block;
             pd_shape shape;
@@ -267,7 +274,9 @@ typedef struct pd_request {
             int64_t first, count; /* PIECE requests: index in the tensor of its first element; number of elements */
             pd_buffer *buffer;    /* PIECE requests: the elements; NULL if there are none */
             int64_t value;        /* COUNT requests: the step count that the parameter's optimizer gets */
-            bool partial; /* COMMIT requests: state that the import lacks stays as it is; false: it must bring all */
+            /* COMMIT requests: state that the import lacks stays as it is; false: it must bring all. RESET requests: counts
+             * of steps stay */
+            bool partial;
         } import;
         struct {
             pd_export_act act;

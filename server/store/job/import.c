@@ -2,10 +2,12 @@
  * written into the optimizers. */
 #include "import.h"
 
+#include "import_check.h"
 #include "keeping.h"
 #include "pages.h"
 #include "param_set.h"
 #include "pending_root.h"
+#include "reset_state.h"
 #include "step_group.h"
 
 #include <assert.h>
@@ -20,53 +22,6 @@ enum { MOST_ROOTS = 4 };
 /* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
  * again and written. */
 #define NS_PER_ELEMENT 3.0
-
-/* Identifies a tensor of the job's optimizer state; the key of a hash table. The table compares the bytes of this
- * struct, so its padding must be zero. */
-typedef struct pd_address {
-    uint32_t param;
-    /* number of the parameter's block (part of its shape) that the tensor belongs to; -1: the tensor is the whole
-     * slot (tensor of optimizer state) */
-    int32_t block;
-    uint64_t slot;
-} pd_address;
-
-typedef struct pd_staged {
-    UT_hash_handle hh;
-    pd_address address;
-    pd_part part;
-    int64_t elements, landed;
-    bool wide; /* true: the elements of the tensor are float64; false: float32 */
-    /* the tensor is a pending root (a matrix root that no step has used yet), not a part of a slot */
-    bool root;
-    uint8_t *at;
-    struct pd_staged *next; /* next staged tensor (kept apart until the commit), in the order in which they came */
-} pd_staged;
-
-/* A parameter, and the number of steps that its optimizer will have counted after the import. */
-typedef struct pd_brought {
-    uint32_t param;
-    int64_t count;
-} pd_brought;
-
-typedef struct pd_import {
-    uint64_t conn;
-    pd_staged *table, *first, *last;
-    pd_brought *counts;
-    size_t n_counts, room;
-    uint64_t bytes; /* bytes that the import counts against max_total_bytes */
-    /* number of elements of the largest staged tensor, for the buffer `wide` */
-    int64_t largest;
-    uint64_t touched_ns;
-    size_t tensors;
-
-    /* the commit request, while it waits for the job to rest, or while the tensors are being written; NULL: it has not
-     * come */
-    pd_request *commit;
-    uint64_t until_ns, look_ns; /* until when it waits, and when it looks next; 0: the tensors are being written */
-    pd_staged *next;
-    double *wide; /* buffer for the elements of one tensor as float64; has room for `largest` elements */
-} pd_import;
 
 static size_t size_of(bool wide)
 {
@@ -87,6 +42,7 @@ static void forget(pd_job *job)
         free(staged);
     }
     pd_account_give(&job->steps.account, import->bytes);
+    pd_reset_free(job, import->reset);
     free(import->counts);
     free(import->wide);
     free(import);
@@ -238,28 +194,14 @@ static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the smallest step count that the import may give to the parameter's optimizer. Normally it is the present
- * count, because counts must not go back. It is 0 before the parameter has closed a round: the state may come from a
- * job that skipped some rounds and so counted fewer steps than rounds. */
-static int64_t least_count(const pd_job *job, const pd_param *param)
-{
-    return param->saved.step == pd_job_start_step(job) ? 0 : pd_optim_count(param->optim);
-}
-
-static int goes_back(const pd_param *param, int64_t count, pd_error *err)
-{
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s has counted %lld steps: its counter cannot become %lld",
-                   param->name, (long long)pd_optim_count(param->optim), (long long)count);
-}
-
 static int take_count(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_import *import = job->import;
     pd_param *param = find(job, request, err);
 
     if (param == NULL) return PD_NOT_FOUND;
-    if (request->u.import.value < least_count(job, param) || request->u.import.value > INT64_MAX / 2)
-        return goes_back(param, request->u.import.value, err);
+    if (request->u.import.value < pd_import_least_count(job, param) || request->u.import.value > INT64_MAX / 2)
+        return pd_import_goes_back(param, request->u.import.value, err);
     if (import->n_counts == import->room) {
         size_t room = import->room * 2 + 64;
         pd_brought *more = realloc(import->counts, room * sizeof *more);
@@ -271,146 +213,6 @@ static int take_count(pd_job *job, const pd_request *request, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: more counters than parameters", job->steps.name);
     import->counts[import->n_counts++] = (pd_brought){ param->index, request->u.import.value };
     return PD_OK;
-}
-
-/* ---- commit: conditions that are checked before anything is written ---- */
-
-static int check_landed(const pd_job *job, pd_error *err)
-{
-    for (const pd_staged *staged = job->import->first; staged != NULL; staged = staged->next)
-        if (staged->landed != staged->elements)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: of a tensor of %lld elements %lld have come",
-                           job->steps.params[staged->address.param].name, (long long)staged->elements,
-                           (long long)staged->landed);
-    return PD_OK;
-}
-
-static int check_rest(const pd_job *job, pd_error *err)
-{
-    if (job->steps.cut != NULL && job->keeping.making == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
-                       job->steps.name);
-    if (job->keeping.making != NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a checkpoint is being made: try again in a moment",
-                       job->steps.name);
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: a step of %.160s is under way, or a root of it: "
-                           "import before the first step, or try again",
-                           job->steps.name, job->steps.params[i].name);
-    return PD_OK;
-}
-
-/* Returns the step count that the parameter's optimizer will have after the import. */
-static int64_t count_to_be(const pd_job *job, uint32_t param)
-{
-    int64_t count = -1;
-
-    for (size_t i = 0; i < job->import->n_counts; i++)
-        if (job->import->counts[i].param == param && job->import->counts[i].count > count)
-            count = job->import->counts[i].count;
-    return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
-}
-
-/* Returns whether the state of a parameter has seen no gradient, where it was saved and here: the import says that it
- * has counted no step, and brings none of its slots. */
-static bool is_fresh(const pd_job *job, uint32_t param, const int64_t *covered)
-{
-    const pd_plan *plan = pd_optim_plan(job->steps.params[param].optim);
-
-    for (size_t k = 0; k < plan->n_slots; k++)
-        if (covered[k] > 0) return false;
-    return count_to_be(job, param) == 0 && least_count(job, &job->steps.params[param]) == 0;
-}
-
-/* Checks that each slot is staged completely. covered[i] is the number of elements of slot i that are staged. The slots
- * of parameter p begin at index first_slot[p]. */
-static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
-{
-    for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        const pd_plan *plan = pd_optim_plan(job->steps.params[i].optim);
-        if (is_fresh(job, i, &covered[first_slot[i]])) continue;
-        for (size_t k = 0; k < plan->n_slots; k++) {
-            int64_t elements = 0, came = covered[first_slot[i] + k];
-            char name[128];
-            if (plan->slots[k].temporary || (int)k == plan->errors_slot) continue;
-            (void)pd_shape_elements(&plan->slots[k].shape, &elements);
-            if (came == elements) continue;
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: of %.160s's state %s %lld of %lld elements have "
-                           "come: bring all of it, or say that part of it is enough",
-                           job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
-                           (long long)came, (long long)elements);
-        }
-    }
-    return PD_OK;
-}
-
-static int check_complete(const pd_job *job, pd_error *err)
-{
-    size_t *first_slot = calloc(job->steps.n_params + 1, sizeof *first_slot), slots = 0;
-    int64_t *covered = NULL;
-    int rc = PD_NO_MEMORY;
-
-    for (uint32_t i = 0; first_slot != NULL && i < job->steps.n_params; i++) {
-        first_slot[i] = slots;
-        slots += pd_optim_plan(job->steps.params[i].optim)->n_slots;
-    }
-    if (first_slot != NULL) covered = calloc(slots + 1, sizeof *covered);
-    for (const pd_staged *staged = job->import->first; covered != NULL && staged != NULL; staged = staged->next)
-        if (!staged->root) covered[first_slot[staged->address.param] + staged->part.slot] += staged->elements;
-    if (covered != NULL)
-        rc = check_covered(job, first_slot, covered, err);
-    else
-        pd_fail(err, rc, "job %.100s: out of memory", job->steps.name);
-    free(first_slot);
-    free(covered);
-    return rc;
-}
-
-/* Checks the imported step counts again at the commit, because the job may have taken steps since they came. No count
- * may go back, and all parameters of a step group (which count steps together) must be at the same step. */
-static int check_counts(const pd_job *job, pd_error *err)
-{
-    for (size_t i = 0; i < job->import->n_counts; i++) {
-        const pd_brought *counted = &job->import->counts[i];
-        const pd_param *param = &job->steps.params[counted->param];
-        if (counted->count < least_count(job, param)) return goes_back(param, counted->count, err);
-        if (param->group != NULL && !pd_step_group_is_even(param->group))
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: the parameters that count their steps with %.160s "
-                           "are at different steps: import before the first step, or try again",
-                           job->steps.name, param->name);
-    }
-    return PD_OK;
-}
-
-static int check_roots(const pd_job *job, pd_error *err)
-{
-    int rc = PD_OK;
-
-    for (const pd_staged *staged = job->import->first; staged != NULL && rc == PD_OK; staged = staged->next)
-        if (staged->root)
-            rc = pd_pending_root_check(job->steps.params[staged->address.param].optim, (const void *)staged->at,
-                                       staged->elements, count_to_be(job, staged->address.param), err);
-    return rc;
-}
-
-/* Checks what does not change while the commit waits for the job to rest. */
-static int check_brought(const pd_job *job, bool partial, pd_error *err)
-{
-    int rc = check_landed(job, err);
-
-    return rc == PD_OK && !partial ? check_complete(job, err) : rc;
-}
-
-/* Checks what depends on the steps that the job has taken. */
-static int check_steps(const pd_job *job, pd_error *err)
-{
-    int rc = check_counts(job, err);
-
-    return rc == PD_OK ? check_roots(job, err) : rc;
 }
 
 /* ---- writing the staged tensors ---- */
@@ -440,7 +242,7 @@ static void set_counts(pd_job *job)
 
     for (size_t i = 0; i < import->n_counts; i++) {
         pd_param *param = &job->steps.params[import->counts[i].param];
-        if (import->counts[i].count < pd_optim_count(param->optim)) set_count(param, least_count(job, param));
+        if (import->counts[i].count < pd_optim_count(param->optim)) set_count(param, pd_import_least_count(job, param));
     }
     for (size_t i = 0; i < import->n_counts; i++) {
         pd_param *param = &job->steps.params[import->counts[i].param];
@@ -475,12 +277,45 @@ static int write_part(pd_job *job, const pd_staged *staged)
     return pd_optim_write_part(optim, &staged->part, wide);
 }
 
+static void finish_reset(pd_job *job, int rc, const pd_error *err)
+{
+    pd_request *request = job->import->commit;
+
+    job->import->commit = NULL;
+    if (rc == PD_OK) {
+        pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
+               "the optimizer state of %u parameters was set back to its initial values (%.200s)",
+               pd_reset_count(job->import->reset), request->u.import.param);
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_free(request);
+        pd_keeping_now(job);
+    } else {
+        pd_request_refuse(job->steps.outbox, request, err);
+    }
+    forget(job);
+}
+
+static void reset_some(pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+    int rc;
+
+    if (pd_reset_some(job, job->import->reset, &rc, &err))
+        finish_reset(job, rc, &err);
+    else if (rc != PD_OK)
+        job->steps.retry_ns = now_ns + RETRY_NS;
+}
+
 void pd_import_write_some(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
     double cost_ns = 0;
 
     job->steps.retry_ns = 0;
+    if (import->reset != NULL) {
+        reset_some(job, now_ns);
+        return;
+    }
     for (; import->next != NULL && cost_ns < job->steps.config->batch_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
             /* Memory is short, so writing goes on later. Until all is written the job takes no steps. */
@@ -496,9 +331,13 @@ void pd_import_write_some(pd_job *job, uint64_t now_ns)
 static int begin_to_write(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
-    int rc = check_rest(job, err);
+    int rc = pd_import_check_rest(job, err);
 
-    if (rc == PD_OK) rc = check_steps(job, err);
+    if (rc == PD_OK && import->reset != NULL) {
+        import->until_ns = 0;
+        return PD_OK;
+    }
+    if (rc == PD_OK) rc = pd_import_check_steps(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
@@ -512,21 +351,43 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+/* Begins to write, or keeps the request until the job rests. After an error the request is the caller's. */
+static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
-    int rc = check_brought(job, request->u.import.partial, err);
+    int rc;
 
-    if (rc != PD_OK) return rc;
     import->commit = request;
     import->until_ns = now_ns + REST_NS;
     import->look_ns = now_ns + LOOK_NS;
-    if ((rc = begin_to_write(job, err)) == PD_OK || check_rest(job, NULL) != PD_OK) return PD_OK;
+    if ((rc = begin_to_write(job, err)) == PD_OK || pd_import_check_rest(job, NULL) != PD_OK) return PD_OK;
     import->commit = NULL;
     return rc;
 }
 
-/* Goes on with a commit that waits for the job to rest. */
+static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc = pd_import_check_brought(job, request->u.import.partial, err);
+
+    return rc == PD_OK ? write_or_wait(job, request, now_ns, err) : rc;
+}
+
+/* Sets the state of parameters back to its initial values. What another connection has staged stays. */
+static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc;
+
+    if (job->import != NULL)
+        return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import of optimizer state is under way: try again later",
+                       job->steps.name);
+    if ((rc = begin(job, request, err)) != PD_OK) return rc;
+    rc = pd_reset_new(&job->import->reset, job, request->u.import.param, request->u.import.partial, err);
+    if (rc == PD_OK) rc = write_or_wait(job, request, now_ns, err);
+    if (rc != PD_OK) forget(job);
+    return rc;
+}
+
+/* Goes on with a commit or a reset that waits for the job to rest. */
 static void look(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
@@ -535,19 +396,22 @@ static void look(pd_job *job, uint64_t now_ns)
 
     import->touched_ns = now_ns;
     import->look_ns = now_ns + LOOK_NS;
-    if (begin_to_write(job, &err) == PD_OK || (check_rest(job, NULL) != PD_OK && now_ns < import->until_ns)) return;
+    if (begin_to_write(job, &err) == PD_OK || (pd_import_check_rest(job, NULL) != PD_OK && now_ns < import->until_ns))
+        return;
     import->commit = NULL;
     pd_request_refuse(job->steps.outbox, request, &err);
+    if (import->reset != NULL) forget(job);
 }
 
 /* ---- requests, timeout, the job's end ---- */
 
-/* Handles one request of an import. If it returns PD_OK for a commit, the request is kept, and answered when all
- * tensors are written. */
+/* Handles one request of an import. If it returns PD_OK for a commit or a reset, the request is kept, and answered when
+ * all is written. */
 static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     if (is_committing(job))
         return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
+    if (request->u.import.act == PD_IMPORT_RESET) return reset(job, request, now_ns, err);
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
         return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -560,7 +424,7 @@ static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err
 
 void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    bool commits = request->u.import.act == PD_IMPORT_COMMIT;
+    bool commits = request->u.import.act == PD_IMPORT_COMMIT || request->u.import.act == PD_IMPORT_RESET;
     pd_error err;
     int rc = take(job, request, now_ns, &err);
 

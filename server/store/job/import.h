@@ -1,5 +1,5 @@
-/* import.h - imports optimizer state that an operator sends, such as tensors of a saved file. All of it is put into
- * the job, or nothing. Step thread.
+/* import.h - imports optimizer state that an operator sends, such as tensors of a saved file, or sets state back to its
+ * initial values (reset_state.h). All of it is put into the job, or nothing. Step thread.
  *
  * After the begin request, the tensors are staged (kept in separate memory) piece by piece, while the job goes on
  * training. The commit request checks that all tensors have come, and waits up to ten seconds for a moment at which no

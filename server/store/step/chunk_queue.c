@@ -56,10 +56,15 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
                         param->pool[PD_F32]);
 }
 
-/* Returns the estimated cost of the planned sums, in ns of one core. */
-static double planned_ns(const pd_steps *steps)
+/* Returns the estimated time to plan the sums and to file them, while all threads but one wait. */
+static double noting_ns(const pd_steps *steps)
 {
-    return steps->sums->cost_ns + PASS_NS * (double)steps->sums->n_passes * steps->config->threads;
+    return PASS_NS * (double)steps->sums->n_passes * steps->config->threads;
+}
+
+static bool is_full(const pd_steps *steps, double budget_ns)
+{
+    return pd_sums_are_full(steps->sums, budget_ns - noting_ns(steps));
 }
 
 /* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
@@ -70,14 +75,14 @@ static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 
     DL_FOREACH(steps->complete, chunk)
     {
-        if (planned_ns(steps) >= budget_ns) return NULL;
+        if (is_full(steps, budget_ns)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
     if (!steps->look || steps->partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
     DL_FOREACH(steps->partial, chunk)
     {
         uint32_t upto = exceeded_prefix(steps, chunk);
-        if (planned_ns(steps) >= budget_ns) return NULL;
+        if (is_full(steps, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
     steps->look = false;
@@ -117,5 +122,5 @@ double pd_chunks_sum(pd_steps *steps, pd_param **starved)
     *starved = plan_sums(steps, steps->config->batch_ns * threads);
     pd_sums_run(sums, threads);
     for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
-    return planned_ns(steps);
+    return steps->sums->cost_ns + noting_ns(steps);
 }

@@ -11,6 +11,8 @@
 /* number of elements of a unit (the part of a sum that one thread computes): many enough to read memory at full speed,
  * few enough to share a sum among cores */
 enum { RANGE = 1 << 16 };
+/* most sums of a batch, and most contributions that they read: the last chunk may exceed both */
+enum { MOST_SUMS = 1 << 14, MOST_ADDENDS = 1 << 17 };
 /* estimated ns of one core to read one element that is added, or to write one element of the sum */
 #define NS_PER_ELEMENT 0.25
 /* ns to wake another thread; a batch of sums that takes less is not shared among threads */
@@ -32,6 +34,12 @@ void pd_sums_clear(pd_sums *sums)
 bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
 {
     return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
+}
+
+bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
+{
+    return sums->cost_ns >= budget_ns || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
+           sums->n_addends >= MOST_ADDENDS;
 }
 
 /* ---- which contributions take part in the sum of a stretch ---- */

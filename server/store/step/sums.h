@@ -47,6 +47,9 @@ typedef struct pd_sums {
 } pd_sums;
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
+/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have. The arrays of a
+ * batch count for no job, so their number is bounded where the sums are small. */
+bool pd_sums_are_full(const pd_sums *sums, double budget_ns);
 
 /* Plans a pass over one chunk, which adds those contributions of the ranks chunk->summed to upto - 1 whose state is
  * HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk's
