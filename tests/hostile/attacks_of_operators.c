@@ -179,6 +179,20 @@ static bool prepare_import(attack_scene *s)
     return attack_operators(s, 1);
 }
 
+/* Resets of the state of all parameters, by hostile patterns. */
+static bool prepare_resets(attack_scene *s)
+{
+    Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
+
+    request.job = (char *)s->job;
+    request.act = 5;
+    for (const char *const *pattern = attack_patterns(); *pattern != NULL; pattern++) {
+        request.param = (char *)*pattern;
+        attack_add(s, PD_IMPORT, &request.base, 0);
+    }
+    return attack_make_job(s, 1) && flood_of_operators(s, SETTERS);
+}
+
 /* Begins an import and hangs up. */
 static void run_begins(attack_scene *s, unsigned method)
 {
@@ -319,6 +333,7 @@ const attack attacks_of_operators[] = {
     { "shutdown", PD_SHUTDOWN, ATTACK_READER, prepare_shutdown, attack_flood },
     { "set", PD_SET, ATTACK_ADMIN, prepare_sets, attack_flood },
     { "import", PD_IMPORT, ATTACK_ADMIN, prepare_import, attack_flood },
+    { "import_resets", PD_IMPORT, ATTACK_ADMIN, prepare_resets, attack_flood },
     { "import_begins", PD_IMPORT, ATTACK_ADMIN, prepare_begins, run_import_begins },
     { "export", PD_EXPORT, ATTACK_READER, prepare_export, attack_flood },
     { "export_begins", PD_EXPORT, ATTACK_READER, prepare_begins, run_export_begins },

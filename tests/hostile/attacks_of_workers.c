@@ -309,6 +309,13 @@ static void run_shares(attack_scene *s)
 
 /* ---- Checkpoint ---- */
 
+static bool prepare_durable(attack_scene *s)
+{
+    s->options[0] = "durability";
+    s->options[1] = "checkpoint";
+    return attack_make_job(s, 1);
+}
+
 static void run_checkpoints(attack_scene *s)
 {
     Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
@@ -343,6 +350,6 @@ const attack attacks_of_workers[] = {
     { "release", PD_RELEASE, ATTACK_ADMIN, prepare_releases, attack_flood },
     { "note", PD_NOTE, ATTACK_ADMIN, prepare_notes, attack_flood },
     { "recall", PD_RECALL, ATTACK_ADMIN, prepare_recalls, attack_flood },
-    { "checkpoint", PD_CHECKPOINT, ATTACK_ADMIN, prepare_alone, run_checkpoints },
+    { "checkpoint", PD_CHECKPOINT, ATTACK_ADMIN, prepare_durable, run_checkpoints },
     { NULL, 0, ATTACK_ADMIN, NULL, NULL },
 };

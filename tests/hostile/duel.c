@@ -70,6 +70,7 @@ void duel_environment(const char *folder, bool read_only)
     setenv("PARAMD_SERVER_ROLES", path, 1);
     setenv("PARAMD_SERVER_STATE_DIR", folder, 1);
     setenv("PARAMD_HTTP_LISTEN", "127.0.0.1:0", 1);
+    setenv("PARAMD_JOB_DURABILITY", "none", 1);
 }
 
 void duel_forget(const char *folder)
@@ -93,11 +94,9 @@ duel_job *duel_join(const char *url, const char *job, int64_t rows, int64_t colu
 {
     int64_t elements = rows * columns;
     duel_job *j = calloc(1, sizeof *j);
-    const char *rules[] = { rule, NULL }, *keys[] = { "durability=none", NULL };
+    const char *rules[] = { rule, NULL };
     pd_client_param param = { .name = "w", .shape = { .rank = 2, .dim = { rows, columns } } };
-    pd_client_options options = {
-        .urls = url, .job = job, .world_size = 1, .rules = rules, .options = keys, .deadline = JOIN_S
-    };
+    pd_client_options options = { .urls = url, .job = job, .world_size = 1, .rules = rules, .deadline = JOIN_S };
     pd_error err = { 0 };
 
     if (j == NULL) stop("no memory");
@@ -233,6 +232,7 @@ duel_attack *duel_begin(const attack *by, const duel_daemon *daemon, uint32_t pa
 
     if (d == NULL) stop("no memory");
     d->by = by;
+    d->wanted = RESTS;
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
     d->side = (foe_side){ .path = daemon->path, .over = &d->over };
