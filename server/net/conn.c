@@ -208,7 +208,7 @@ static void leave_lists(pd_conn *conn)
         for (at = &conn->daemon->waking; *at != conn;) at = &(*at)->next_waking;
         *at = conn->next_waking;
     }
-    pd_pace_leave(conn);
+    pd_pace_leave(&conn->daemon->pace, &conn->pace);
 }
 
 void pd_conn_close(pd_conn *conn, const char *reason)
@@ -222,7 +222,7 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     let_go(conn, reason);
     drop_output(conn);
     conn->state = PD_CLOSED;
-    pd_brief_leave(conn);
+    pd_brief_leave(&daemon->brief, &conn->brief);
     leave_lists(conn);
     if (conn->usage != NULL) pd_usage_leave(&daemon->usages, conn->usage);
     conn->usage = NULL;
@@ -274,7 +274,7 @@ void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;
     conn->state = PD_ENDING;
-    pd_brief_end(conn);
+    pd_brief_end(&conn->daemon->brief, &conn->brief);
     conn->end_ms = pd_loop_now_ms(conn->daemon) + LINGER_MS;
     pd_conn_watch(conn);
 }

@@ -55,13 +55,6 @@ typedef struct pd_conn_access {
     pd_role role;         /* of a worker: the identity's role for its job */
 } pd_conn_access;
 
-/* Whether a connection may be closed for a newcomer (brief.h). */
-typedef enum pd_conn_brevity {
-    PD_LASTS,  /* no: it has said Hello, or is closed */
-    PD_GREETS, /* it has not said Hello yet */
-    PD_ENDS,   /* it ends with an error */
-} pd_conn_brevity;
-
 typedef struct pd_conn {
     pd_daemon *daemon;
     uint64_t number; /* connection number; no other connection of the daemon ever gets the same */
@@ -108,11 +101,8 @@ typedef struct pd_conn {
     struct pd_conn *next_dirty;
     bool waking; /* the connection is in the daemon's list of connections whose held-back frame is tried again */
     struct pd_conn *next_waking, *next_closed;
-    pd_conn_brevity brief;
-    uint16_t origin; /* index of the counter of its identity or address: brief.h */
-    struct pd_conn *prev_brief, *next_brief;
-    bool deferred; /* a frame is held back because the turn's time is used up: pace.h */
-    struct pd_conn *prev_deferred, *next_deferred;
+    pd_brief_place brief;
+    pd_pace_place pace;
     uint64_t opened_ms, read_ms, frame_ms, write_ms; /* clock times of: opening the connection; the last bytes received;
                                                       * the begin of the frame that is being received; the last frame
                                                       * sent (or the begin of sending) */

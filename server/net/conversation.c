@@ -8,6 +8,7 @@
 #include "http.h"
 #include "incoming.h"
 #include "methods.h"
+#include "name_hash.h"
 #include "plant.h"
 #include "reloading.h"
 #include "shutdown.h"
@@ -15,7 +16,9 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -105,6 +108,23 @@ void pd_conversation_take_effects(pd_daemon *daemon)
         daemon->platform.wake(daemon->platform.arg);
 }
 
+/* Begins the turn's time for frames. Half of it is for connections whose frames were held back. If some are left, the
+ * loop does not sleep before the next turn. */
+static void resume_deferred(pd_daemon *daemon)
+{
+    pd_pace *pace = &daemon->pace;
+    uint64_t now = pace->first != NULL ? pd_loop_clock_ns(daemon) : 0, end = now + PD_PACE_TURN_NS / 2;
+
+    while (pace->first != NULL && now < end) {
+        pd_pace_place *place = pd_pace_take(pace);
+        pd_pace_begin(pace, now + PD_PACE_SLICE_NS < end ? now + PD_PACE_SLICE_NS : end);
+        pd_conn_resume((pd_conn *)(void *)((char *)place - offsetof(pd_conn, pace)));
+        now = pd_loop_clock_ns(daemon);
+    }
+    pd_pace_begin(pace, 0);
+    if (pace->first != NULL) daemon->platform.wake(daemon->platform.arg);
+}
+
 static void resume_stalled(pd_daemon *daemon)
 {
     while (daemon->waking != NULL) {
@@ -141,7 +161,7 @@ static void free_closed(pd_daemon *daemon)
 
 void pd_conversation_finish_turn(pd_daemon *daemon)
 {
-    pd_pace_begin_turn(daemon);
+    resume_deferred(daemon);
     resume_stalled(daemon);
     write_dirty(daemon);
     pd_loop_flush(daemon);
@@ -314,6 +334,30 @@ static int check_number(const pd_daemon *daemon, const pd_usage *usage, pd_error
                    (unsigned long long)usage->quota.connections, usage->identity);
 }
 
+/* Returns a hash of a connection's identity, or of its address if it has proven none. The hash is keyed, so that nobody
+ * can choose one that shares the counter of another. */
+static uint64_t origin_of(const pd_conn *conn)
+{
+    const pd_daemon *daemon = conn->daemon;
+    const uint64_t key[2] = { daemon->key, daemon->key };
+    char host[PD_LOG_PEER];
+    const char *name = conn->identity.text;
+
+    pd_loop_host(host, conn->peer);
+    if (conn->identity.kind == PD_IDENTITY_NONE) name = host;
+    return pd_name_hash(key, name, strlen(name));
+}
+
+/* Closes a connection for a newcomer, if one may be closed. */
+static void make_room(pd_daemon *daemon)
+{
+    pd_brief_place *place = pd_brief_first(&daemon->brief);
+
+    if (place != NULL)
+        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, brief)),
+                      "it gave way to a new connection (server.max_connections)");
+}
+
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
 {
     pd_conn *conn;
@@ -321,7 +365,7 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     pd_error err;
 
     if (!enter(daemon, transport, &usage)) return PD_RESOURCE_EXHAUSTED;
-    if (daemon->n_conns >= daemon->config.max_connections) pd_brief_make_room(daemon);
+    if (daemon->n_conns >= daemon->config.max_connections) make_room(daemon);
     if ((conn = pd_conn_new(daemon, &pd_incoming_frames, peer)) == NULL) {
         pd_usage_leave(&daemon->usages, usage);
         return PD_NO_MEMORY;
@@ -330,7 +374,7 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     pd_loop_set_party(daemon, conn->number, usage->number);
     conn->pendings.under_way = &usage->requests;
     pd_conn_attach(conn, transport);
-    pd_brief_enter(conn);
+    pd_brief_enter(&daemon->brief, &conn->brief, origin_of(conn));
     if (check_number(daemon, usage, &err) != PD_OK) pd_conn_end(conn, NULL, &err);
     return PD_OK;
 }

@@ -82,7 +82,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     conn->rank = hello->rank;
     conn->remarks = hello->remarks;
     conn->state = PD_WELCOMING;
-    pd_brief_leave(conn);
+    pd_brief_leave(&conn->daemon->brief, &conn->brief);
     conn->joined = true;
     pd_idle_reset(&conn->daemon->idle, pd_loop_now_ms(conn->daemon));
     pd_pendings_add(&conn->pendings, pending);
@@ -121,7 +121,7 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     if (hello->job[0] != '\0') return join(conn, prefix, hello, err);
     conn->operates = true;
     conn->state = PD_OPEN;
-    pd_brief_leave(conn);
+    pd_brief_leave(&conn->daemon->brief, &conn->brief);
     welcome(conn, prefix, NULL);
     return PD_OK;
 }

@@ -5,7 +5,6 @@
 #include "access.h"
 #include "conn.h"
 #include "methods.h"
-#include "pace.h"
 #include "plant.h"
 
 /* ---- checks of a frame before its method runs ---- */
@@ -217,6 +216,20 @@ static int on_prefix(void *arg, const pd_prefix *prefix)
     return pd_conn_live(conn) ? check_stream(conn, prefix) : PD_CANCELLED;
 }
 
+/* Returns whether the turn has time for the connection's next frame. false: it is held back until a later turn. One
+ * frame of each turn is always handled, so there is progress. */
+static bool has_time(pd_conn *conn, bool cheap)
+{
+    pd_pace *pace = &conn->daemon->pace;
+    uint64_t now = pd_pace_note(pace, cheap) ? pd_loop_clock_ns(conn->daemon) : 0;
+
+    if (pace->until_ns == 0) pace->until_ns = now + PD_PACE_TURN_NS;
+    pace->spent = pace->spent || now > pace->until_ns;
+    if (!pace->spent || pace->frames == 1) return true;
+    if (!PD_PLANTED(deferred_forever)) pd_pace_defer(pace, &conn->usage->pace, &conn->pace);
+    return false;
+}
+
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_conn *conn = arg;
@@ -225,7 +238,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     if (!pd_conn_live(conn)) return PD_CANCELLED;
     if (conn->state == PD_WELCOMING || conn->declaring) return PD_UNAVAILABLE;
     if (!conn->incoming.begun) {
-        if (must_wait(conn, prefix) || !pd_pace_admits(conn, is_cheap(prefix))) return PD_UNAVAILABLE;
+        if (must_wait(conn, prefix) || !has_time(conn, is_cheap(prefix))) return PD_UNAVAILABLE;
         begin(conn, prefix, header);
     }
     if (prefix->payload_bytes == 0) return PD_OK;

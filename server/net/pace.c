@@ -1,78 +1,49 @@
-/* pace.c - holds frames back when a turn of the loop has used up its time, and serves their connections in turn. */
+/* pace.c - counts the frames of a turn, and keeps the connections whose frames are held back. */
 #include "pace.h"
 
-#include "conn.h"
-#include "conn_io.h"
-#include "plant.h"
-
+#include <stddef.h>
 #include <utlist.h>
 
 enum { CHEAP_FRAMES = 16 }; /* one of so many cheap frames reads the clock */
 
-static void defer(pd_conn *conn)
+void pd_pace_begin(pd_pace *pace, uint64_t until_ns)
 {
-    pd_usage *usage = conn->usage;
-
-    if (conn->deferred) return;
-    conn->deferred = true;
-    if (usage->deferred == NULL) DL_APPEND2(conn->daemon->pace.first, usage, prev_deferred, next_deferred);
-    DL_APPEND2(usage->deferred, conn, prev_deferred, next_deferred);
-}
-
-void pd_pace_leave(pd_conn *conn)
-{
-    pd_usage *usage = conn->usage;
-
-    if (!conn->deferred) return;
-    conn->deferred = false;
-    DL_DELETE2(usage->deferred, conn, prev_deferred, next_deferred);
-    if (usage->deferred == NULL) DL_DELETE2(conn->daemon->pace.first, usage, prev_deferred, next_deferred);
-}
-
-bool pd_pace_admits(pd_conn *conn, bool cheap)
-{
-    pd_pace *pace = &conn->daemon->pace;
-
-    if (pace->frames++ == 0) { /* one frame is always handled, so there is progress */
-        if (pace->until_ns == 0) pace->until_ns = pd_loop_clock_ns(conn->daemon) + PD_PACE_TURN_NS;
-        return true;
-    }
-    if (!pace->spent && (!cheap || pace->frames % CHEAP_FRAMES == 0))
-        pace->spent = pd_loop_clock_ns(conn->daemon) > pace->until_ns;
-    if (!pace->spent) return true;
-    if (!PD_PLANTED(deferred_forever)) defer(conn);
-    return false;
-}
-
-/* Lets the first connection of the first identity go on for a slice of time. The identity's next turn comes after those
- * of the others. */
-static void serve(pd_pace *pace, uint64_t until_ns)
-{
-    pd_usage *usage = pace->first;
-    pd_conn *conn = usage->deferred;
-
-    pd_pace_leave(conn);
-    if (pace->first == usage) {
-        DL_DELETE2(pace->first, usage, prev_deferred, next_deferred);
-        DL_APPEND2(pace->first, usage, prev_deferred, next_deferred);
-    }
     *pace = (pd_pace){ .first = pace->first, .until_ns = until_ns };
-    pd_conn_resume(conn);
 }
 
-void pd_pace_begin_turn(pd_daemon *daemon)
+bool pd_pace_note(pd_pace *pace, bool cheap)
 {
-    pd_pace *pace = &daemon->pace;
-    uint64_t now, end;
+    if (pace->frames++ == 0) return pace->until_ns == 0;
+    return !pace->spent && (!cheap || pace->frames % CHEAP_FRAMES == 0);
+}
 
-    *pace = (pd_pace){ .first = pace->first };
-    if (pace->first == NULL) return;
-    now = pd_loop_clock_ns(daemon);
-    end = now + PD_PACE_TURN_NS / 2; /* the other half is for frames that come now */
-    while (pace->first != NULL && now < end) {
-        serve(pace, now + PD_PACE_SLICE_NS < end ? now + PD_PACE_SLICE_NS : end);
-        now = pd_loop_clock_ns(daemon);
+void pd_pace_defer(pd_pace *pace, pd_pace_party *party, pd_pace_place *place)
+{
+    if (place->party != NULL) return;
+    place->party = party;
+    if (party->first == NULL) DL_APPEND(pace->first, party);
+    DL_APPEND(party->first, place);
+}
+
+void pd_pace_leave(pd_pace *pace, pd_pace_place *place)
+{
+    pd_pace_party *party = place->party;
+
+    if (party == NULL) return;
+    place->party = NULL;
+    DL_DELETE(party->first, place);
+    if (party->first == NULL) DL_DELETE(pace->first, party);
+}
+
+pd_pace_place *pd_pace_take(pd_pace *pace)
+{
+    pd_pace_party *party = pace->first;
+    pd_pace_place *place = party->first;
+
+    pd_pace_leave(pace, place);
+    if (pace->first == party) {
+        DL_DELETE(pace->first, party);
+        DL_APPEND(pace->first, party);
     }
-    *pace = (pd_pace){ .first = pace->first };
-    if (pace->first != NULL) daemon->platform.wake(daemon->platform.arg);
+    return place;
 }

@@ -1,5 +1,5 @@
-/* pace.h - bounds how long a turn of the loop handles frames, and lets identities take turns when there are too many.
- * Loop thread.
+/* pace.h - how long a turn of the loop handles frames, and the identities and connections whose frames wait for a later
+ * turn. Loop thread.
  *
  * The bytes of a flood are cheap to send, and each request costs the loop thread some time. When a turn's time is used
  * up, frames are held back, and their connections wait in a list of their identity. Each later turn begins with these:
@@ -14,25 +14,36 @@
 #define PD_PACE_TURN_NS 4000000u /* time for frames in a turn of the loop */
 #define PD_PACE_SLICE_NS 500000u /* time for a connection that was held back */
 
-struct pd_conn;
-struct pd_daemon;
-struct pd_usage;
+/* The place of a connection. Begins zeroed. */
+typedef struct pd_pace_place {
+    struct pd_pace_party *party; /* its identity, while a frame of it is held back; NULL: none is */
+    struct pd_pace_place *prev, *next;
+} pd_pace_place;
+
+/* The place of an identity. Begins zeroed. */
+typedef struct pd_pace_party {
+    pd_pace_place *first; /* its connections whose frames are held back, in the order of their turns */
+    struct pd_pace_party *prev, *next;
+} pd_pace_party;
 
 /* Begins zeroed. */
 typedef struct pd_pace {
-    struct pd_usage *first; /* identities with connections whose frames are held back, in the order of their turns */
-    uint64_t until_ns;      /* time at which the turn, or the slice, ends */
-    unsigned frames;        /* number of frames in this turn or slice */
-    bool spent;             /* its time is used up */
+    pd_pace_party *first; /* identities with such connections, in the order of their turns */
+    uint64_t until_ns;    /* time at which the turn, or the slice, ends; 0: not known yet */
+    unsigned frames;      /* number of frames in this turn or slice */
+    bool spent;           /* its time is used up */
 } pd_pace;
 
-/* Returns whether a connection's next frame may be handled in this turn. false: it must be held back, and the
- * connection is resumed in a later turn. `cheap`: of such frames, not every one reads the clock. */
-bool pd_pace_admits(struct pd_conn *conn, bool cheap);
-/* Begins a turn: resumes connections that were held back. If some are left, the loop does not sleep before the next
- * turn. */
-void pd_pace_begin_turn(struct pd_daemon *daemon);
-/* Takes a connection out of the list, because it closes. */
-void pd_pace_leave(struct pd_conn *conn);
+/* Begins a turn or a slice that ends at this time; 0: its first frame finds that out. */
+void pd_pace_begin(pd_pace *pace, uint64_t until_ns);
+/* Notes a frame. `cheap`: of such frames, not every one reads the clock. Returns whether the clock has to be read to
+ * know whether the time is used up. */
+bool pd_pace_note(pd_pace *pace, bool cheap);
+/* Lets a connection wait, whose frame is held back. */
+void pd_pace_defer(pd_pace *pace, pd_pace_party *party, pd_pace_place *place);
+/* Takes a connection out of the lists. */
+void pd_pace_leave(pd_pace *pace, pd_pace_place *place);
+/* Takes out the connection whose turn it is, which must exist. Its identity's next turn comes after those of others. */
+pd_pace_place *pd_pace_take(pd_pace *pace);
 
 #endif

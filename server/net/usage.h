@@ -4,6 +4,7 @@
 #ifndef PD_USAGE_H
 #define PD_USAGE_H
 
+#include "pace.h"
 #include "roles.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -17,8 +18,7 @@ typedef struct pd_usage {
     size_t connections; /* open connections of the identity, with those that end with an error */
     size_t requests;    /* requests without an answer on all of them */
     pd_allowance quota;
-    struct pd_conn *deferred; /* its connections whose frames are held back: pace.h */
-    struct pd_usage *prev_deferred, *next_deferred;
+    pd_pace_party pace;
     UT_hash_handle hh;
     char identity[];
 } pd_usage;
