@@ -21,7 +21,7 @@ for plant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced re
     old_removed_first failed_counts cut_without_rest note_of_another_step counted_in_cut_and_again window_forgets \
     barriers_forgotten barriers_of_others@158 image_forgets_roots entry_durable_unwritten logged_aggregates_reused \
     log_forgets_roots entries_before_checkpoint change_not_counted@400 end_unsynced control_unread@334 \
-    world_change_forgets_last world_change_forgets_notes world_change_undurable repeated_given_up; do
+    world_change_forgets_last world_change_forgets_notes world_change_undurable repeated_given_up@1996; do
     first=1
     [[ $plant != *@* ]] || first=${plant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --plant "${plant%@*}" > /dev/null 2>&1; then
