@@ -13,7 +13,6 @@
 #include "replacement.h"
 #include "round_scalars.h"
 
-
 enum { SCAN_RANGE = 1 << 18 };
 
 /* ---- checking a push ---- */
