@@ -1,7 +1,6 @@
 /* lingering.c - describes a job that lingers (all its workers are gone, and it waits for new ones) to a worker. */
 #include "lingering.h"
 
-
 #include <inttypes.h>
 #include <string.h>
 
@@ -27,6 +26,6 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_fail(err, refusal.code,
             "%.*s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.256s`, or choose "
             "another name",
-            name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_steps_least(&job->steps),
-            (ms + 999) / 1000, job->steps.name);
+            name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_steps_least(&job->steps), (ms + 999) / 1000,
+            job->steps.name);
 }
