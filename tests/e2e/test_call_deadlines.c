@@ -22,8 +22,8 @@
 #include "team.h"
 
 #define DEADLINE 1.0
-/* Seconds by which a call may outlive its deadline: more than the 0.2 s of the figure deadline_overrun_s, since a machine
- * that runs tests is busy. */
+/* Seconds by which a call may outlive its deadline: more than the 0.2 s of the figure deadline_overrun_s, since a
+ * machine that runs tests is busy. */
 #define MOST_OVER 0.5
 
 static const char *const rules[] = { "* sgd lr=1", NULL };
