@@ -18,8 +18,8 @@ typedef struct duel_daemon {
 } duel_daemon;
 
 /* Writes the roles, with which the daemon has to start, to a file in `folder`, and sets environment variables so that a
- * daemon which is started next reads it, has a state directory there and listens for HTTP. Jobs have checkpoints only if
- * they say so. */
+ * daemon which is started next reads it, has a state directory there and listens for HTTP. Jobs have checkpoints only
+ * if they say so. */
 void duel_environment(const char *folder, bool read_only);
 void duel_forget(const char *folder); /* removes the file of roles */
 
