@@ -290,19 +290,19 @@ static void a_declare_again_is_worked_in_parts(void **state)
 
 static void a_list_is_worked_in_parts_whatever_its_glob_is(void **state)
 {
-    static const pd_info_what whats[] = { PD_INFO_PARAMS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE,
+    static const pd_info_what lists[] = { PD_INFO_PARAMS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE,
                                           PD_INFO_JOBS };
     bench *b = *state;
     char glob[PD_GLOB_MAX + 1], what[64];
 
     start(b);
     assert_int_equal(apply(b, "set", set(b, "*", "lr=0.5"), 1e6), PD_OK);
-    for (size_t i = 0; i < sizeof whats / sizeof whats[0]; i++)
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         for (size_t kind = 0; kind < HARD; kind++) {
             hard_glob(glob, kind);
-            snprintf(what, sizeof what, "list %d, glob %.8s", whats[i], glob);
-            assert_int_equal(apply(b, what, list(b, whats[i], glob, 0), 1e5), PD_OK);
-            if (whats[i] == PD_INFO_SETTINGS || whats[i] == PD_INFO_STATE) {
+            snprintf(what, sizeof what, "list %d, glob %.8s", lists[i], glob);
+            assert_int_equal(apply(b, what, list(b, lists[i], glob, 0), 1e5), PD_OK);
+            if (lists[i] == PD_INFO_SETTINGS || lists[i] == PD_INFO_STATE) {
                 assert_int_equal(b->info->total, 0);
                 assert_calls(b, 500, 1e5);
             }

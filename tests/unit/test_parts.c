@@ -205,13 +205,13 @@ static void finish_list(rig *r, pd_request *request)
 
 static void a_list_whose_job_ends_is_refused(void **state)
 {
-    static const pd_info_what whats[] = { PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS,
+    static const pd_info_what lists[] = { PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS,
                                           PD_INFO_STATE };
     rig *r = *state;
     pd_request *requests[5];
 
     for (size_t i = 0; i < 5; i++) {
-        requests[i] = list(r, whats[i], "job");
+        requests[i] = list(r, lists[i], "job");
         (void)(i == 1 || (begin_list(r, requests[i]), true)); /* two workers are listed in fewer parts */
     }
     drop(r, "job");
