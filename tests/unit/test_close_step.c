@@ -169,7 +169,7 @@ static uint64_t cost_of_ends(rig *r, uint32_t job, uint64_t step, int times, int
 
 static uint32_t start_many(rig *r)
 {
-    static char text[MANY][8];
+    static char text[MANY][16];
     static const char *names[MANY];
     static pd_shape shapes[MANY];
     const float one[] = { 1 };
