@@ -412,7 +412,7 @@ static void an_operator_drops_a_job_at_once(void **state)
 static void the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts(void **state)
 {
     enum { MANY = 4000 };
-    static char text[MANY][8];
+    static char text[MANY][16];
     static const char *names[MANY];
     static pd_shape shapes[MANY];
     rig *r = *state;
