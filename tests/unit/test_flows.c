@@ -216,6 +216,7 @@ static void reads_wait_until_they_may_be_served(void **state)
     assert_false(pd_flows_wait(&flows, false));
     assert_true(pd_flows_wait(&flows, true));
     assert_int_equal(serve(&flows, true, MS), 1);
+    assert_int_equal(serve(&flows, true, MS), 0);
 }
 
 static void commands_of_a_connection_wait_for_the_reads_before_them(void **state)
@@ -232,6 +233,7 @@ static void commands_of_a_connection_wait_for_the_reads_before_them(void **state
     assert_int_equal(serve(&flows, false, MS), 0);
     assert_int_equal(serve(&flows, true, MS), 2);
     assert_int_equal(serve(&flows, false, MS), 3);
+    assert_int_equal(serve(&flows, true, MS), 0);
 }
 
 /* ---- anything at all ---- */
