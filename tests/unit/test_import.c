@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "import.h"
+#include "import_check.h"
 #include "oom.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -241,6 +242,20 @@ static void a_counter_never_goes_back(void **state)
     assert_int_equal(count(f, "m", 1), PD_OK);
 }
 
+static void of_counters_that_come_twice_the_larger_is_taken(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(count(f, "m", 5), PD_OK);
+    assert_int_equal(count(f, "m", 9), PD_OK);
+    assert_int_equal(count(f, "m", 7), PD_OK);
+    assert_int_equal(job_of(f)->import->n_counts, 1);
+    assert_int_equal(commit(f, true), PD_OK);
+    assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 9);
+    assert_int_equal(pd_optim_count(job_of(f)->steps.params[VECTOR].optim), 0);
+}
+
 static void only_the_connection_that_began_may_continue(void **state)
 {
     fixture *f = *state;
@@ -318,6 +333,22 @@ static void staged_bytes_are_counted_and_given_back(void **state)
     assert_int_equal(f->r.store->budget.used, before);
 }
 
+static void counters_take_bytes_once_and_give_them_back(void **state)
+{
+    fixture *f = *state;
+    uint64_t before = f->r.store->budget.used, limit = f->r.store->budget.limit, bytes = PARAMS * sizeof(int64_t);
+
+    assert_int_equal(begin(f), PD_OK);
+    f->r.store->budget.limit = before + bytes - 1;
+    assert_int_equal(count(f, "m", 1), PD_RESOURCE_EXHAUSTED);
+    f->r.store->budget.limit = limit;
+    for (int i = 0; i < 3; i++) assert_int_equal(count(f, "m", 1), PD_OK);
+    assert_int_equal(count(f, "v", 1), PD_OK);
+    assert_int_equal(f->r.store->budget.used, before + bytes);
+    assert_int_equal(commit(f, true), PD_OK);
+    assert_int_equal(f->r.store->budget.used, before);
+}
+
 static void an_import_that_nobody_ends_is_dropped(void **state)
 {
     fixture *f = *state;
@@ -362,10 +393,12 @@ int main(void)
         CASE(nothing_is_half_loaded),
         CASE(state_that_the_job_does_not_keep_is_not_found),
         CASE(a_counter_never_goes_back),
+        CASE(of_counters_that_come_twice_the_larger_is_taken),
         CASE(only_the_connection_that_began_may_continue),
         CASE(a_commit_waits_for_a_pending_root_task),
         CASE(a_commit_that_waits_too_long_is_refused_and_can_be_sent_again),
         CASE(staged_bytes_are_counted_and_given_back),
+        CASE(counters_take_bytes_once_and_give_them_back),
         CASE(an_import_that_nobody_ends_is_dropped),
         CASE(without_memory_nothing_has_changed),
     };

@@ -8,6 +8,7 @@
 
 #include "course.h"
 #include "import.h"
+#include "import_check.h"
 #include "kept_job.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -177,6 +178,44 @@ static void an_optimizer_that_refuses_all_steps_goes_on(void **state)
     rig_free(&r);
 }
 
+/* ---- slices ---- */
+
+/* Returns how many times the store works until a reset of all state is answered. */
+static int turns_of(rig *r, bool keeps_counts)
+{
+    pd_request *request = request_of(r, PD_IMPORT_RESET, "*");
+    uint64_t answered = r->answered;
+    int turns = 0;
+
+    request->u.import.partial = keeps_counts;
+    rig_apply(r, request);
+    for (; r->answered == answered && turns < 1000; turns++) {
+        (void)pd_store_work(r->store, r->now);
+        rig_absorb(r);
+    }
+    assert_int_equal(r->answer, PD_EFF_OK);
+    return turns;
+}
+
+static void no_turn_of_a_reset_does_more_than_one_parameter(void **state)
+{
+    pd_store_config config = rig_config();
+
+    (void)state;
+    config.batch_ns = 1; /* so short that each turn looks at one parameter */
+    for (int grouped = 0; grouped < 2; grouped++) {
+        int counts;
+        rig r;
+        start(&r, &config, NULL, grouped ? "* shampoo" : "* adam");
+        steps(&r);
+        counts = turns_of(&r, false);
+        assert_true(counts >= 3 * PARAMS); /* its name, its state, its count */
+        assert_true(counts >= turns_of(&r, true) + PARAMS - 1);
+        for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(pd_optim_count(optim_of(&r, p)), 0);
+        rig_free(&r);
+    }
+}
+
 /* ---- roots that are under way ---- */
 
 static void a_reset_waits_for_roots_at_the_pool_and_adopts_none(void **state)
@@ -203,6 +242,28 @@ static void a_reset_waits_for_roots_at_the_pool_and_adopts_none(void **state)
         assert_int_equal(pd_optim_tasks_left(optim_of(&r, p)), 0);
         assert_int_equal(pd_optim_root_stats(optim_of(&r, p)).adopted, 0);
     }
+    rig_free(&r);
+}
+
+static void a_reset_that_waits_looks_first_at_the_parameter_that_was_at_work(void **state)
+{
+    pd_store_config config = rig_config();
+    pd_job *job;
+    rig r;
+
+    (void)state;
+    start(&r, &config, NULL,
+          "p0 adam;* shampoo precondition_frequency=1 start_preconditioning_step=1 root_delay=ready");
+    job = inside_job(r.store, r.job);
+    r.lazy_tasks = true;
+    step(&r, 1, 0);
+    assert_int_equal(reset(&r, "*", false), PD_OK);
+    assert_false(pd_import_writes(job));
+    assert_int_equal(job->import->busy, 1);
+    while (r.n_tasks > 0) rig_finish_task(&r, 0);
+    rig_sleep(&r, 1);
+    rig_work(&r);
+    assert_null(job->import);
     rig_free(&r);
 }
 
@@ -309,7 +370,9 @@ int main(void)
         cmocka_unit_test(parameters_that_count_together_are_reset_together),
         cmocka_unit_test(counts_stay_where_that_is_asked_for),
         cmocka_unit_test(an_optimizer_that_refuses_all_steps_goes_on),
+        cmocka_unit_test(no_turn_of_a_reset_does_more_than_one_parameter),
         cmocka_unit_test(a_reset_waits_for_roots_at_the_pool_and_adopts_none),
+        cmocka_unit_test(a_reset_that_waits_looks_first_at_the_parameter_that_was_at_work),
         cmocka_unit_test(a_reset_that_finds_no_rest_is_refused_after_ten_seconds),
         cmocka_unit_test(a_job_with_checkpoints_writes_one_at_once_that_has_the_reset),
         cmocka_unit_test(a_reset_that_is_refused_changes_nothing),

@@ -116,12 +116,24 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
+/* Checks that the job may take memory to stage what an import brings. PD_RESOURCE_EXHAUSTED. */
+static int check_room(const pd_job *job, uint64_t bytes, pd_error *err)
+{
+    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
+
+    if (pd_budget_fits(budget, bytes)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: no room to stage %llu more bytes of state: of %llu "
+                   "allowed for %.100s, %llu are in use (%s)",
+                   job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
+                   (unsigned long long)budget->used, budget->key);
+}
+
 /* Allocates memory in which a tensor of optimizer state is staged until the commit. Called when the tensor's first
  * piece comes. */
 static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
 {
     pd_import *import = job->import;
-    const pd_budget *budget;
     pd_staged *staged;
     uint64_t bytes;
     int64_t elements;
@@ -129,13 +141,7 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
 
     assert(rc == PD_OK);
     bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
-    budget = pd_account_budget(&job->steps.account, bytes);
-    if (rc != PD_OK || !pd_budget_fits(budget, bytes))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "job %.100s: no room to stage %llu more bytes of state: of %llu "
-                       "allowed for %.100s, %llu are in use (%s)",
-                       job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
-                       (unsigned long long)budget->used, budget->key);
+    if ((rc = check_room(job, bytes, err)) != PD_OK) return rc;
     if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
@@ -194,24 +200,34 @@ static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
+/* Makes room for the step counts of all parameters. */
+static int make_counts(pd_job *job, pd_error *err)
+{
+    pd_import *import = job->import;
+    uint64_t bytes = job->steps.n_params * sizeof *import->counts;
+    int rc = check_room(job, bytes, err);
+
+    if (rc != PD_OK) return rc;
+    if ((import->counts = malloc((size_t)bytes)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    for (uint32_t i = 0; i < job->steps.n_params; i++) import->counts[i] = -1;
+    import->bytes += bytes;
+    pd_account_take(&job->steps.account, bytes);
+    return PD_OK;
+}
+
 static int take_count(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_import *import = job->import;
     pd_param *param = find(job, request, err);
+    int rc;
 
     if (param == NULL) return PD_NOT_FOUND;
     if (request->u.import.value < pd_import_least_count(job, param) || request->u.import.value > INT64_MAX / 2)
         return pd_import_goes_back(param, request->u.import.value, err);
-    if (import->n_counts == import->room) {
-        size_t room = import->room * 2 + 64;
-        pd_brought *more = realloc(import->counts, room * sizeof *more);
-        if (more == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-        import->counts = more;
-        import->room = room;
-    }
-    if (import->n_counts == job->steps.n_params)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: more counters than parameters", job->steps.name);
-    import->counts[import->n_counts++] = (pd_brought){ param->index, request->u.import.value };
+    if (import->counts == NULL && (rc = make_counts(job, err)) != PD_OK) return rc;
+    import->n_counts += import->counts[param->index] < 0;
+    if (request->u.import.value > import->counts[param->index]) import->counts[param->index] = request->u.import.value;
     return PD_OK;
 }
 
@@ -235,18 +251,25 @@ static void set_count(pd_param *param, int64_t count)
         pd_optim_set_count(param->optim, count);
 }
 
+/* Returns the largest step count that has come for a parameter or those that count steps with it; -1: none. */
+static int64_t largest_count(const pd_job *job, const pd_param *param)
+{
+    int64_t most = pd_import_brought_count(job, param->index);
+
+    for (const pd_param *member = param->group != NULL ? param->group->members : NULL; member != NULL;
+         member = member->next_member)
+        if (pd_import_brought_count(job, member->index) > most) most = pd_import_brought_count(job, member->index);
+    return most;
+}
+
 /* Sets the imported step counts. If several came for parameters that count steps together, the largest is taken. */
 static void set_counts(pd_job *job)
 {
-    const pd_import *import = job->import;
-
-    for (size_t i = 0; i < import->n_counts; i++) {
-        pd_param *param = &job->steps.params[import->counts[i].param];
-        if (import->counts[i].count < pd_optim_count(param->optim)) set_count(param, pd_import_least_count(job, param));
-    }
-    for (size_t i = 0; i < import->n_counts; i++) {
-        pd_param *param = &job->steps.params[import->counts[i].param];
-        if (import->counts[i].count > pd_optim_count(param->optim)) set_count(param, import->counts[i].count);
+    for (uint32_t i = 0; job->import->n_counts > 0 && i < job->steps.n_params; i++) {
+        pd_param *param = &job->steps.params[i];
+        int64_t count;
+        if (param->group != NULL && param->group->members != param) continue; /* once for all members */
+        if ((count = largest_count(job, param)) >= 0 && count != pd_optim_count(param->optim)) set_count(param, count);
     }
 }
 
@@ -295,28 +318,28 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
     forget(job);
 }
 
-static void reset_some(pd_job *job, uint64_t now_ns)
+static void reset_some(pd_job *job, double slice_ns, uint64_t now_ns)
 {
     pd_error err;
     int rc;
 
-    if (pd_reset_some(job, job->import->reset, &rc, &err))
+    if (pd_reset_some(job, job->import->reset, slice_ns, &rc, &err))
         finish_reset(job, rc, &err);
     else if (rc != PD_OK)
         job->steps.retry_ns = now_ns + RETRY_NS;
 }
 
-void pd_import_write_some(pd_job *job, uint64_t now_ns)
+void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
 {
     pd_import *import = job->import;
     double cost_ns = 0;
 
     job->steps.retry_ns = 0;
     if (import->reset != NULL) {
-        reset_some(job, now_ns);
+        reset_some(job, slice_ns, now_ns);
         return;
     }
-    for (; import->next != NULL && cost_ns < job->steps.config->batch_ns; import->next = import->next->next) {
+    for (; import->next != NULL && cost_ns < slice_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
             /* Memory is short, so writing goes on later. Until all is written the job takes no steps. */
             job->steps.retry_ns = now_ns + RETRY_NS;

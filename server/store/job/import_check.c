@@ -29,32 +29,61 @@ static int check_landed(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-int pd_import_check_rest(const pd_job *job, pd_error *err)
+int64_t pd_import_brought_count(const pd_job *job, uint32_t param)
 {
+    return job->import->counts != NULL ? job->import->counts[param] : -1;
+}
+
+/* Returns whether a parameter can be written. A reset throws away roots that no step has used yet. */
+static bool rests(const pd_job *job, uint32_t param)
+{
+    const pd_optim *optim = job->steps.params[param].optim;
+
+    if (job->steps.params[param].stage != PD_COLLECTING) return false;
+    return job->import->reset != NULL ? pd_optim_is_still(optim) : pd_optim_rests(optim);
+}
+
+/* Returns a parameter that cannot be written yet; NULL: all can. Looks first at the one that was found last, so that
+ * looking again costs little. */
+static const pd_param *find_busy(pd_job *job)
+{
+    pd_import *import = job->import;
+
+    if (!rests(job, import->busy)) return &job->steps.params[import->busy];
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        if (rests(job, i)) continue;
+        import->busy = i;
+        return &job->steps.params[i];
+    }
+    return NULL;
+}
+
+int pd_import_check_rest(pd_job *job, pd_error *err)
+{
+    const pd_param *busy;
+
     if (job->steps.cut != NULL && job->keeping.making == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
                        job->steps.name);
     if (job->keeping.making != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a checkpoint is being made: try again in a moment",
                        job->steps.name);
-    if (job->import->reset != NULL) return pd_reset_must_wait(job, err) ? PD_FAILED_PRECONDITION : PD_OK;
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: a step of %.160s is under way, or a root of it: "
-                           "import before the first step, or try again",
-                           job->steps.name, job->steps.params[i].name);
-    return PD_OK;
+    if ((busy = find_busy(job)) == NULL) return PD_OK;
+    if (job->import->reset != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: a step of %.160s is under way, or a root of it is being computed: try again",
+                       job->steps.name, busy->name);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try "
+                   "again",
+                   job->steps.name, busy->name);
 }
 
 /* Returns the step count that the parameter's optimizer will have after the import. */
 static int64_t count_to_be(const pd_job *job, uint32_t param)
 {
-    int64_t count = -1;
+    int64_t count = pd_import_brought_count(job, param);
 
-    for (size_t i = 0; i < job->import->n_counts; i++)
-        if (job->import->counts[i].param == param && job->import->counts[i].count > count)
-            count = job->import->counts[i].count;
     return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
 }
 
@@ -118,10 +147,11 @@ static int check_complete(const pd_job *job, pd_error *err)
  * may go back, and all parameters of a step group (which count steps together) must be at the same step. */
 static int check_counts(const pd_job *job, pd_error *err)
 {
-    for (size_t i = 0; i < job->import->n_counts; i++) {
-        const pd_brought *counted = &job->import->counts[i];
-        const pd_param *param = &job->steps.params[counted->param];
-        if (counted->count < pd_import_least_count(job, param)) return pd_import_goes_back(param, counted->count, err);
+    for (uint32_t i = 0; job->import->n_counts > 0 && i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        int64_t count = pd_import_brought_count(job, i);
+        if (count < 0) continue;
+        if (count < pd_import_least_count(job, param)) return pd_import_goes_back(param, count, err);
         if (param->group != NULL && !pd_step_group_is_even(param->group))
             return pd_fail(err, PD_FAILED_PRECONDITION,
                            "job %.100s: the parameters that count their steps with %.160s "

@@ -28,18 +28,13 @@ typedef struct pd_staged {
     struct pd_staged *next; /* next staged tensor (kept apart until the commit), in the order in which they came */
 } pd_staged;
 
-/* A parameter, and the number of steps that its optimizer will have counted after the import. */
-typedef struct pd_brought {
-    uint32_t param;
-    int64_t count;
-} pd_brought;
-
 typedef struct pd_import {
     uint64_t conn;
     pd_staged *table, *first, *last;
-    pd_brought *counts;
-    size_t n_counts, room;
-    uint64_t bytes; /* bytes that the import counts against max_total_bytes */
+    /* for each parameter the largest step count that has come, -1: none; NULL: none of any parameter */
+    int64_t *counts;
+    size_t n_counts; /* number of parameters whose step count has come */
+    uint64_t bytes;  /* bytes that the import counts against max_total_bytes */
     /* number of elements of the largest staged tensor, for the buffer `wide` */
     int64_t largest;
     uint64_t touched_ns;
@@ -50,6 +45,7 @@ typedef struct pd_import {
     pd_request *commit;
     uint64_t until_ns, look_ns; /* until when it waits, and when it looks next; 0: the tensors are being written */
     pd_staged *next;
+    uint32_t busy;   /* parameter that was found at work last, so that the next look begins with it */
     pd_reset *reset; /* the import sets state back to its initial values, and brings none; NULL: it does not */
     double *wide;    /* buffer for the elements of one tensor as float64; has room for `largest` elements */
 } pd_import;
@@ -60,9 +56,11 @@ typedef struct pd_import {
 int64_t pd_import_least_count(const pd_job *job, const pd_param *param);
 /* Writes the error for a count that would go back. Returns PD_INVALID_ARGUMENT. */
 int pd_import_goes_back(const pd_param *param, int64_t count, pd_error *err);
+/* Returns the step count that was brought for a parameter; -1: none was. */
+int64_t pd_import_brought_count(const pd_job *job, uint32_t param);
 /* Checks that the job rests: no step or root task that matters is under way, and nobody copies its state.
  * PD_FAILED_PRECONDITION. */
-int pd_import_check_rest(const pd_job *job, pd_error *err);
+int pd_import_check_rest(pd_job *job, pd_error *err);
 /* Checks what does not change while the commit waits for the job to rest. */
 int pd_import_check_brought(const pd_job *job, bool partial, pd_error *err);
 /* Checks what depends on the steps that the job has taken. */

@@ -13,7 +13,7 @@
 
 static const uint64_t second = 1000000000ull;
 
-/* Declare requests, and commands that set values, each get this time of one thread in a batch (the work that a job does
+/* Declare requests, commands that set values, and imports each get this time of one thread in a batch (the work that a job does
  * in one go), at most half of it. So the job's rounds and other jobs go on meanwhile. */
 #define SLICE_NS 5e6
 
@@ -34,7 +34,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     if (job->sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
     if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
     if (pd_import_writes(job)) {
-        pd_import_write_some(job, now_ns);
+        pd_import_write_some(job, slice_ns, now_ns);
         return;
     }
     job->steps.retry_ns = 0;

@@ -14,7 +14,8 @@ struct pd_reset {
     char *pattern;
     pd_glob *glob;
     bool keeps_counts;
-    bool matched, begun; /* all names have been compared; state has been set back */
+    bool matched, begun; /* all names have been compared; state is being set back */
+    bool filled;         /* all state is set back, except counts of steps */
     uint32_t param;      /* parameter at which the reset goes on */
     uint32_t n;          /* number of parameters that are reset */
     pd_fill at;          /* place in the state of `param` at which it goes on */
@@ -75,19 +76,6 @@ uint32_t pd_reset_count(const pd_reset *reset)
     return reset->n;
 }
 
-bool pd_reset_must_wait(const pd_job *job, pd_error *err)
-{
-    for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        const pd_param *param = &job->steps.params[i];
-        if (param->stage == PD_COLLECTING && pd_optim_is_still(param->optim)) continue;
-        pd_fail(err, PD_FAILED_PRECONDITION,
-                "job %.100s: a step of %.160s is under way, or a root of it is being computed: try again",
-                job->steps.name, param->name);
-        return true;
-    }
-    return false;
-}
-
 /* ---- which parameters are reset ---- */
 
 static void hit(pd_reset *reset, const pd_param *param)
@@ -142,37 +130,51 @@ static void begin(pd_job *job, pd_reset *reset)
 
 /* ---- setting state back ---- */
 
-static void set_count(const pd_job *job, pd_param *param)
+static void set_count(const pd_job *job, pd_param *param, double *budget_ns)
 {
     int64_t first = (int64_t)pd_job_start_step(job);
 
-    if (param->group == NULL)
+    if (param->group == NULL) {
         pd_optim_set_count(param->optim, first);
-    else if (param->group->members == param) /* once for all members */
+    } else if (param->group->members == param) { /* once for all members */
         pd_step_group_set_count(param->group, first);
+        *budget_ns -= PARAM_NS * param->group->n_members;
+    }
 }
 
-/* Sets parameters back for about *budget_ns. Returns whether all are. PD_NO_MEMORY. */
-static bool set_back(pd_job *job, pd_reset *reset, double *budget_ns, int *rc)
+/* Sets counts of steps back for about *budget_ns. Returns whether all are. */
+static bool set_counts(const pd_job *job, pd_reset *reset, double *budget_ns)
+{
+    for (; reset->param < job->steps.n_params; reset->param++) {
+        if (!(*budget_ns > 0)) return false;
+        *budget_ns -= PARAM_NS;
+        if (reset->hit[reset->param]) set_count(job, &job->steps.params[reset->param], budget_ns);
+    }
+    return true;
+}
+
+/* Sets the state of parameters back, except counts, for about *budget_ns. Returns whether all is. PD_NO_MEMORY. */
+static bool fill_state(pd_job *job, pd_reset *reset, double *budget_ns, int *rc)
 {
     for (; reset->param < job->steps.n_params; reset->param++) {
         pd_param *param = &job->steps.params[reset->param];
         if (!(*budget_ns > 0)) return false;
-        *budget_ns -= PARAM_NS;
-        if (!reset->hit[reset->param]) continue;
+        if (!reset->hit[reset->param]) {
+            *budget_ns -= PARAM_NS;
+            continue;
+        }
         if (reset->at.slot == 0 && reset->at.element == 0) pd_optim_forget_roots(param->optim);
         if (!pd_optim_fill(param->optim, &reset->at, budget_ns, rc)) return false;
         reset->at = (pd_fill){ 0 };
+        *budget_ns -= PARAM_NS;
     }
-    for (uint32_t i = 0; i < job->steps.n_params && !reset->keeps_counts; i++)
-        if (reset->hit[i]) set_count(job, &job->steps.params[i]);
+    reset->filled = true;
+    reset->param = 0;
     return true;
 }
 
-bool pd_reset_some(pd_job *job, pd_reset *reset, int *rc, pd_error *err)
+bool pd_reset_some(pd_job *job, pd_reset *reset, double budget_ns, int *rc, pd_error *err)
 {
-    double budget_ns = (double)job->steps.config->batch_ns;
-
     *rc = PD_OK;
     if (!reset->matched) match(job, reset, &budget_ns);
     if (!reset->matched) return false;
@@ -180,5 +182,6 @@ bool pd_reset_some(pd_job *job, pd_reset *reset, int *rc, pd_error *err)
         if ((*rc = check_hits(job, reset, err)) != PD_OK) return true;
         begin(job, reset);
     }
-    return set_back(job, reset, &budget_ns, rc);
+    if (!reset->filled && !fill_state(job, reset, &budget_ns, rc)) return false;
+    return reset->keeps_counts || set_counts(job, reset, &budget_ns);
 }

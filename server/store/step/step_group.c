@@ -24,6 +24,7 @@ int pd_step_groups_make(pd_steps *steps)
         param->group->members = param;
         param->group->saved.base = param->saved.step;
         param->group->saved.unknown = param->saved.step + 1;
+        param->group->n_members++;
         param->group->behind++;
     }
     return PD_OK;
@@ -44,9 +45,7 @@ int64_t pd_step_group_count(const pd_param *param)
 
 bool pd_step_group_is_even(const pd_step_group *group)
 {
-    for (const pd_param *member = group->members; member != NULL; member = member->next_member)
-        if (member->saved.step != group->saved.base) return false;
-    return true;
+    return group->behind == group->n_members;
 }
 
 void pd_step_group_set_count(pd_step_group *group, int64_t count)
