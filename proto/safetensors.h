@@ -8,9 +8,8 @@
 
 #include "paramd/tensor.h"
 
-/* Most bytes of a safetensors file's header, which always lies in a file at least as long. It has room for the weights of
- * 1,000,000 parameters (the most that limits.max_params may be) with names of 256 bytes that are all escaped: about 640
- * bytes each. */
+/* Most bytes of a safetensors file's header. The weights of 1,000,000 parameters (the most that limits.max_params may
+ * be) fit, with names of 256 bytes that are all escaped: about 640 bytes for each. */
 #define PD_ST_MAX_HEADER (1024 * 1024 * 1024)
 
 /* Element types of safetensors files, narrow ones first. The reference writer orders a file's tensors by them,
