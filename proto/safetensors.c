@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -311,84 +312,142 @@ static int lay_out(pd_st_tensor *tensors, size_t n, pd_error *err)
     return PD_OK;
 }
 
-static json_t *make_shape(const pd_shape *shape)
+/* Checks that no two tensors have the same name, and none that of the metadata. */
+static int check_names(const pd_st_tensor *tensors, size_t n, pd_error *err)
 {
-    json_t *dims = json_array();
-    for (int i = 0; dims != NULL && i < shape->rank; i++)
-        if (json_array_append_new(dims, json_integer(shape->dim[i])) != 0) {
-            json_decref(dims);
-            dims = NULL;
-        }
-    return dims;
+    const pd_st_tensor **names = malloc((n + 1) * sizeof *names);
+    const char *twice = NULL;
+
+    if (names == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
+    for (size_t i = 0; i < n; i++) names[i] = &tensors[i];
+    qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i + 1 < n && twice == NULL; i++)
+        if (strcmp(names[i]->name, names[i + 1]->name) == 0) twice = names[i]->name;
+    free(names);
+    if (twice != NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: the name is there already", twice);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(tensors[i].name, META) == 0)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a tensor cannot have the name " META);
+    return PD_OK;
 }
 
-/* Adds a member to a JSON object: sets root[name] to `value` and takes ownership of the value. PD_INVALID_ARGUMENT: the
- * name is there already, or is not UTF-8. `what` says in the error text what the name belongs to. */
-static int set_new(json_t *root, const char *what, const char *name, json_t *value, pd_error *err)
+/* Adds a key of the metadata. PD_INVALID_ARGUMENT: the key is there already, or it or its value is not UTF-8. */
+static int add_key(json_t *object, const pd_st_meta *meta, pd_error *err)
+{
+    json_t *value = json_string(meta->value);
+    const char *wrong = NULL;
+
+    if (value == NULL)
+        wrong = "value is not UTF-8";
+    else if (json_object_get(object, meta->key) != NULL)
+        wrong = "name is there already";
+    else if (json_object_set(object, meta->key, value) != 0)
+        wrong = "name is not UTF-8";
+    json_decref(value);
+    if (wrong == NULL) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: metadata %.200s: the %s", meta->key, wrong);
+}
+
+/* Makes the metadata as a JSON object; NULL in *out: there are none. */
+static int make_meta(json_t **out, const pd_st_meta *meta, size_t n, pd_error *err)
 {
     int rc = PD_OK;
 
-    if (value == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
-    if (json_object_get(root, name) != NULL)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: %s %.200s: the name is there already", what, name);
-    else if (json_object_set(root, name, value) != 0)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: %s %.200s: the name is not UTF-8", what, name);
-    json_decref(value);
+    *out = n > 0 ? json_object() : NULL;
+    if (n > 0 && *out == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
+    for (size_t i = 0; i < n && rc == PD_OK; i++) rc = add_key(*out, &meta[i], err);
+    if (rc != PD_OK) json_decref(*out);
     return rc;
 }
 
-static int add_meta(json_t *root, const pd_st_meta *meta, size_t n, pd_error *err)
-{
-    json_t *object = json_object();
-    int rc = object != NULL ? PD_OK : PD_NO_MEMORY;
+/* Where a header is printed. It is printed twice: without memory to count its bytes, then into memory of that size. A
+ * header of many tensors so takes no more memory than its own bytes. */
+typedef struct printer {
+    char *at; /* NULL: bytes are counted only */
+    size_t bytes, room;
+} printer;
 
+static void put_text(printer *p, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (p->at != NULL && n <= p->room - p->bytes) memcpy(p->at + p->bytes, text, n);
+    p->bytes += n;
+}
+
+static int put_value(printer *p, const json_t *value, pd_error *err)
+{
+    char *at = p->at != NULL ? p->at + p->bytes : NULL;
+    size_t n = json_dumpb(value, at, at != NULL ? p->room - p->bytes : 0, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    if (n == 0) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
+    p->bytes += n;
+    return PD_OK;
+}
+
+static int put_tensor(printer *p, const pd_st_tensor *tensor, pd_error *err)
+{
+    json_t *name = json_string(tensor->name);
+    char text[96];
+    int rc;
+
+    if (name == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: the name is not UTF-8", tensor->name);
+    rc = put_value(p, name, err);
+    json_decref(name);
+    if (rc != PD_OK) return rc;
+    snprintf(text, sizeof text, ":{\"dtype\":\"%s\",\"shape\":[", pd_st_dtype_name(tensor->dtype));
+    put_text(p, text);
+    for (int i = 0; i < tensor->shape.rank; i++) {
+        snprintf(text, sizeof text, "%s%" PRId64, i > 0 ? "," : "", tensor->shape.dim[i]);
+        put_text(p, text);
+    }
+    snprintf(text, sizeof text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", tensor->offset,
+             tensor->offset + tensor->bytes);
+    put_text(p, text);
+    return PD_OK;
+}
+
+static int put_header(printer *p, const pd_st_tensor *tensors, size_t n, const json_t *meta, pd_error *err)
+{
+    int rc = PD_OK;
+
+    put_text(p, "{");
+    if (meta != NULL) {
+        put_text(p, "\"" META "\":");
+        rc = put_value(p, meta, err);
+    }
     for (size_t i = 0; i < n && rc == PD_OK; i++) {
-        json_t *value = json_string(meta[i].value);
-        if (value == NULL)
-            rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: metadata %.200s: the value is not UTF-8", meta[i].key);
-        else
-            rc = set_new(object, "metadata", meta[i].key, value, err);
+        if (i > 0 || meta != NULL) put_text(p, ",");
+        rc = put_tensor(p, &tensors[i], err);
     }
-    if (rc != PD_OK)
-        json_decref(object);
-    else
-        rc = set_new(root, "metadata", META, object, err);
+    put_text(p, "}");
     return rc;
-}
-
-static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
-{
-    json_t *entry = json_pack("{s:s, s:o*, s:[I, I]}", "dtype", pd_st_dtype_name(tensor->dtype), "shape",
-                              make_shape(&tensor->shape), "data_offsets", (json_int_t)tensor->offset,
-                              (json_int_t)(tensor->offset + tensor->bytes));
-
-    if (entry != NULL && json_object_size(entry) != 3) { /* the tensor's entry has fewer than 3 members if there was no
-                                                          * memory for the shape */
-        json_decref(entry);
-        entry = NULL;
-    }
-    if (entry != NULL && strcmp(tensor->name, META) == 0) {
-        json_decref(entry);
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a tensor cannot have the name " META);
-    }
-    return set_new(root, "tensor", tensor->name, entry, err);
 }
 
 /* Writes the beginning of a safetensors file: the header's length, the header as JSON, and padding. */
-static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_error *err)
+static int print_header(uint8_t **out, size_t *bytes, const pd_st_tensor *tensors, size_t n, const json_t *meta,
+                        pd_error *err)
 {
-    size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT);
-    size_t padded = (length + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
-    uint8_t *header = length > 0 ? malloc(LENGTH_BYTES + padded) : NULL;
+    printer p = { 0 };
+    int rc = put_header(&p, tensors, n, meta, err);
+    size_t length = p.bytes, padded = (length + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
+    uint8_t *header;
 
-    if (header == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
-    if (padded > PD_ST_MAX_HEADER) {
-        free(header);
+    if (rc != PD_OK) return rc;
+    if (padded > PD_ST_MAX_HEADER)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %zu bytes: at most %d are read", padded,
                        PD_ST_MAX_HEADER);
+    if ((header = malloc(LENGTH_BYTES + padded)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
+    p = (printer){ .at = (char *)header + LENGTH_BYTES, .room = length };
+    if ((rc = put_header(&p, tensors, n, meta, err)) != PD_OK) {
+        free(header);
+        return rc;
     }
+    assert(p.bytes == length);
     for (int i = 0; i < LENGTH_BYTES; i++) header[i] = (uint8_t)((uint64_t)padded >> (8 * i));
-    json_dumpb(root, (char *)header + LENGTH_BYTES, length, JSON_COMPACT);
     memset(header + LENGTH_BYTES + length, ' ', padded - length);
     *out = header;
     *bytes = LENGTH_BYTES + padded;
@@ -398,14 +457,13 @@ static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_err
 int pd_safetensors_header(uint8_t **out, size_t *bytes, pd_st_tensor *tensors, size_t n, const pd_st_meta *meta,
                           size_t n_meta, pd_error *err)
 {
+    json_t *object;
     int rc = lay_out(tensors, n, err);
-    if (rc != PD_OK) return rc;
 
-    json_t *root = json_object();
-    if (root == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
-    if (n_meta > 0) rc = add_meta(root, meta, n_meta, err);
-    for (size_t i = 0; i < n && rc == PD_OK; i++) rc = add_tensor(root, &tensors[i], err);
-    if (rc == PD_OK) rc = print_header(out, bytes, root, err);
-    json_decref(root);
+    if (rc == PD_OK) rc = check_names(tensors, n, err);
+    if (rc == PD_OK) rc = make_meta(&object, meta, n_meta, err);
+    if (rc != PD_OK) return rc;
+    rc = print_header(out, bytes, tensors, n, object, err);
+    json_decref(object);
     return rc;
 }

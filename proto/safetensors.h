@@ -8,8 +8,9 @@
 
 #include "paramd/tensor.h"
 
-/* Most bytes of a safetensors file's header: enough for more than 100,000 tensors. */
-#define PD_ST_MAX_HEADER (16 * 1024 * 1024)
+/* Most bytes of a safetensors file's header. The weights of 1,000,000 parameters (the most that limits.max_params may
+ * be) fit, with names of 256 bytes that are all escaped: about 640 bytes for each. */
+#define PD_ST_MAX_HEADER (1024 * 1024 * 1024)
 
 /* Element types of safetensors files, narrow ones first. The reference writer orders a file's tensors by them,
  * beginning with the last type. */

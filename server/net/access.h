@@ -28,12 +28,12 @@ int pd_access_check_peer(pd_conn *conn, pd_error *err);
  *
  *   PD_NOT_FOUND          it has no role for the job that the request names
  *   PD_PERMISSION_DENIED  its role is too low, or it may not join or create the job that its Hello names */
-int pd_access_check(const pd_conn *conn, const char *what, const pd_may *may, const void *message, pd_error *err);
-/* Checks the role for one job. Errors are those of pd_access_check. */
-int pd_access_check_job(const pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err);
+int pd_access_check(pd_conn *conn, const char *what, const pd_may *may, const void *message, pd_error *err);
+/* Checks the role for one job, as pd_access_check does and with its errors. */
+int pd_access_check_job(pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err);
 /* Checks that the identity's quota of requests has room for one more. PD_RESOURCE_EXHAUSTED: it has none. */
 int pd_access_check_quota(const pd_conn *conn, const char *what, pd_error *err);
 /* Returns whether the connection's identity has a role for the whole server, or a higher one. */
-bool pd_access_has_server(const pd_conn *conn, pd_role role);
+bool pd_access_has_server(pd_conn *conn, pd_role role);
 
 #endif

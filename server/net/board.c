@@ -355,29 +355,43 @@ static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
     board->user.failed(board->user.arg, wait, err);
 }
 
-/* Fails the requests in a list that wait for round `step` or an earlier one. A request that fails removes all its
- * pieces (ranges of a parameter's elements) from this list and from others. So the loop starts again at the head of the
- * list after each failure. */
-static void fail_waiters(pd_board *board, pd_waiter *const *list, uint64_t step, const pd_error *err)
+/* Moves the waiters for round `step` or an earlier one from `list` to the end of another list, in their
+ * order. Returns how many waiters the list had. */
+static size_t take_overdue(pd_waiter **list, uint64_t step, pd_waiter **overdue)
 {
-    pd_waiter *waiter = *list;
+    size_t n = 0;
 
-    while (waiter != NULL) {
-        if (waiter->wait->step <= step) {
-            fail(board, waiter->wait, err);
-            waiter = *list;
-        } else {
-            waiter = waiter->next;
-        }
+    for (pd_waiter *waiter = *list, *next; waiter != NULL; waiter = next, n++) {
+        next = waiter->next;
+        if (waiter->wait->step > step) continue;
+        link_out(waiter);
+        link_in(overdue, waiter);
+        overdue = &waiter->next;
     }
+    return n;
 }
 
-void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err)
+/* Fails the requests in a list that wait for round `step` or an earlier one. Returns how many waiters the list had.
+ *
+ * A request that fails leaves all lists with all its pieces, and its callback may end other requests. Each of those
+ * leaves the list of overdue waiters too, so the head of that list is always valid. Each waiter is visited once. */
+static size_t fail_waiters(pd_board *board, pd_waiter **list, uint64_t step, const pd_error *err)
+{
+    pd_waiter *overdue = NULL;
+    size_t n = take_overdue(list, step, &overdue);
+
+    while (overdue != NULL) fail(board, overdue->wait, err);
+    return n;
+}
+
+size_t pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err)
 {
     job *j = find(board, number);
+    size_t n = 0;
 
-    for (size_t i = 0; j != NULL && i < j->n; i++) fail_waiters(board, &j->at[i]->waiters, step, err);
-    if (j != NULL) fail_waiters(board, &j->rest, step, err);
+    for (size_t i = 0; j != NULL && i < j->n; i++) n += fail_waiters(board, &j->at[i]->waiters, step, err);
+    if (j != NULL) n += fail_waiters(board, &j->rest, step, err);
+    return n;
 }
 
 void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err)
@@ -385,6 +399,6 @@ void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err)
     job *j = find(board, number);
 
     if (j == NULL) return;
-    pd_board_time_out(board, number, UINT64_MAX, err);
+    (void)pd_board_time_out(board, number, UINT64_MAX, err);
     job_free(board, j);
 }

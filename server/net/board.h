@@ -97,8 +97,10 @@ void pd_board_unref(pd_board *board, pd_waiter *waiter);
  * over the references in `closed` to weights, to the reason of a refusal, and to averaged scalars (numbers such as the
  * loss). */
 void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed);
-/* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. */
-void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err);
+/* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. The callback
+ * `failed` may end other requests, and must not put new ones on the board. Returns how many waiters it visited: each
+ * waiter of the job is visited at most once. */
+size_t pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err);
 /* Ends all waiting requests of a job with an error, because the job has ended, and forgets the job. */
 void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err);
 

@@ -48,11 +48,15 @@ typedef struct pd_overdue {
     pd_error error;
 } pd_overdue;
 
-/* What the roles say about a connection itself. */
+/* What the roles say about a connection itself, and about the last job that it asked about. */
 typedef struct pd_conn_access {
-    uint64_t roles_taken; /* value of pd_daemon.roles_taken when they were looked up; 0: they were not */
-    bool known;           /* the identity has a role for some job */
-    pd_role role;         /* of a worker: the identity's role for its job */
+    uint64_t roles_taken;        /* value of pd_daemon.roles_taken when they were looked up; 0: they were not */
+    bool known;                  /* the identity has a role for some job */
+    pd_role role;                /* of a worker: the identity's role for its job */
+    pd_role server;              /* the identity's role for the whole server */
+    pd_role asked_role;          /* the identity's role for the job `asked` */
+    char asked[PD_NAME_MAX + 1]; /* name of the job that the last request about a job named; "": there was none, as no
+                                  * job has this name */
 } pd_conn_access;
 
 typedef struct pd_conn {

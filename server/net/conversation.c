@@ -235,11 +235,12 @@ static int make_parts(pd_daemon *daemon)
     daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
     daemon->board = pd_board_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
+    daemon->optimizers = pd_optimizers_pack(pd_optim_at);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
     daemon->roles_request = pd_request_new(PD_REQ_ROLES, OWN_TICKET);
     if (daemon->conns == NULL || daemon->numbers == NULL || daemon->parties == NULL || daemon->effects == NULL ||
-        daemon->pool == NULL || daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL ||
-        daemon->roles_request == NULL)
+        daemon->pool == NULL || daemon->board == NULL || daemon->arena == NULL || daemon->optimizers == NULL ||
+        daemon->drain_request == NULL || daemon->roles_request == NULL)
         return PD_NO_MEMORY;
     daemon->admission.budget = daemon->config.ingest_bytes;
     return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
@@ -464,6 +465,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_mailbox_free(daemon->effects);
     pd_pool_free(daemon->pool);
     pd_arena_free(daemon->arena);
+    pd_packed_optimizers_free(daemon->optimizers);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->drain_request);
     free_posts(daemon);

@@ -216,7 +216,7 @@ static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
-    pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
+    (void)pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
         if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))

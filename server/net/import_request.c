@@ -37,13 +37,12 @@ static int check_piece(const pd_conn *conn, const Paramd__ImportRequest *import,
     return PD_OK;
 }
 
-static int check_import(const pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix,
-                        pd_error *err)
+static int check_import(pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
 {
     if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_RESET)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit, 5 a reset", import->act);
-    if (import->act == PD_IMPORT_RESET && conn->daemon->roles != NULL &&
+    if (import->act == PD_IMPORT_RESET &&
         pd_access_check_job(conn, "Import that resets state", PD_ROLE_ADMIN, import->job, err) != PD_OK)
         return err->code;
     if (import->act == PD_IMPORT_PIECE) return check_piece(conn, import, prefix, err);

@@ -13,6 +13,7 @@
 #include "idle.h"
 #include "lag.h"
 #include "mailbox.h"
+#include "optimizers.h"
 #include "output.h"
 #include "pace.h"
 #include "platform.h"
@@ -71,6 +72,7 @@ struct pd_daemon {
     pd_board *board;
     pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */
     pd_reply_scratch scratch;
+    pd_packed_optimizers *optimizers; /* the answers to Optimizers */
     pd_shutdown shutdown;
     bool drains; /* an operator has asked the store to drain: no new rounds begin */
     pd_reloading reload;

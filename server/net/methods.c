@@ -132,13 +132,11 @@ static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__OptimizersRequest *asked = message;
-    Paramd__OptimizersReply *reply;
-    int rc = pd_optimizers_page(&reply, pd_optim_at, asked->start, asked->name, err);
+    Paramd__OptimizersReply reply;
+    int rc = pd_optimizers_packed_page(&reply, conn->daemon->optimizers, asked->start, asked->name, err);
 
-    if (rc != PD_OK) return rc;
-    pd_conn_reply(conn, prefix, &reply->base);
-    pd_optimizers_free(reply);
-    return PD_OK;
+    if (rc == PD_OK) pd_conn_reply(conn, prefix, &reply.base);
+    return rc;
 }
 
 static int run_drop(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)

@@ -1,10 +1,13 @@
 /* optimizers.c - answers an Optimizers request, with which a client asks for the optimizers of the server. The list is
- * sent in pages. */
+ * sent in pages. A daemon packs each optimizer once, so that its answers are copies of bytes. */
 #include "optimizers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Most bytes of an optimizer's tag and length in front of its description. */
+enum { FIELD_BYTES = 12 };
 
 /* ---- one optimizer ---- */
 
@@ -58,7 +61,7 @@ static row_entry *new_entry(const pd_row *row)
     return to;
 }
 
-/* ---- a page of optimizers ---- */
+/* ---- which optimizers a page has ---- */
 
 static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
 {
@@ -88,6 +91,37 @@ static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end
     return i < n ? PD_OK : no_such_optimizer(at, name, err);
 }
 
+/* Writes a length as protobuf does, 7 bits in each byte. Returns its number of bytes. */
+static size_t put_length(uint8_t *to, size_t length)
+{
+    size_t n = 0;
+
+    for (; length > 0x7f; length >>= 7) to[n++] = (uint8_t)(0x80 | (length & 0x7f));
+    to[n++] = (uint8_t)length;
+    return n;
+}
+
+/* Returns how many bytes a reply's optimizer has, without its tag. */
+static size_t field_bytes(const row_entry *entry)
+{
+    uint8_t length[FIELD_BYTES];
+    size_t bytes = protobuf_c_message_get_packed_size(&entry->message.base);
+
+    return put_length(length, bytes) + bytes;
+}
+
+/* Adds an optimizer, which has `bytes` bytes without its tag, to the bytes of a page. Returns false if the page is
+ * full. A page has room for at least one optimizer. */
+static bool add_to_page(size_t *page_bytes, size_t bytes)
+{
+    bool first = *page_bytes == 0;
+
+    *page_bytes += 1 + bytes;
+    return first || *page_bytes <= PD_OPTIMIZERS_BYTES;
+}
+
+/* ---- a page as a message ---- */
+
 /* Adds descriptions of optimizers to the reply until its frame is full. */
 static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, size_t end)
 {
@@ -96,8 +130,7 @@ static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, siz
     for (size_t i = first; i < end; i++) {
         row_entry *entry = new_entry(at(i));
         if (entry == NULL) return PD_NO_MEMORY;
-        bytes += protobuf_c_message_get_packed_size(&entry->message.base) + 8;
-        if (bytes > PD_OPTIMIZERS_BYTES && i > first) {
+        if (!add_to_page(&bytes, field_bytes(entry))) {
             free(entry);
             reply->next = (uint32_t)i;
             return PD_OK;
@@ -134,4 +167,70 @@ void pd_optimizers_free(Paramd__OptimizersReply *reply)
         free(reply->optimizers[i]);
     free(reply->optimizers);
     free(reply);
+}
+
+/* ---- optimizers that are packed ---- */
+
+/* The optimizers as fields of a reply that are packed already. protobuf-c copies unknown fields of a message as they
+ * are, so a page is a part of this array. */
+struct pd_packed_optimizers {
+    pd_row_at *at;
+    size_t n;
+    ProtobufCMessageUnknownField fields[];
+};
+
+/* Packs an optimizer's description as the field `optimizers` of a reply: its length, then the message. */
+static int pack(ProtobufCMessageUnknownField *to, const row_entry *entry)
+{
+    static const ProtobufCMessageDescriptor *const reply = &paramd__optimizers_reply__descriptor;
+
+    to->tag = protobuf_c_message_descriptor_get_field_by_name(reply, "optimizers")->id;
+    to->wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+    to->len = field_bytes(entry);
+    if ((to->data = malloc(to->len)) == NULL) return PD_NO_MEMORY;
+    protobuf_c_message_pack(&entry->message.base,
+                            to->data + put_length(to->data, protobuf_c_message_get_packed_size(&entry->message.base)));
+    return PD_OK;
+}
+
+pd_packed_optimizers *pd_optimizers_pack(pd_row_at *at)
+{
+    pd_packed_optimizers *packed;
+    size_t n = 0;
+
+    while (at(n) != NULL) n++;
+    if ((packed = calloc(1, sizeof *packed + n * sizeof packed->fields[0])) == NULL) return NULL;
+    packed->at = at;
+    for (; packed->n < n; packed->n++) {
+        row_entry *entry = new_entry(at(packed->n));
+        int rc = entry != NULL ? pack(&packed->fields[packed->n], entry) : PD_NO_MEMORY;
+        free(entry);
+        if (rc == PD_OK) continue;
+        pd_packed_optimizers_free(packed);
+        return NULL;
+    }
+    return packed;
+}
+
+void pd_packed_optimizers_free(pd_packed_optimizers *packed)
+{
+    if (packed == NULL) return;
+    for (size_t i = 0; i < packed->n; i++) free(packed->fields[i].data);
+    free(packed);
+}
+
+int pd_optimizers_packed_page(Paramd__OptimizersReply *reply, pd_packed_optimizers *packed, uint32_t start,
+                              const char *name, pd_error *err)
+{
+    size_t first = start, end, i, bytes = 0;
+    int rc = find_rows(packed->at, name, &first, &end, err);
+
+    if (rc != PD_OK) return rc;
+    for (i = first; i < end && add_to_page(&bytes, packed->fields[i].len); i++)
+        ;
+    paramd__optimizers_reply__init(reply);
+    reply->base.unknown_fields = &packed->fields[first];
+    reply->base.n_unknown_fields = (unsigned)(i - first);
+    reply->next = i < end ? (uint32_t)i : 0;
+    return PD_OK;
 }

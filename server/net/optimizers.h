@@ -20,4 +20,15 @@ typedef const pd_row *pd_row_at(size_t index);
 int pd_optimizers_page(Paramd__OptimizersReply **out, pd_row_at *at, uint32_t start, const char *name, pd_error *err);
 void pd_optimizers_free(Paramd__OptimizersReply *reply); /* accepts NULL */
 
+/* All optimizers, packed once: a daemon answers from them without packing a description again. */
+typedef struct pd_packed_optimizers pd_packed_optimizers;
+
+pd_packed_optimizers *pd_optimizers_pack(pd_row_at *at);      /* NULL: memory is out */
+void pd_packed_optimizers_free(pd_packed_optimizers *packed); /* accepts NULL */
+/* Fills in a reply with the optimizers that pd_optimizers_page gives. The reply can only be packed: its optimizers are
+ * unknown fields, which borrow the memory of `packed`. Allocates nothing. PD_NOT_FOUND: no optimizer has that name; the
+ * error lists all names. */
+int pd_optimizers_packed_page(Paramd__OptimizersReply *reply, pd_packed_optimizers *packed, uint32_t start,
+                              const char *name, pd_error *err);
+
 #endif

@@ -3,11 +3,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "info_entries.h"
 #include "kept_sample.h"
 
 const pd_kept_about sample_about = { .paramd = "9.8.7", .blas = "Haswell", .cpu = "avx2", .written_ms = 1234567890123 };
@@ -87,6 +89,31 @@ pd_kept *sample_kept(uint64_t step, uint64_t keep)
         return kept;
     pd_kept_free(kept);
     return NULL;
+}
+
+pd_kept *sample_long_names(uint64_t step, uint32_t n)
+{
+    pd_kept *kept = calloc(1, sizeof *kept);
+    float *weights;
+
+    assert_non_null(kept);
+    *kept = (pd_kept){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = n };
+    kept->job = strdup(SAMPLE_JOB);
+    kept->head = filled(0, step, 0);
+    kept->params = calloc(n, sizeof *kept->params);
+    weights = kept->memory = calloc(n, sizeof *weights);
+    assert_true(kept->job != NULL && kept->head != NULL && kept->params != NULL && weights != NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        pd_kept_param *p = &kept->params[i];
+        *p = (pd_kept_param){ .shape = { 1, { 1 } }, .elements = 1, .step = step, .weights = &weights[i] };
+        weights[i] = (float)i;
+        p->state = filled(0, step, i);
+        p->name = malloc(PD_NAME_MAX + 1);
+        assert_true(p->name != NULL && p->state != NULL);
+        memset(p->name, '"', PD_NAME_MAX);
+        snprintf(p->name + PD_NAME_MAX - 10, 11, "%010u", i);
+    }
+    return kept;
 }
 
 pd_kept *sample_large(uint64_t step, size_t bytes, size_t aligned)

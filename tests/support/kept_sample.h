@@ -15,6 +15,9 @@ pd_kept *sample_kept(uint64_t step, uint64_t keep);
 /* Makes a checkpoint of one large parameter and its state of as many bytes, in memory that is aligned as `aligned`
  * says. */
 pd_kept *sample_large(uint64_t step, size_t bytes, size_t aligned);
+/* Makes a checkpoint of n parameters of one element. Their names have PD_NAME_MAX bytes, nearly all of which are
+ * escaped in JSON. */
+pd_kept *sample_long_names(uint64_t step, uint32_t n);
 /* Fails the test unless both have the same content. */
 void assert_kept_same(const pd_kept *a, const pd_kept *b);
 

@@ -407,6 +407,75 @@ static void an_operator_gets_and_loses_roles_with_the_connection_open(void **sta
     close(worker);
 }
 
+/* ---- looking roles up ---- */
+
+/* Returns the only connection of a scene. */
+static pd_conn *only_conn(scene *s)
+{
+    pd_conn *found = NULL;
+
+    for (size_t i = 0; i < s->daemon->capacity; i++) {
+        if (s->daemon->conns[i] == NULL) continue;
+        assert_null(found);
+        found = s->daemon->conns[i];
+    }
+    assert_non_null(found);
+    return found;
+}
+
+static void expect_answer(scene *s, int fd, unsigned method, const char *job, int code, const char *text)
+{
+    ask_about(s, fd, method, job);
+    scene_settle(s);
+    scene_expect_error(s, fd, code, text);
+}
+
+/* A role that is remembered falsely is believed until another job is named or the roles change: so a request about the
+ * same job does not look through the roles. */
+static void the_role_for_the_job_that_was_named_last_is_remembered(void **state)
+{
+    scene *s = *state;
+    pd_conn *conn;
+    int fd;
+
+    scene_roles(s, "token:alice read j\ntoken:alice push k\n");
+    fd = scene_operator(s);
+    scene_settle(s);
+    conn = only_conn(s);
+    expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
+    conn->access.asked_role = PD_ROLE_ADMIN;
+    expect_answer(s, fd, PD_DROP, "j", PD_NOT_FOUND, "there is no job j"); /* from the store */
+    expect_answer(s, fd, PD_DROP, "k", PD_PERMISSION_DENIED, "token:alice has push");
+    expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
+    conn->access.asked_role = PD_ROLE_ADMIN;
+    scene_roles(s, "token:alice push j\n");
+    expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has push");
+    close(fd);
+}
+
+/* Only names of at most PD_NAME_MAX bytes are compared with the patterns of the roles. */
+static void a_name_that_no_job_can_have_is_not_looked_up(void **state)
+{
+    scene *s = *state;
+    char longest[PD_NAME_MAX + 1], longer[PD_NAME_MAX + 2];
+    int fd;
+
+    memset(longest, 'j', sizeof longest);
+    memset(longer, 'j', sizeof longer);
+    longest[PD_NAME_MAX] = longer[PD_NAME_MAX + 1] = '\0';
+    scene_roles(s, "token:alice read *\n");
+    fd = scene_operator(s);
+    scene_settle(s);
+    expect_answer(s, fd, PD_DROP, longest, PD_PERMISSION_DENIED, "token:alice has read");
+    assert_string_equal(only_conn(s)->access.asked, longest);
+    expect_answer(s, fd, PD_DROP, longer, PD_NOT_FOUND, "there is no job jjj");
+    assert_string_equal(only_conn(s)->access.asked, longest);
+    close(fd);
+    fd = scene_connect(s);
+    expect_answer(s, fd, PD_HELLO, longer, PD_INVALID_ARGUMENT, "job name of 257 bytes");
+    close(fd);
+}
+
 /* ---- the log ---- */
 
 static void the_log_names_who_gave_a_command_and_whose_was_refused(void **state)
@@ -448,6 +517,8 @@ int main(void)
         TEST(bytes_beyond_the_quota_are_refused_and_name_it),
         TEST(a_worker_that_has_lost_its_role_is_ended_at_its_next_request),
         TEST(an_operator_gets_and_loses_roles_with_the_connection_open),
+        TEST(the_role_for_the_job_that_was_named_last_is_remembered),
+        TEST(a_name_that_no_job_can_have_is_not_looked_up),
         TEST(the_log_names_who_gave_a_command_and_whose_was_refused),
     };
 

@@ -17,8 +17,9 @@ typedef struct notes {
     pd_board *board;
     pd_wait *resolved[8];
     int n_resolved;
-    pd_wait *failed[8];
+    pd_wait *failed[40];
     int n_failed;
+    pd_wait *ends; /* a request that is forgotten when another one fails, as when its connection closes; or NULL */
     pd_error error;
     int out; /* number of snapshots not released yet */
 } notes;
@@ -34,6 +35,8 @@ static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
     notes *n = arg;
     n->failed[n->n_failed++] = wait;
     n->error = *err;
+    if (n->ends != NULL) pd_board_forget(n->board, n->ends);
+    n->ends = NULL;
 }
 
 static void on_released(void *arg, pd_snapshot *snapshot)
@@ -383,6 +386,47 @@ static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **st
     drop(n, later);
 }
 
+/* Many pulls for a far step may wait in front of the pushes whose deadline passes: they are visited once, not once for
+ * each push. */
+static void an_overdue_round_visits_each_waiter_once(void **state)
+{
+    enum { PUSHES = 40, PULLS = 200 };
+    notes *n = *state;
+    pd_wait *pushes[PUSHES], *pulls[PULLS];
+    pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
+
+    for (int i = 0; i < PUSHES; i++) pd_board_wait(n->board, 1, pushes[i] = wait_for(3, true, false, 0, 1));
+    for (int i = 0; i < PULLS; i++) pd_board_wait(n->board, 1, pulls[i] = wait_for(9, false, true, 0, 1));
+    assert_int_equal(pd_board_time_out(n->board, 1, 3, &err), PUSHES + PULLS);
+    assert_int_equal(n->n_failed, PUSHES);
+    for (int i = 0; i < PUSHES; i++) assert_ptr_equal(n->failed[i], pushes[PUSHES - 1 - i]);
+    assert_int_equal(pd_board_time_out(n->board, 1, 3, &err), PULLS);
+    assert_int_equal(n->n_failed, PUSHES);
+    for (int i = 0; i < PUSHES; i++) free(pushes[i]);
+    for (int i = 0; i < PULLS; i++) drop(n, pulls[i]);
+}
+
+/* A request that fails may close its connection, which ends the connection's other requests. */
+static void a_failure_may_end_other_overdue_requests(void **state)
+{
+    enum { PUSHES = 4 };
+
+    for (int ended = 0; ended < PUSHES; ended++) {
+        notes *n = *state;
+        pd_wait *pushes[PUSHES];
+        pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
+
+        for (int i = 0; i < PUSHES; i++) pd_board_wait(n->board, 1, pushes[i] = wait_for(3, true, false, 0, 2));
+        n->n_failed = 0;
+        n->ends = pushes[ended];
+        pd_board_time_out(n->board, 1, 3, &err);
+        assert_int_equal(n->n_failed, ended == PUSHES - 1 ? PUSHES : PUSHES - 1); /* the newest fails first */
+        for (int i = 0; i < n->n_failed; i++)
+            if (ended < PUSHES - 1) assert_ptr_not_equal(n->failed[i], pushes[ended]);
+        for (int i = 0; i < PUSHES; i++) free(pushes[i]);
+    }
+}
+
 static void a_job_that_ends_fails_all_requests_and_frees_its_weights(void **state)
 {
     notes *n = *state;
@@ -527,6 +571,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_lives_while_an_answer_needs_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_overdue_round_fails_those_who_wait_for_it_and_no_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_overdue_round_visits_each_waiter_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_failure_may_end_other_overdue_requests, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_requests_and_frees_its_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_forgotten_request_waits_for_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(adding_parameters_disturbs_nobody_who_waits, set_up, tear_down),

@@ -125,6 +125,24 @@ static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
     pd_kept_free(kept);
 }
 
+/* A job has as many parameters, and names as long, as the daemon's limits let it. Their header has 37 MB. */
+static void most_parameters_with_the_longest_names_are_written_and_read(void **state)
+{
+    fixture *f = *state;
+    pd_kept *kept = sample_long_names(4, 65536), *read;
+    pd_manifest manifest;
+    pd_error err = { 0 };
+    size_t bytes;
+
+    if (pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
+    assert_non_null(mem_disk_file(f->memory, STEP(4) "/weights.safetensors", &bytes));
+    assert_true(bytes > (size_t)65536 * 512 && bytes <= kept->bytes);
+    if (pd_checkpoint_load(&f->disk, STEP(4), &read, &manifest, &err) != PD_OK) fail_msg("%s", err.text);
+    assert_kept_same(read, kept);
+    pd_kept_free(read);
+    pd_kept_free(kept);
+}
+
 static void the_size_that_is_told_is_that_of_all_files(void **state)
 {
     fixture *f = *state;
@@ -464,6 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_checkpoint_loads_as_it_was_written),
         TEST(weights_are_a_safetensors_file_whose_data_is_aligned),
+        TEST(most_parameters_with_the_longest_names_are_written_and_read),
         TEST(the_size_that_is_told_is_that_of_all_files),
         TEST(any_byte_that_changes_brings_the_checkpoint_before),
         TEST(a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before),

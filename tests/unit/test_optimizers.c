@@ -184,13 +184,106 @@ static void without_memory_there_is_no_page(void **state)
     assert_true(n > 4);
 }
 
+/* Returns the bytes of a page as pd_optimizers_packed_page gives it, unpacked again. */
+static Paramd__OptimizersReply *packed_page(pd_packed_optimizers *packed, uint32_t start, const char *name)
+{
+    Paramd__OptimizersReply reply, *read;
+    uint8_t *bytes;
+    size_t n;
+
+    if (pd_optimizers_packed_page(&reply, packed, start, name, &err) != PD_OK) fail_msg("%s", err.text);
+    n = packed_bytes(&reply);
+    bytes = malloc(n + 1);
+    assert_true(n <= PD_MAX_HEADER_BYTES);
+    assert_int_equal(protobuf_c_message_pack(&reply.base, bytes), n);
+    read = paramd__optimizers_reply__unpack(NULL, n, bytes);
+    assert_non_null(read);
+    assert_int_equal(read->base.n_unknown_fields, 0);
+    free(bytes);
+    return read;
+}
+
+static void expect_same_page(pd_row_at *at, pd_packed_optimizers *packed, uint32_t start, const char *name)
+{
+    Paramd__OptimizersReply *expected = page(at, start, name), *read = packed_page(packed, start, name);
+    size_t n = packed_bytes(expected);
+    uint8_t *left = malloc(n + 1), *right = malloc(n + 1);
+
+    assert_int_equal(packed_bytes(read), n);
+    assert_int_equal(read->n_optimizers, expected->n_optimizers);
+    protobuf_c_message_pack(&expected->base, left);
+    protobuf_c_message_pack(&read->base, right);
+    assert_memory_equal(left, right, n);
+    free(left);
+    free(right);
+    pd_optimizers_free(expected);
+    paramd__optimizers_reply__free_unpacked(read, NULL);
+}
+
+static void packed_pages_are_the_same_pages(void **state)
+{
+    static pd_row_at *const tables[] = { row_at, no_row_at, pd_optim_at };
+
+    (void)state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        pd_packed_optimizers *packed = pd_optimizers_pack(tables[t]);
+        uint32_t n = 0;
+        assert_non_null(packed);
+        for (; tables[t](n) != NULL; n++) {
+            expect_same_page(tables[t], packed, n, "");
+            expect_same_page(tables[t], packed, 0, pd_row_name(tables[t](n)));
+        }
+        expect_same_page(tables[t], packed, n, "");
+        expect_same_page(tables[t], packed, UINT32_MAX, "");
+        pd_packed_optimizers_free(packed);
+    }
+}
+
+static void a_packed_page_allocates_nothing(void **state)
+{
+    pd_packed_optimizers *packed = pd_optimizers_pack(pd_optim_at);
+    int64_t before = oom_allocations();
+    Paramd__OptimizersReply reply;
+
+    (void)state;
+    assert_int_equal(pd_optimizers_packed_page(&reply, packed, 0, "", &err), PD_OK);
+    assert_int_equal(pd_optimizers_packed_page(&reply, packed, 0, "no_such", &err), PD_NOT_FOUND);
+    assert_int_equal(oom_allocations(), before);
+    assert_non_null(strstr(err.text, "there is no optimizer no_such; there are: "));
+    pd_packed_optimizers_free(packed);
+}
+
+static void without_memory_nothing_is_packed(void **state)
+{
+    pd_packed_optimizers *packed;
+    bool failed;
+    int64_t n = 0;
+
+    (void)state;
+    do {
+        oom_arm(n++);
+        packed = pd_optimizers_pack(row_at);
+        failed = oom_disarm();
+        assert_int_equal(packed == NULL, failed);
+        pd_packed_optimizers_free(packed);
+    } while (failed);
+    assert_true(n > 2 * ROWS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_hold_every_row_once_and_fit),    cmocka_unit_test(pages_are_full),
-        cmocka_unit_test(a_name_gives_that_one_alone),          cmocka_unit_test(a_name_that_nobody_has_gets_the_list),
-        cmocka_unit_test(behind_the_end_is_an_empty_last_page), cmocka_unit_test(a_hyperparameter_is_told_whole),
-        cmocka_unit_test(every_row_of_the_table_fits_a_page),   cmocka_unit_test(without_memory_there_is_no_page),
+        cmocka_unit_test(packed_pages_are_the_same_pages),
+        cmocka_unit_test(a_packed_page_allocates_nothing),
+        cmocka_unit_test(without_memory_nothing_is_packed),
+        cmocka_unit_test(pages_hold_every_row_once_and_fit),
+        cmocka_unit_test(pages_are_full),
+        cmocka_unit_test(a_name_gives_that_one_alone),
+        cmocka_unit_test(a_name_that_nobody_has_gets_the_list),
+        cmocka_unit_test(behind_the_end_is_an_empty_last_page),
+        cmocka_unit_test(a_hyperparameter_is_told_whole),
+        cmocka_unit_test(every_row_of_the_table_fits_a_page),
+        cmocka_unit_test(without_memory_there_is_no_page),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sys/mman.h>
+
 #include "oom.h"
 #include "golden.h"
 #include "safetensors.h"
@@ -121,15 +123,16 @@ static void refuses_a_length_that_is_longer_than_the_file(void **state)
 
 static void refuses_a_header_that_is_too_long(void **state)
 {
-    size_t bytes = 8 + PD_ST_MAX_HEADER + 8;
-    uint8_t *file = calloc(1, bytes);
+    size_t bytes = 8 + (size_t)PD_ST_MAX_HEADER + 8;
+    uint8_t *file = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     pd_safetensors *read;
     (void)state;
 
+    assert_ptr_not_equal(file, MAP_FAILED);
     file[0] = 8;
     file[3] = PD_ST_MAX_HEADER >> 24;
     assert_int_equal(pd_safetensors_read(&read, file, bytes, NULL), PD_RESOURCE_EXHAUSTED);
-    free(file);
+    munmap(file, bytes);
 }
 
 #define TENSOR(name, dtype, shape, begin, end)                                                                         \
@@ -252,10 +255,13 @@ static void assert_not_written(pd_st_tensor *tensors, size_t n, const pd_st_meta
 static void refuses_to_write_what_it_would_not_read(void **state)
 {
     pd_st_tensor same[] = { tensor_of("a", PD_ST_F32, 1, 1, 0), tensor_of("a", PD_ST_F16, 1, 1, 0) };
-    pd_st_meta meta[] = { { "k", "1" }, { "k", "2" } }, bad = { "k", "\xff" };
+    pd_st_tensor apart[] = { tensor_of("a", PD_ST_F32, 1, 1, 0), tensor_of("b", PD_ST_F32, 1, 1, 0),
+                             tensor_of("a", PD_ST_U8, 1, 1, 0) };
+    pd_st_meta meta[] = { { "k", "1" }, { "k", "2" } }, bad = { "k", "\xff" }, bad_key = { "\xff", "v" };
     (void)state;
 
     assert_not_written(same, 2, NULL, 0, "tensor a: the name is there already");
+    assert_not_written(apart, 3, NULL, 0, "tensor a: the name is there already");
     assert_not_written((pd_st_tensor[]){ tensor_of("__metadata__", PD_ST_F32, 1, 1, 0) }, 1, NULL, 0, "__metadata__");
     assert_not_written((pd_st_tensor[]){ tensor_of("\xff", PD_ST_F32, 1, 1, 0) }, 1, NULL, 0, "not UTF-8");
     assert_not_written((pd_st_tensor[]){ tensor_of("a", PD_ST_DTYPES, 1, 1, 0) }, 1, NULL, 0, "dtype");
@@ -263,6 +269,7 @@ static void refuses_to_write_what_it_would_not_read(void **state)
     assert_not_written((pd_st_tensor[]){ tensor_of("a", PD_ST_F32, 9, 1, 0) }, 1, NULL, 0, "shape");
     assert_not_written(NULL, 0, meta, 2, "metadata k: the name is there already");
     assert_not_written(NULL, 0, &bad, 1, "metadata k: the value is not UTF-8");
+    assert_not_written(NULL, 0, &bad_key, 1, "the name is not UTF-8");
 }
 
 static void every_dtype_has_a_name_and_a_size(void **state)
