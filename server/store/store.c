@@ -162,10 +162,12 @@ static void note_turn(pd_store *store, pd_job *job)
     if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
 }
 
-/* Queues a job that a request or a batch of work may have changed, if it has work. An export that waits begins if
+/* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
+ * checkpoint begins if nothing is in its way any more. An export that waits begins if
  * nothing is in its way any more: a checkpoint that is due had its turn before. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    if (store->drain.draining) pd_checkpoint_look(job, now_ns);
     pd_export_go_on(job, now_ns);
     pd_publishing_note(&store->publishing, job);
     queue_unchanged(store, job, now_ns);
@@ -187,12 +189,13 @@ static void look_again(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* While the server drains: makes the last checkpoints of jobs, once their rounds have ended. */
+/* While the server drains: begins the last checkpoints of all jobs, once their rounds have ended. One that something
+ * is in the way of begins later (queue). */
 static void keep_last(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
 
-    pd_drain_keep(&store->drain, &store->jobs, now_ns);
+    if (!pd_drain_keep(&store->drain, &store->jobs, now_ns)) return;
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         pd_checkpoint_look(job, now_ns);

@@ -239,6 +239,30 @@ static void a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed(voi
     assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
 }
 
+static void a_drain_looks_first_at_the_job_that_it_waited_for(void **state)
+{
+    static const int64_t size = 4;
+    rig *r = *state;
+    uint32_t job = r->job, other;
+
+    kept_job_step(r, 1);
+    other = rig_start(r, "other", 1, KEPT_CONN + 10, &size, 1, NULL, "* adam");
+    r->job = job;
+    kept_job_push(r, 0, 0, 2);
+    rig_work(r);
+    r->lazy_disk = true;
+    assert_false(rig_drain(r, OPERATOR, 30));
+    assert_int_equal(r->store->drain.open, job);
+    r->store->drain.open = other; /* a job whose rounds have ended: the search goes on */
+    rig_work(r);
+    kept_job_push(r, 1, 0, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(r, rank, 1, 2);
+    rig_work(r);
+    while (r->keeping != NULL) rig_kept(r);
+    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(pd_store_count_losing(r->store), 0);
+}
+
 static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state)
 {
     rig *r = *state;
@@ -580,6 +604,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
                                         rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_drain_looks_first_at_the_job_that_it_waited_for, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_has_failed, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_job_loses_steps_until_its_last_checkpoint_is_on_disk, set_up, rig_tear_down),
         cmocka_unit_test_setup_teardown(a_drained_job_tries_its_last_checkpoint_again, set_up, rig_tear_down),

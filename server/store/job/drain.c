@@ -30,14 +30,31 @@ static const pd_param *find_open(const pd_job *job)
     return NULL;
 }
 
-/* Returns a job whose open rounds or waiting frames the drain must wait for; NULL: there is none. */
-static const pd_job *find_open_job(const pd_jobs *jobs)
+static bool is_open(const pd_job *job)
 {
-    const pd_job *job, *next;
+    return job->inbox.first != NULL || find_open(job) != NULL;
+}
 
+/* Finds a job of which something is true. *number: the job that was found last, which is looked at first. NULL: there
+ * is none. */
+static const pd_job *find_job(const pd_jobs *jobs, uint32_t *number, bool (*is)(const pd_job *job))
+{
+    const pd_job *job = pd_jobs_numbered(jobs, *number), *next;
+
+    if (job != NULL && !job->gone && is(job)) return job;
     HASH_ITER(hh, jobs->names, job, next)
-    if (job->inbox.first != NULL || find_open(job) != NULL) return job;
+    {
+        if (!is(job)) continue;
+        *number = job->steps.number;
+        return job;
+    }
     return NULL;
+}
+
+/* Returns a job whose open rounds or waiting frames the drain must wait for; NULL: there is none. */
+static const pd_job *find_open_job(pd_drain *drain, const pd_jobs *jobs)
+{
+    return find_job(jobs, &drain->open, is_open);
 }
 
 /* ---- answers to drain requests ---- */
@@ -105,14 +122,10 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, 
     pd_request_free(request);
 }
 
-/* Returns a job whose last checkpoint is neither on the disk nor has failed. NULL: there is none. */
-static const pd_job *find_unkept(const pd_jobs *jobs)
+/* Returns whether the job's last checkpoint is neither on the disk nor has failed. */
+static bool is_unkept(const pd_job *job)
 {
-    const pd_job *job, *next;
-
-    HASH_ITER(hh, jobs->names, job, next)
-    if (job->keeping.durable && job->keeping.last == PD_LAST_WANTED) return job;
-    return NULL;
+    return job->keeping.durable && job->keeping.last == PD_LAST_WANTED;
 }
 
 static bool is_late(const pd_drain *drain, uint64_t now_ns)
@@ -133,22 +146,24 @@ static uint64_t longest_wait(const pd_drain *drain)
     return most;
 }
 
-void pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
+bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 {
     pd_job *job, *next;
 
-    if (drain->waiting == NULL || drain->last_until_ns > 0) return;
-    if (find_open_job(jobs) != NULL && !is_late(drain, now_ns)) return;
+    if (drain->waiting == NULL || drain->last_until_ns > 0) return false;
+    if (find_open_job(drain, jobs) != NULL && !is_late(drain, now_ns)) return false;
     drain->last_ns = longest_wait(drain);
     drain->last_until_ns = now_ns + drain->last_ns;
     HASH_ITER(hh, jobs->names, job, next)
     if (job->keeping.durable) job->keeping.last = PD_LAST_WANTED;
+    return true;
 }
 
 /* Returns whether answers must wait for last checkpoints of jobs. */
-static bool keeps(const pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
+static bool keeps(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 {
-    return drain->last_until_ns > 0 && now_ns < drain->last_until_ns && find_unkept(jobs) != NULL;
+    return drain->last_until_ns > 0 && now_ns < drain->last_until_ns &&
+           find_job(jobs, &drain->unkept, is_unkept) != NULL;
 }
 
 /* Logs which jobs' last checkpoints have not come to the disk in time. */
@@ -159,12 +174,12 @@ static void say_unkept(const pd_drain *drain, const pd_jobs *jobs)
 
     pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %.3g s", (double)drain->last_ns / 1e9);
     HASH_ITER(hh, jobs->names, job, next)
-    if (job->keeping.durable && job->keeping.last == PD_LAST_WANTED) pd_keeping_say_lost(job, &why);
+    if (is_unkept(job)) pd_keeping_say_lost(job, &why);
 }
 
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
-    const pd_job *open = drain->waiting != NULL ? find_open_job(jobs) : NULL, *lost;
+    const pd_job *open = drain->waiting != NULL ? find_open_job(drain, jobs) : NULL, *lost;
     pd_request **link = &drain->waiting;
 
     if (drain->waiting == NULL || keeps(drain, jobs, now_ns)) return;

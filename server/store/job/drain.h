@@ -12,14 +12,17 @@ typedef struct pd_drain {
     /* time until which answers wait for the last checkpoints of jobs, once the rounds have ended; 0: they do not
      * wait */
     uint64_t last_until_ns, last_ns; /* last_ns: how long they wait */
+    /* numbers of the jobs that answers were found to wait for last: for their rounds, for their last checkpoints. They
+     * are looked at first, so that most requests look at no other job. */
+    uint32_t open, unkept;
 } pd_drain;
 
 /* Takes a PD_REQ_DRAIN. From now on no job begins a round beyond the highest step that any of its parameters has
  * reached. */
 void pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_request *request, uint64_t now_ns);
 /* Once every round that can close has closed, or the deadline of a drain request has passed, asks for the last
- * checkpoint of each job that has checkpoints. */
-void pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns);
+ * checkpoint of each job that has checkpoints. Returns whether it has done so just now. */
+bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns);
 /* Answers the waiting drain requests. A request succeeds once every round that can close has closed. It fails with
  * PD_DEADLINE_EXCEEDED, which names an open round, once its deadline has passed. Before either answer, each job that
  * has checkpoints gets a last one (pd_keeping.last), and the answer waits until it is on the disk or has failed, for

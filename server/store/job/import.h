@@ -20,8 +20,8 @@ void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns);
 
 /* Returns whether a commit's tensors are being written into the optimizers. The job takes no steps meanwhile. */
 bool pd_import_writes(const pd_job *job);
-/* Writes tensors of the commit into the optimizers for about `slice_ns` of one core. When all are written, answers the commit. If
- * memory is short, writing goes on a second later. */
+/* Writes tensors of the commit into the optimizers for about `slice_ns` of one core. When all are written, answers the
+ * commit. If memory is short, writing goes on a second later. */
 void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns);
 /* pd_import_expires_ns returns the time at which the staged tensors (kept apart until the commit) are discarded unless
  * a further request comes; UINT64_MAX: nothing is staged. pd_import_tick discards them if that time has passed. */

@@ -13,8 +13,8 @@
 
 static const uint64_t second = 1000000000ull;
 
-/* Declare requests, commands that set values, and imports each get this time of one thread in a batch (the work that a job does
- * in one go), at most half of it. So the job's rounds and other jobs go on meanwhile. */
+/* Declare requests, commands that set values, and imports each get this time of one thread in a batch (the work that
+ * a job does in one go), at most half of it. So the job's rounds and other jobs go on meanwhile. */
 #define SLICE_NS 5e6
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
