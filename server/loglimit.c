@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SITE_BITS = 9, SITES = 1 << SITE_BITS, PLACE_BITS = 5, PLACES = 1 << PLACE_BITS };
+enum { SITE_BITS = 9, SITES = 1 << SITE_BITS, PLACES = 32 };
 static const uint64_t golden = 0x9e3779b97f4a7c15u; /* spreads a hash to its upper bits */
 
 /* ---- places in the code ---- */
@@ -39,7 +39,9 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
 typedef struct peer {
     uint64_t hash; /* of the peer's whole name */
     uint64_t window;
-    unsigned spoken[PLACES]; /* number of lines by a hash of the place in the code */
+    /* Places in the code that have logged the lines; 0: none. The last one is shared by all that find no other. */
+    uint64_t places[PLACES];
+    unsigned spoken[PLACES]; /* number of lines of each place */
     unsigned missed;
     char name[PD_LOG_PEER];
 } peer;
@@ -76,17 +78,28 @@ static peer *find(peers table, const pd_log_entry *entry, uint64_t window)
     return last;
 }
 
+/* Returns the count of lines of a place in the code about a peer. */
+static unsigned *count_of(peer *at, uint64_t place)
+{
+    int i = 0;
+
+    while (i < PLACES - 1 && at->places[i] != place && at->places[i] != 0) i++;
+    at->places[i] = place;
+    return &at->spoken[i];
+}
+
 bool pd_log_may_report(const pd_log_entry *entry, uint64_t now_s)
 {
-    size_t place = (entry->place * golden) >> (64 - PLACE_BITS);
+    unsigned *spoken;
     peer *at;
     bool may;
 
     pthread_mutex_lock(&lock);
     at = find(entry->proven ? proven : addresses, entry, now_s / PD_LOG_WINDOW_S);
-    may = at->spoken[place] < PD_LOG_BURST;
+    spoken = count_of(at, entry->place);
+    may = *spoken < PD_LOG_BURST;
     if (may)
-        at->spoken[place]++;
+        ++*spoken;
     else
         at->missed++;
     pthread_mutex_unlock(&lock);

@@ -105,6 +105,21 @@ static void a_flood_of_refusals_hides_no_command_that_was_done(void **state)
     assert_true(speaks("token:mallory", true, "j", done));
 }
 
+static void every_place_in_the_code_has_lines_of_its_own(void **state)
+{
+    enum { PLACES = 31 };
+    pd_log_entry entry = make((pd_log_facts){ .peer = "token:mallory", .proven = true }, done);
+
+    (void)state;
+    for (uint64_t place = 1; place < PLACES; place++) {
+        entry.place = place;
+        for (int i = 0; i < PD_LOG_BURST; i++) assert_true(pd_log_may_report(&entry, now_s));
+        assert_false(pd_log_may_report(&entry, now_s));
+    }
+    entry.place = PLACES;
+    assert_true(pd_log_may_report(&entry, now_s));
+}
+
 static void lines_are_told_as_left_out_when_their_window_is_over(void **state)
 {
     (void)state;
@@ -164,6 +179,7 @@ int main(void)
         TEST(a_site_that_repeats_itself_is_silenced_and_counted),
         TEST(a_flood_by_one_peer_hides_no_line_about_another),
         TEST(a_flood_of_refusals_hides_no_command_that_was_done),
+        TEST(every_place_in_the_code_has_lines_of_its_own),
         TEST(lines_are_told_as_left_out_when_their_window_is_over),
         TEST(more_peers_than_counters_share_one),
         TEST(addresses_take_no_counter_of_a_proven_identity),
