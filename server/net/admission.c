@@ -1,6 +1,7 @@
 /* admission.c - divides the ingest budget (the memory that received payloads may take together) among the ranks. */
 #include "admission.h"
 #include "plant.h"
+#include "unreserved.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -32,8 +33,7 @@ void pd_admission_leave(pd_admission *admission, pd_quota *quota)
 
 bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes)
 {
-    uint64_t spare = admission->budget - admission->reserved;
-    uint64_t most = quota->reserve + (admission->ranks > 0 ? spare / admission->ranks : 0);
+    uint64_t most = quota->reserve + pd_spare_part(admission->budget - admission->reserved, admission->ranks);
 
     if (quota->reserve == 0 && admission->used > 0 && admission->used + bytes > admission->budget) return false;
     assert(quota->reserve == 0 || bytes <= quota->reserve);

@@ -46,6 +46,19 @@ static void divides_what_is_left_over_evenly(void **state)
     assert_int_equal(a.used, 100);
 }
 
+static void a_rank_has_at_most_128_mib_beyond_its_reserve(void **state)
+{
+    const uint64_t mib = 1 << 20;
+    pd_admission a = { .budget = 4096 * mib };
+    pd_quota one = { 0 };
+    uint64_t frames = 0;
+    (void)state;
+
+    pd_admission_join(&a, &one, 4 * mib, NULL);
+    while (pd_admission_take(&a, &one, 4 * mib)) frames++;
+    assert_int_equal(frames, 1 + 128 / 4);
+}
+
 static void refuses_a_frame_beyond_the_budget(void **state)
 {
     pd_admission a = { .budget = 100 };
@@ -95,6 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_with_nothing_in_flight_may_always_send_a_frame),
         cmocka_unit_test(divides_what_is_left_over_evenly),
+        cmocka_unit_test(a_rank_has_at_most_128_mib_beyond_its_reserve),
         cmocka_unit_test(refuses_a_frame_beyond_the_budget),
         cmocka_unit_test(joining_again_replaces_the_reserve),
         cmocka_unit_test(frames_in_flight_of_a_rank_that_left_still_count),

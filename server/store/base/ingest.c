@@ -68,7 +68,7 @@ void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
 bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota)
 {
     uint64_t limit = ingest->limit, n_ranks = ingest->n_ranks > 0 ? ingest->n_ranks : 1;
-    uint64_t spare = limit > ingest->reserved ? (limit - ingest->reserved) / n_ranks : 0;
+    uint64_t spare = pd_spare_part(limit > ingest->reserved ? limit - ingest->reserved : 0, n_ranks);
     uint64_t share = quota->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
 
     if (quota->held > 0 && (quota->stalled || ingest->exhausted)) return true;

@@ -10,11 +10,12 @@
  * ranks have declared (net/admission.h). The store, on the step thread, counts these and often more: ranks that have
  * not come yet, and ranks that were lost a short time ago.
  *
- * A rank's *share* of the budget is its reserve and an equal part of the bytes that are reserved for nobody. So the
- * more reserves are counted, the smaller is each share, and the store never assumes a larger share for a rank than the
- * loop thread grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather too
- * early than too late. There is one exception: when a rank leaves, the loop thread counts it until it has read the
- * answer to Leave. Then it checks all connections again that it had blocked in between.
+ * A rank's *share* of the budget is its reserve and an equal part of the bytes that are reserved for nobody, at most
+ * PD_SPARE_MOST: payloads that wait in more memory than the CPU cache holds are summed more slowly. So the more reserves
+ * are counted, the smaller is each share, and the store never assumes a larger share for a rank than the loop thread
+ * grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather too early than too
+ * late. There is one exception: when a rank leaves, the loop thread counts it until it has read the answer to Leave.
+ * Then it checks all connections again that it had blocked in between.
  *
  * When a rank has gone, the bytes of its frames that are not summed yet stay reserved, but not more than its reserve.
  * Otherwise jobs that start, fill the budget and end could use it several times over. */
@@ -22,6 +23,7 @@
 #define PD_INGEST_H
 
 #include "paramd/error.h"
+#include "unreserved.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,8 +80,7 @@ void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
  * its connection may be blocked. The contributions of a rank over quota must be summed as soon as those of all lower
  * ranks have come.
  *
- * The share that the loop thread grants a rank is its reserve and an equal part of the bytes that are not reserved
- * for anybody. The loop thread blocks a connection only if another frame might not fit into this share, or into the
+ * The loop thread blocks a connection only if another frame might not fit into this share, or into the
  * whole budget. If this estimate is wrong, the loop thread reports the blocked connection (PD_REQ_STALLED). */
 bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota);
 
