@@ -213,6 +213,22 @@ static void a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again(void
     expect_retries(PD_REQ_LEAVE);
 }
 
+static void failures_in_training_do_not_delay_the_first_attempt_without_workers(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "checkpoint_every=1 job_linger=1h");
+    r.disk_error = "No space left on device";
+    for (uint64_t step = 1; step <= 10; step++) kept_job_step(&r, step);
+    end_workers(&r, PD_REQ_LOST);
+    r.disk_error = NULL;
+    rig_sleep(&r, 1.1);
+    rig_work(&r);
+    assert_int_equal(r.durable, 10);
+    rig_free(&r);
+}
+
 static void a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone(void **state)
 {
     uint64_t failed;
@@ -395,6 +411,7 @@ int main(void)
         cmocka_unit_test(a_job_that_pauses_tries_checkpoints_until_one_is_written),
         cmocka_unit_test(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again),
         cmocka_unit_test(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again),
+        cmocka_unit_test(failures_in_training_do_not_delay_the_first_attempt_without_workers),
         cmocka_unit_test(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone),
         cmocka_unit_test(a_job_that_is_clipping_gradients_pauses_after_their_step),
         cmocka_unit_test(a_paused_job_that_is_exported_sleeps_until_the_export_has_ended),

@@ -34,7 +34,8 @@ void pd_retry_tried(pd_job *job, uint64_t now_ns)
 {
     pd_keeping *keeping = &job->keeping;
 
-    if (keeping->retry_wait_ns == 0) keeping->retry_wait_ns = FIRST_NS;
+    /* Attempts that steps have made due do not count: the first one by time comes soon after them. */
+    if (keeping->retry_wait_ns == 0 || !pd_retry_is_by_time(job)) keeping->retry_wait_ns = FIRST_NS;
     keeping->retry_ns = now_ns + keeping->retry_wait_ns;
     keeping->retry_wait_ns = keeping->retry_wait_ns < MOST_NS / 2 ? 2 * keeping->retry_wait_ns : MOST_NS;
 }
