@@ -11,11 +11,11 @@
  * not come yet, and ranks that were lost a short time ago.
  *
  * A rank's *share* of the budget is its reserve and an equal part of the bytes that are reserved for nobody, at most
- * PD_SPARE_MOST: payloads that wait in more memory than the CPU cache holds are summed more slowly. So the more reserves
- * are counted, the smaller is each share, and the store never assumes a larger share for a rank than the loop thread
- * grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather too early than too
- * late. There is one exception: when a rank leaves, the loop thread counts it until it has read the answer to Leave.
- * Then it checks all connections again that it had blocked in between.
+ * PD_SPARE_MOST: payloads that wait in more memory than the CPU cache holds are summed more slowly. So the more
+ * reserves are counted, the smaller is each share, and the store never assumes a larger share for a rank than the loop
+ * thread grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather too early
+ * than too late. There is one exception: when a rank leaves, the loop thread counts it until it has read the answer to
+ * Leave. Then it checks all connections again that it had blocked in between.
  *
  * When a rank has gone, the bytes of its frames that are not summed yet stay reserved, but not more than its reserve.
  * Otherwise jobs that start, fill the budget and end could use it several times over. */

@@ -1,4 +1,4 @@
-/* unreserved.h - how the bytes of the ingest budget that are reserved for nobody are divided among ranks (ingest.h). The loop
+/* unreserved.h - divides the bytes of the ingest budget that are reserved for nobody among ranks (ingest.h). The loop
  * thread and the step thread both count by it. */
 #ifndef PD_UNRESERVED_H
 #define PD_UNRESERVED_H
