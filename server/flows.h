@@ -35,8 +35,7 @@ typedef struct pd_flow {
     uint64_t party, conn;
     uint32_t job;
     bool reads;
-    struct pd_flow *owner; /* of a flow: its party; of a party: pd_flows.reads or
-                            * pd_flows.others, which have none */
+    struct pd_flow *owner; /* of a flow: its party; of a party: pd_flows.reads or pd_flows.others, which have none */
     struct pd_flow *ring;  /* of a party: its flows in a circle, from the one that is looked at next; NULL: none */
     pd_mail *first, *last; /* of a flow: its waiting requests, the oldest first */
     size_t waiting;        /* number of its waiting requests; of a party: of those of all its flows */

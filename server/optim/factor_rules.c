@@ -19,7 +19,7 @@
  * A hundred regular expressions take some thousand steps a name. A model with more than FIRST names must have fewer
  * expressions, or simpler ones. */
 enum { STEPS = 2000000, FIRST = 1000, STEPS_OF_FIRST = 5000, STEPS_OF_OTHERS = 1000 };
-enum { STEPS_OF_ONE = 250000 }; /* most steps for one name in a map: 5 ms, in which nobody else has a turn */
+enum { STEPS_OF_ONE = 250000 }; /* most steps for one name in a map: about 5 ms, which no slice can cut */
 
 /* ---- reading and writing a rule ---- */
 

@@ -11,7 +11,7 @@
  * not come yet, and ranks that were lost a short time ago.
  *
  * A rank's *share* of the budget is its reserve and an equal part of the bytes that are reserved for nobody, at most
- * PD_SPARE_MOST: payloads that wait in more memory than the CPU cache holds are summed more slowly. So the more
+ * PD_SPARE_MOST: with a large budget a few fast ranks would otherwise fill gigabytes with payloads. So the more
  * reserves are counted, the smaller is each share, and the store never assumes a larger share for a rank than the loop
  * thread grants. pd_quota_is_exceeded, which says that a rank has nearly used its share, returns true rather too early
  * than too late. There is one exception: when a rank leaves, the loop thread counts it until it has read the answer to
