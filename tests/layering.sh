@@ -20,18 +20,18 @@ only() {
 }
 
 only '#include <uv\.h>'                       'libuv'          '^server/net/(uvloop|signals)\.h'
-only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.[ch]$' '^client/[a-z]+\.[ch]$' \
-    '^client/tools/'
+only '#include <pthread\.h>'                  'pthread'        '^server/(threads|host|settings)/' '^client/lib/' \
+    '^client/tools/' '^server/tools/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
-only '#include <ini\.h>'                      'INI parsing'    '^server/config[a-z_]*\.[ch]$'
+only '#include <ini\.h>'                      'INI parsing'    '^server/settings/config'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \
-    '^client/(ctl|tools|example)/'
+    '^client/(ctl|tools|example)/' '^server/tools/'
 only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/pattern\.c'
-only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/net/' '^client/'
-only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/net/' '^client/'
+only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/(net|tools)/' '^client/'
+only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/(net|tools)/' '^client/'
 only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/clip\.c' \
     '^server/optim/optim\.c' '^server/store/'
-only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/(ctl|tools)/'
+only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/(ctl|tools)/' '^server/tools/'
 
 # none FOLDERS PATTERN WHAT [FILE] : the pattern must not occur there at all, but in FILE.
 none() {
@@ -41,14 +41,15 @@ none() {
     done < <(grep -rnE --include='*.c' --include='*.h' "$2" $1 2> /dev/null)
 }
 
+pure='server/base server/math server/optim server/store'
 # segment.c opens its own memory again, to read it alone.
-none 'server/math server/optim server/store' '\b(fopen|open|openat|read|write|pread|pwrite|unlink|rename|fsync)\(' \
-    'files' server/math/segment.c
-none 'server/math server/optim server/store' '\b(socket|connect|bind|accept4?|send|sendmsg|recv|recvmsg)\('        \
+none "$pure" '\b(fopen|open|openat|read|write|pread|pwrite|unlink|rename|fsync)\(' \
+    'files' server/base/segment.c
+none "$pure" '\b(socket|connect|bind|accept4?|send|sendmsg|recv|recvmsg)\(' \
     'sockets'
-none 'server/math server/optim server/store' '\b(clock_gettime|gettimeofday|time|nanosleep|usleep)\('              \
+none "$pure" '\b(clock_gettime|gettimeofday|time|nanosleep|usleep)\(' \
     'clocks'
-none 'server/math server/optim server/store' '\b(rand|random|getrandom|drand48)\('                                 \
+none "$pure" '\b(rand|random|getrandom|drand48)\(' \
     'randomness'
 none 'server/keep'                           '\b(clock_gettime|gettimeofday|time|nanosleep|usleep)\('              \
     'clocks'
@@ -56,7 +57,7 @@ none 'server/net'                            '\b(fopen|fprintf\(f|opendir)\('   
     'files on the loop thread'
 none 'server/net'                            'pd_accumulate|pd_convert|pd_batch_run|pd_all_finite|cblas_'          \
     'arithmetic on the loop thread'
-none 'server/math server/optim server/store server/keep proto' '#include <pthread\.h>|stdatomic\.h'                \
+none "$pure server/keep proto" '#include <pthread\.h>|stdatomic\.h' \
     'threads'
 
 # inward FOLDER FORBIDDEN : a ring does not include the headers of rings further out. A header of the same name beside
@@ -71,27 +72,39 @@ inward() {
     done < <(grep -rnE --include='*.c' --include='*.h' "#include \"($names)\"" "$1" 2> /dev/null)
 }
 shopt -s nullglob
-inward server/math  \
-    "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
-inward server/optim "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
-inward server/store "$(echo server/keep/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
+store="$(echo server/store/*.h server/store/*/*.h)"
+process="$(echo server/*.h server/{threads,host,settings}/*.h)"         # what main.c starts
+outside="$(echo server/tools/*/*.h client/*/*.h)"
+inward server/base  "$(echo server/{math,optim,net,keep}/*.h proto/*.h) $store $process $outside"
+inward server/math  "$(echo server/{optim,net,keep}/*.h proto/*.h) $store $process $outside"
+inward server/optim "$(echo server/{net,keep}/*.h proto/*.h) $store $process $outside"
+inward server/store "$(echo server/{net,keep}/*.h proto/*.h) $process $outside"
 # Files: the keeper's ring knows the wire's safetensors, and of the store only checkpoints and entries in memory.
-inward server/keep  "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h client/*.h \
-    | tr ' ' '\n' | grep -vE '/(kept|logged)\.h$')"
-inward server/net   "$(echo server/keep/*.h)"
+inward server/keep  "$(echo server/{optim,net}/*.h) $process $outside $(echo $store | tr ' ' '\n' |
+    grep -vE '/(kept|logged)\.h$')"
+inward server/net   "$(echo server/keep/*.h server/{host,settings}/*.h) $outside"
+inward server/threads  "$(echo server/settings/*.h) $outside"
+# The machine: its helpers beside a disk thread are started by thread.h, and write to the log.
+inward server/host     "$(echo server/settings/*.h $(ls server/threads/*.h | grep -vE '/(thread|log)\.h$')) $outside"
+inward server/settings "$outside"
 # The layers of the store, innermost first: base, round, step, job, image; store.c alone knows all of them.
 inward server/store/base  "$(echo server/store/{round,step,job,image}/*.h server/store/*.h)"
 inward server/store/round "$(echo server/store/{step,job,image}/*.h server/store/*.h)"
 inward server/store/step  "$(echo server/store/{job,image}/*.h server/store/*.h)"
 inward server/store/job   "$(echo server/store/image/*.h server/store/*.h)"
 inward server/store/image "$(echo server/store/*.h)"
-inward proto        "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h client/*.h)"
-# What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one, and
-# roles in one: paramctl asks too.
-counting='footprint|job_keys|optimizers|host|numa|roles|roles_file'
-inward client/ctl   "$(echo server/optim/*.h client/tools/*/*.h)"      # paramctl links no arithmetic
-inward client       \
-    "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h | tr ' ' '\n' | grep -vE "/($counting)\.h$")"
+inward proto        "$(echo server/{optim,net,keep}/*.h) $store $process $outside"
+# The client library knows the wire. paramctl reads roles and checkpoints, and links no arithmetic.
+inward client/lib   "$(echo server/{optim,net,keep}/*.h client/{ctl,tools,example}/*.h) $store \
+    $process $(echo server/tools/*/*.h)"
+inward client/ctl   "$(echo server/{optim,net}/*.h server/tools/*/*.h $store $process | tr ' ' '\n' |
+    grep -vE '/(roles|roles_file|kept|logged)\.h$')"
+inward client/tools "$(echo server/{optim,net,keep}/*.h client/ctl/*.h server/tools/*/*.h) $store $process"
+# What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one:
+# these programs ask the same files as the daemon.
+counting='footprint|job_keys|optimizers|host|numa'
+inward server/tools "$(echo server/net/*.h server/keep/*.h client/ctl/*.h $store $process | tr ' ' '\n' |
+    grep -vE "/($counting)\.h$")"
 
 # No module includes or calls itself by way of others.
 circles=$(tests/circles.py . server client proto) || complain "$circles"

@@ -55,9 +55,9 @@ cpp() {
     local quiet=() id
     for id in uninitvar legacyUninitvar unknownMacro internalAstError invalidPointerCast shiftTooManyBitsSigned \
         unknownEvaluationOrder missingIncludeSystem \
-        invalidFunctionArg:client/tools/replay/replay_net.c zerodiv:client/tools/replay/replay_net.c \
-        autoVariables:client/io.c \
-        nullPointer:client/tools/replay/verdict.c nullPointerRedundantCheck:server/net/output.c \
+        invalidFunctionArg:server/tools/replay/replay_net.c zerodiv:server/tools/replay/replay_net.c \
+        autoVariables:client/lib/io.c \
+        nullPointer:server/tools/replay/verdict.c nullPointerRedundantCheck:server/net/output.c \
         nullPointerArithmeticRedundantCheck:server/math/root_basis.c memleak:proto/message.c; do
         quiet+=("--suppress=$id")
     done

@@ -44,7 +44,8 @@ static pd_kept *take_first(sim_server *server)
     return kept;
 }
 
-/* Writes a checkpoint and hands it back. Older ones are removed after that, as in the daemon (server/keeper.c). */
+/* Writes a checkpoint and hands it back. Older ones are removed after that, as in the daemon
+ * (server/threads/keeper.c). */
 static void keep(sim_server *server, pd_kept *kept)
 {
     static const pd_kept_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };

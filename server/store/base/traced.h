@@ -1,5 +1,5 @@
 /* traced.h - events of a job's steps, for a trace file: what the step thread did, and when. The daemon writes them
- * (server/tracer.c) if its operator asks for a trace. The times are those of the store's clock. */
+ * (server/threads/tracer.c) if its operator asks for a trace. The times are those of the store's clock. */
 #ifndef PD_TRACED_H
 #define PD_TRACED_H
 
