@@ -327,7 +327,7 @@ static uint64_t payload_on_stream(const pd_prefix *prefix)
     return (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes;
 }
 
-/* Asks the framer's user where the payload of a frame shall be stored. If the user cannot say yet, the framer stalls:
+/* Asks the framer's user where the payload of a frame must be stored. If the user cannot say yet, the framer stalls:
  * it takes no more bytes. */
 static int decide(pd_framer *framer, bool *more)
 {

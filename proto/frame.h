@@ -62,11 +62,11 @@ int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, co
 
 typedef struct pd_framer pd_framer;
 
-/* Functions that a framer (the splitter of received bytes into frames) calls when it has read a part of a frame; its
+/* Functions that a framer calls when it has read a part of a frame; its
  * user provides them. They must not call the framer, or free it. */
 typedef struct pd_framer_user {
     void *arg;
-    /* Called when the prefix of a frame (its fixed first bytes) is complete, before memory for the frame's header is
+    /* Called when the prefix of a frame is complete, before memory for the frame's header is
      * allocated. May be NULL. Returns PD_OK, or an error that ends the stream. */
     int (*prefix)(void *arg, const pd_prefix *prefix);
     /* Called when the header of a frame is complete. Decides where the payload is stored: sets *spans to an array of *n
@@ -87,7 +87,7 @@ typedef struct pd_framer_user {
 } pd_framer_user;
 
 /* Makes a framer, which cuts one stream of bytes into frames. It refuses frames with more than max_payload bytes of
- * payload as soon as their prefix (fixed first bytes) is read. Returns NULL if memory is out. */
+ * payload as soon as their prefix is read. Returns NULL if out of memory. */
 pd_framer *pd_framer_new(const pd_framer_user *user, uint64_t max_payload);
 /* Accepts NULL. */
 void pd_framer_free(pd_framer *framer);
@@ -106,7 +106,7 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
  * pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
-/* Lets a framer (the splitter of bytes into frames) that has stalled go on: calls the user's function `header` again.
+/* Lets a framer that has stalled go on: calls the user's function `header` again.
  * Returns the same codes as pd_framer_fed. Does nothing if the framer is not stalled. */
 int pd_framer_resume(pd_framer *framer);
 /* Returns whether the stream is between two frames, and no bytes are read ahead. If a stream ends anywhere else, its

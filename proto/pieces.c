@@ -18,7 +18,7 @@ uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
     return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
 }
 
-/* What the check of a push's pieces (chunks of parameters) remembers from one piece to the next. */
+/* What the check of a push's pieces remembers from one piece to the next. */
 typedef struct check {
     const pd_handle_facts *handles;
     size_t n_handles;

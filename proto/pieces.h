@@ -16,10 +16,10 @@ typedef struct pd_handle_facts {
 
 /* Checks every piece of a push (a chunk of a parameter, and the place of its data in the payload):
  *
- *   - Its handle (number of a declared parameter) and its dtype are known.
+ *   - Its handle and its dtype are known.
  *   - It is one chunk, or the part of a chunk that lies in the handle's range of elements (pd_range_piece).
  *   - The first piece's data begins at offset 0, the data of every other piece at pd_piece_end of the piece before.
- *   - A piece that says that its parameter is absent (has no gradient) has first, count and offset 0.
+ *   - A piece that says that its parameter is absent has first, count and offset 0.
  *   - No piece comes twice, and an absent parameter has no other piece.
  *
  * The payload must end with the last piece, or at the next multiple of 64. The handles may come in any order.

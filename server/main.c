@@ -345,7 +345,7 @@ static void choose_node(process *p)
 }
 
 /* Lets the loop thread, and the threads that libuv starts for it, take memory of payloads from the chosen node. The
- * root pool has started before, so its threads take working memory where they run. */
+ * preconditioner pool has started before, so its threads take working memory where they run. */
 static void prefer_node(const process *p)
 {
     int error = pd_numa_prefer(&p->numa);

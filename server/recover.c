@@ -129,8 +129,9 @@ static uint64_t now_ms(void)
 }
 
 /* Logs a line about a checkpoint of a job. */
-static void say(int level, const pd_kept *kept, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void say(int level, const pd_kept *kept, const char *format, ...)
+static void say(int level, const pd_checkpoint_image *kept, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(int level, const pd_checkpoint_image *kept, const char *format, ...)
 {
     pd_log_entry entry;
     va_list args;
@@ -160,10 +161,10 @@ static bool is_outdated(const recovery *r, size_t i)
 
 /* Decides what becomes of a job that was not restored: if it must be exact on other hardware, it stays on the disk, and
  * the daemon starts. */
-static int refuse(const candidate *c, const pd_kept *kept, const pd_kept_about *there, const pd_error *why,
-                  pd_error *err)
+static int refuse(const candidate *c, const pd_checkpoint_image *kept, const pd_checkpoint_about *there,
+                  const pd_error *why, pd_error *err)
 {
-    pd_kept_about here = pd_keeper_about();
+    pd_checkpoint_about here = pd_keeper_about();
 
     if (!kept->foreign || why->code != PD_FAILED_PRECONDITION)
         return pd_fail(err, why->code, "%.300s; to start without this job, move %.150s away", why->text, c->dir);
@@ -174,9 +175,9 @@ static int refuse(const candidate *c, const pd_kept *kept, const pd_kept_about *
     return PD_OK;
 }
 
-static void report(const pd_kept *kept, const pd_manifest *manifest, uint64_t ms)
+static void report(const pd_checkpoint_image *kept, const pd_manifest *manifest, uint64_t ms)
 {
-    pd_kept_about here = pd_keeper_about();
+    pd_checkpoint_about here = pd_keeper_about();
 
     say(LOG_NOTICE, kept, "is back at step %" PRIu64 ": a checkpoint of %" PRIu64 " bytes was read in %" PRIu64 " ms",
         kept->step, pd_manifest_bytes(manifest), ms);
@@ -187,9 +188,9 @@ static void report(const pd_kept *kept, const pd_manifest *manifest, uint64_t ms
             manifest->about.blas, manifest->about.cpu, here.blas, here.cpu);
 }
 
-static bool is_foreign(const pd_kept_about *there)
+static bool is_foreign(const pd_checkpoint_about *there)
 {
-    pd_kept_about here = pd_keeper_about();
+    pd_checkpoint_about here = pd_keeper_about();
 
     return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
@@ -203,7 +204,7 @@ typedef struct outcome {
     pd_error why; /* why the job is not restored */
 } outcome;
 
-static void use(void *arg, pd_kept *kept, const pd_manifest *manifest)
+static void use(void *arg, pd_checkpoint_image *kept, const pd_manifest *manifest)
 {
     outcome *o = arg;
 
@@ -221,7 +222,7 @@ static void log_damage(void *arg, const char *dir, const pd_error *why)
 }
 
 /* Restores a job from its newest whole checkpoint. Tells in *o what came of it. */
-static int load(outcome *o, const candidate *c, pd_kept **out, pd_manifest *manifest, pd_error *err)
+static int load(outcome *o, const candidate *c, pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     const pd_checkpoint_user user = { o, use, log_damage };
 
@@ -233,7 +234,7 @@ static int load(outcome *o, const candidate *c, pd_kept **out, pd_manifest *mani
 /* A job that has come back from a checkpoint, and whose log is replayed. */
 typedef struct replay {
     const recovery *r;
-    const pd_kept *kept;
+    const pd_checkpoint_image *kept;
     uint64_t until; /* step of the last entry to repeat */
     pd_error why;   /* why an entry was refused; code PD_OK: none was */
 } replay;
@@ -254,7 +255,7 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
     outcome o = { .r = r };
     pd_log_about about;
     pd_manifest manifest;
-    pd_kept *kept = NULL;
+    pd_checkpoint_image *kept = NULL;
     int rc = load(&o, c, &kept, &manifest, err);
     replay p = { .r = r, .kept = kept, .until = until };
 
@@ -267,7 +268,7 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
                      kept->step, step);
     else
         rc = pd_log_read(r->disk, c->dir, kept->creator, step, replay_entry, &p, &about, err);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
@@ -290,7 +291,7 @@ static void report_log(const replay *p, const pd_log_about *about, uint64_t ms)
 }
 
 /* Repeats the steps that the log of a job has after its checkpoint. Then lets the log end with the job's step. */
-static int replay_log(const recovery *r, const candidate *c, const pd_kept *kept, pd_error *err)
+static int replay_log(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
 {
     replay p = { .r = r, .kept = kept, .until = UINT64_MAX };
     pd_log_about about;
@@ -329,7 +330,7 @@ static void report_control(const replay *p, const pd_log_about *about)
 }
 
 /* Reads the control log of a job. Then lets it end with the last entry that was used. */
-static int read_control(const recovery *r, const candidate *c, const pd_kept *kept, pd_error *err)
+static int read_control(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
 {
     replay p = { .r = r, .kept = kept };
     pd_log_about about;
@@ -349,14 +350,14 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
 {
     outcome o = { .r = r };
     pd_manifest manifest;
-    pd_kept *kept = NULL;
+    pd_checkpoint_image *kept = NULL;
     uint64_t begun = now_ms();
     int rc;
 
     announce(c);
     rc = load(&o, c, &kept, &manifest, err);
     if (go_on(r, err) != PD_OK) {
-        pd_kept_free(kept);
+        pd_checkpoint_image_free(kept);
         return PD_CANCELLED;
     }
     if (rc == PD_NOT_FOUND) {
@@ -371,7 +372,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     } else {
         rc = refuse(c, kept, &manifest.about, &o.why, err);
     }
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return rc;
 }
 

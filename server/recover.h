@@ -3,7 +3,7 @@
 #define PD_RECOVER_H
 
 #include "disk.h"
-#include "kept.h"
+#include "checkpoint_image.h"
 #include "logged.h"
 
 #include <stdatomic.h>
@@ -13,7 +13,7 @@ typedef struct pd_recover_user {
     void *arg;
     /* Makes a job of a checkpoint, which is freed after the call. PD_FAILED_PRECONDITION for a foreign checkpoint: the
      * job must be exact, so it cannot go on here. */
-    int (*restore)(void *arg, const pd_kept *kept, pd_error *err);
+    int (*restore)(void *arg, const pd_checkpoint_image *kept, pd_error *err);
     /* Repeats a step of the job that was restored last: the first after its checkpoint, then one after the other. The
      * entry is freed after the call. After an error the job must be at the step before, except for two codes.
      * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
@@ -32,7 +32,7 @@ typedef struct pd_recover_user {
  * checkpoint. Of two jobs of the same name, the one whose checkpoint was written last counts.
  *
  * Logs each job that comes back, with a warning for a checkpoint that is damaged or foreign. Before each job, which may
- * take long, it tells the service manager (systemd) to wait. A job without a whole checkpoint is logged, and lost.
+ * take long, it tells the service manager to wait. A job without a whole checkpoint is logged, and lost.
  *
  * Then calls `replay` with each entry of the job's log that follows the checkpoint without a gap, and logs how many
  * steps came from the log. If the log is damaged, or `replay` fails, the job stays at the step before, and an error is

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Prints circles of files: modules (x.c with x.h) that include or call each other in a ring.
 
-Usage: circles.py ROOT FOLDER...
+Usage: circles.py ROOT FOLDER... [--layer FOLDER]...
 
+A folder after --layer counts as one module: its files may call each other back.
 An edge a -> b: a file of module a includes b's header, or calls a pd_ function that b.c defines.
 Prints one line a circle, and the calls that close it; exits 1 if there is one.
 """
@@ -29,8 +30,12 @@ def read(root, folders):
     return texts
 
 
+LAYERS = []
+
+
 def module(path):
-    return os.path.splitext(path)[0]
+    """Returns the path without its ending, or the layer that it lies in."""
+    return next((layer for layer in LAYERS if path.startswith(layer + os.sep)), os.path.splitext(path)[0])
 
 
 def edges(texts):
@@ -86,6 +91,10 @@ def circles(ties):
 def main():
     sys.setrecursionlimit(10000)
     root, folders = sys.argv[1], sys.argv[2:]
+    while '--layer' in folders:
+        at = folders.index('--layer')
+        LAYERS.append(os.path.join(root, folders[at + 1]))
+        del folders[at:at + 2]
     ties = edges(read(root, folders))
     found = circles(ties)
     for circle in found:

@@ -1,4 +1,4 @@
-/* orders.c - the paramctl commands ping (is a daemon there?), drop (delete a job) and reset-state (set optimizer state
+/* orders.c - the paramctl commands ping (is a daemon there?), drop and reset-state (set optimizer state
  * back to its initial values). */
 #include "orders.h"
 

@@ -1,4 +1,4 @@
-/* orders.h - the paramctl commands ping (is a daemon there?), drop (delete a job) and reset-state (set optimizer state
+/* orders.h - the paramctl commands ping (is a daemon there?), drop and reset-state (set optimizer state
  * back to its initial values). */
 #ifndef PD_ORDERS_H
 #define PD_ORDERS_H

@@ -73,7 +73,7 @@ int pd_run_set(pd_line *line)
 
 /* ---- settings JOB [PARAM-GLOB] ---- */
 
-/* The list of a job's overrides (values that replace hyperparameters), as JSON. Parameters with equal overrides
+/* The list of a job's overrides, as JSON. Parameters with equal overrides
  * share one entry, which names the first of them. Its field "others" is the number of the other parameters. */
 typedef struct listing {
     json_t *entries;

@@ -89,7 +89,7 @@ static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
                                                 param->axes, both ? "; " : "", param->note));
 }
 
-/* Adds a text line for each scalar (such as a loss) that was averaged in the parameter's last round. */
+/* Adds a text line for each scalar that was averaged in the parameter's last round. */
 static void add_scalars(json_t *remarks, const Paramd__ParamInfo *param)
 {
     for (size_t i = 0; i < param->n_scalars; i++)

@@ -18,7 +18,7 @@
  * parameter's name may differ from those of the job. Words in front of "stats" and the other container names are
  * ignored, for example "opt_state" or an index in a chain of optimizers.
  *
- * One table maps the paths of other optimizers to paramd's slots (tensors of optimizer state). */
+ * One table maps the paths of other optimizers to paramd's slots. */
 #ifndef PD_STATE_KEYS_H
 #define PD_STATE_KEYS_H
 

@@ -22,9 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Notes in the user's operation (a call that waits for answers) that the optimizer refused this parameter's step,
+/* Notes in the user's operation that the optimizer refused this parameter's step,
  * so the round closed without a step. The operation reports the error when all its answers are there. */
-static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Outcome *outcome)
+static void note_refused_step(pd_op *op, const pd_param_record *known, const Paramd__Outcome *outcome)
 {
     pd_error error;
 
@@ -51,7 +51,7 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
 
 /* Notes which version of the weights of a chunk (section of a tensor) is in the caller's buffer, since the server may
  * send only the change since that version. If memory for the note is missing, the server sends whole weights. */
-static void note_held(pd_core *core, pd_known *known, const pd_part *part, const void *buffer, uint64_t version)
+static void note_held(pd_core *core, pd_param_record *known, const pd_part *part, const void *buffer, uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;
     uint64_t first = (uint64_t)known->start + (uint64_t)((const float *)part->land - (const float *)buffer);
@@ -66,7 +66,7 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
 
     for (size_t i = 0; i < frame->n_parts; i++) {
         const pd_part *part = &frame->parts[i];
-        pd_known *known = pd_part_known(core, frame, i);
+        pd_param_record *known = pd_part_known(core, frame, i);
         if (part->bytes == 0 || known->update == 0) continue;
         if (core->reply->outcomes[i]->update) {
             add_update(part->land, core->updates + used, known->update, part->bytes / sizeof(float));
@@ -91,7 +91,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     for (size_t i = 0; i < frame->n_parts; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
         pd_item *item = &items[frame->parts[i].item];
-        pd_known *known = &core->params[item->param];
+        pd_param_record *known = &core->params[item->param];
 
         if (item->outcome >= 0 && frame->method == frame->op->method) item->outcome = (int)outcome->outcome;
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, known, outcome);

@@ -178,7 +178,7 @@ static int put(pd_bucket *bucket, const pd_cut *cut)
 static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t count)
 {
     const pd_item *item = &bucket->op->items[index];
-    const pd_known *known = &bucket->core->params[item->param];
+    const pd_param_record *known = &bucket->core->params[item->param];
     size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
     pd_cut cut = {
         .item = index,
@@ -203,7 +203,7 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
 
 static int put_chunks(pd_bucket *bucket, size_t index)
 {
-    const pd_known *known = &bucket->core->params[bucket->op->items[index].param];
+    const pd_param_record *known = &bucket->core->params[bucket->op->items[index].param];
     int64_t first = known->start;
     int rc;
 
@@ -244,7 +244,7 @@ static int set_replaces(pd_bucket *bucket, uint64_t number)
 int pd_bucket_item(pd_bucket *bucket, size_t i)
 {
     const pd_item *item = &bucket->op->items[i];
-    const pd_known *known = &bucket->core->params[item->param];
+    const pd_param_record *known = &bucket->core->params[item->param];
     bool pushes = pd_method_pushes(bucket->method);
     int rc = PD_OK;
 

@@ -7,7 +7,7 @@
 
 #include "core_state.h"
 
-/* The frames of one operation (a call of the user) while they are built. pd_bucket_post queues them when all are
+/* The frames of one operation while they are built. pd_bucket_post queues them when all are
  * complete. */
 typedef struct pd_bucket {
     pd_core *core;

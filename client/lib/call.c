@@ -26,7 +26,7 @@ static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
                    PD_MAX_HEADER_BYTES);
 }
 
-/* Begins an operation (a call of the user that waits for answers) whose request fits into a single frame. */
+/* Begins an operation whose request fits into a single frame. */
 static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
                     size_t answer_bytes, pd_ticket_id *ticket, pd_error *err)
 {
@@ -49,7 +49,7 @@ static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, 
 
 /* ---- tensors ---- */
 
-static int64_t elements_of(const pd_known *known)
+static int64_t elements_of(const pd_param_record *known)
 {
     return known->end - known->start;
 }
@@ -70,7 +70,7 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
     return PD_OK;
 }
 
-static int may_push(const pd_core *core, const pd_known *known, pd_error *err)
+static int may_push(const pd_core *core, const pd_param_record *known, pd_error *err)
 {
     if (known->pushing)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first",
@@ -88,7 +88,7 @@ static int may_push(const pd_core *core, const pd_known *known, pd_error *err)
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        pd_known *known = &core->params[items[i].param];
+        pd_param_record *known = &core->params[items[i].param];
         int rc = may_push(core, known, err);
 
         if (rc == PD_OK) {
@@ -232,7 +232,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         return give_back(core, op, rc, err);
     }
     for (size_t i = 0; i < n; i++) {
-        pd_known *known = &core->params[items[i].param];
+        pd_param_record *known = &core->params[items[i].param];
         known->pushed = known->step + 1;
         known->refused = 0;
         if (items[i].gradient != NULL)
@@ -332,7 +332,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 }
 
 /* Returns whether it is this rank's task to send the parameter's initial weights, and the server does not have them. */
-static bool is_asked(const pd_core *core, const pd_known *known)
+static bool is_asked(const pd_core *core, const pd_param_record *known)
 {
     return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0 || core->averages_init);
 }

@@ -1,4 +1,4 @@
-/* call.h - the user's calls on the core (the client's protocol state machine). Each starts an operation and gives a
+/* call.h - the user's calls on the core. Each starts an operation and gives a
  * ticket, the number by which the user waits for its end. */
 #ifndef PD_CALL_H
 #define PD_CALL_H

@@ -310,7 +310,7 @@ void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size
 
 /* ---- operators ---- */
 
-/* An operator's request (paramctl): its method and message, the payload to send, and the buffer for the payload of
+/* An operator's request: its method and message, the payload to send, and the buffer for the payload of
  * the answer. */
 typedef struct order {
     unsigned method;
@@ -318,7 +318,7 @@ typedef struct order {
     struct iovec payload, into;
 } order;
 
-/* Sends an operator's request and waits for the answer. The core (protocol state machine) must be locked. */
+/* Sends an operator's request and waits for the answer. The core must be locked. */
 static int call(pd_client *client, const order *o, uint8_t **at, size_t *bytes, pd_error *err)
 {
     pd_ticket_id ticket;

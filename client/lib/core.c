@@ -7,7 +7,7 @@
 #include "descriptor.h"
 #include "declared_params.h"
 #include "op.h"
-#include "plant.h"
+#include "mutant.h"
 #include "post.h"
 #include "refusal.h"
 #include "restart.h"
@@ -248,7 +248,7 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.label = core->label;
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
-    hello.barriers = PD_PLANTED(barriers_forgotten) ? 0 : core->passed;
+    hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->passed;
     hello.steps = steps_seen(core);
     hello.remarks = core->rank == 0;
     hello.rules = core->rules;
@@ -362,7 +362,7 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->timeout_ns;
 }
 
-/* Ends each operation (a call of the user) that has waited REST_NS for its other answers after the server refused
+/* Ends each operation that has waited REST_NS for its other answers after the server refused
  * one of its frames. These answers may never come: to send them, the server may first need the refused gradient, or
  * the gradient of another rank whose call waits in the same way. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)

@@ -34,7 +34,7 @@ typedef struct pd_core_config {
     const struct pd_address *addresses;
 } pd_core_config;
 
-/* Makes a core (the client's protocol state machine). PD_INVALID_ARGUMENT: an option is not of the form name=value.
+/* Makes a core. PD_INVALID_ARGUMENT: an option is not of the form name=value.
  * PD_NO_MEMORY: out of memory. */
 int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err);
 /* Accepts NULL. */
@@ -93,7 +93,7 @@ void pd_core_give_descriptor(pd_core *core, int fd);
 
 /* ---- tickets ---- */
 
-/* Returns the ticket (a number to wait with) of the first connection. The ticket is done when the server has answered
+/* Returns the ticket of the first connection. The ticket is done when the server has answered
  * this process's Hello for the first time. */
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core);
 /* Returns whether the call that has this ticket is done. Returns true for a ticket that does not exist, too. */

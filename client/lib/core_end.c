@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Counts the frames of each operation (a call of the user) that are still in the queue: the operation waits for these
+/* Counts the frames of each operation that are still in the queue: the operation waits for these
  * alone. They stay because their bytes, which are the caller's memory, are being sent. All other frames are gone. */
 static void count_lent(pd_core *core)
 {

@@ -1,4 +1,4 @@
-/* core_state.h - the state of the core (the client's protocol state machine): its operations, parameters and
+/* core_state.h - the state of the core: its operations, parameters and
  * connection. This header has types, no functions. */
 #ifndef PD_CORE_STATE_H
 #define PD_CORE_STATE_H
@@ -6,7 +6,7 @@
 #include "message.h"
 #include "outgoing.h"
 #include "paramd/client.h"
-#include "past.h"
+#include "sent_frame.h"
 #include "spare.h"
 
 /* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
@@ -32,7 +32,7 @@ typedef struct pd_op {
     uint64_t replaces;  /* number of the change by hand whose weights the operation sends; 0: it sends none */
     uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
     pd_scalar *scalars; /* borrowed */
-    /* bearer: index of the item (parameter) whose frame carries the scalars (numbers such as the loss) */
+    /* bearer: index of the item (parameter) whose frame carries the scalars */
     size_t n_scalars, bearer;
     pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
@@ -45,14 +45,15 @@ typedef struct pd_op {
     UT_hash_handle hh;
 } pd_op;
 
-typedef struct pd_known { /* a declared parameter; its index in pd_core.params is also its handle in the protocol */
+typedef struct
+    pd_param_record { /* a declared parameter; its index in pd_core.params is also its handle in the protocol */
     char *name;
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
     uint64_t home_at;   /* offset in the worker's segment where the gradient lies if `home` was taken in time */
     void *home;         /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
-    /* Element types of gradients, weights and updates (changes of weights). update 0: this rank asks for no updates. */
+    /* Element types of gradients, weights and updates. update 0: this rank asks for no updates. */
     pd_dtype push, pull, update;
     /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all
      * versions are unknown. */
@@ -76,7 +77,7 @@ typedef struct pd_known { /* a declared parameter; its index in pd_core.params i
      * missing: the server's last answer to Declare says that it has no such weights. */
     bool initialised, pushing, missing;
     bool given; /* the server has initial weights of at least one element of this rank's range */
-} pd_known;
+} pd_param_record;
 
 typedef enum pd_stage {
     STAGE_DOWN,     /* no connection */
@@ -122,7 +123,7 @@ typedef struct pd_window {
     uint64_t bytes, most;                   /* payload bytes that are kept: now, and at most so far */
     pd_spare spare;                         /* memory of payloads that have left the window */
     const pd_outgoing_frame *frame;         /* the frame whose answer is arriving; NULL: none */
-    pd_past *coming;                        /* what is kept of that frame; NULL: nothing */
+    pd_sent_frame *coming;                  /* what is kept of that frame; NULL: nothing */
     struct XXH3_state_s *hasher;            /* hashes the weights that its answer brings; NULL: not made yet */
     bool hashing;                           /* they are being hashed */
     uint64_t hash;                          /* XXH3-64 of the weights that its answer has brought */
@@ -183,7 +184,7 @@ typedef struct pd_core {
     bool greeted; /* the server has accepted a Hello of this process at least once */
     uint32_t max_pieces;
 
-    pd_known *params;
+    pd_param_record *params;
     size_t n_params;
     bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
     bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */

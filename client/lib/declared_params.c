@@ -13,7 +13,7 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-static void forget(pd_known *known)
+static void forget(pd_param_record *known)
 {
     free(known->name);
     free(known->axes);
@@ -34,7 +34,7 @@ void pd_core_forget_params(pd_core *core)
     core->n_params = 0;
 }
 
-static int know_range(pd_known *known, const pd_client_param *param, int64_t elements, pd_error *err)
+static int know_range(pd_param_record *known, const pd_client_param *param, int64_t elements, pd_error *err)
 {
     known->ranged = param->ranged;
     known->start = param->ranged ? param->start : 0;
@@ -49,7 +49,7 @@ static int know_range(pd_known *known, const pd_client_param *param, int64_t ele
     return PD_OK;
 }
 
-static int know_texts(pd_known *known, const pd_client_param *param, pd_error *err)
+static int know_texts(pd_param_record *known, const pd_client_param *param, pd_error *err)
 {
     bool has_axes = param->axes != NULL && param->axes[0] != '\0';
 
@@ -74,7 +74,7 @@ static int know_shape(const pd_client_param *param, int64_t *elements, pd_error 
                    param->name, pd_shape_text(&param->shape, shape, sizeof shape));
 }
 
-static int know(pd_known *known, const pd_client_param *param, pd_error *err)
+static int know(pd_param_record *known, const pd_client_param *param, pd_error *err)
 {
     size_t length = param->name != NULL ? strlen(param->name) : 0;
     int64_t elements;
@@ -146,7 +146,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     size_t bytes = 0, n = 0;
 
     for (; first + n < core->n_params && n < MAX_PIECES; n++) {
-        const pd_known *known = &core->params[first + n];
+        const pd_param_record *known = &core->params[first + n];
         Paramd__Parameter *param = &page->param[n];
 
         paramd__parameter__init(param);

@@ -6,7 +6,7 @@
 
 struct pd_core;
 
-/* Declares the parameters of the model. The ticket (a number to wait with) is done when the server has accepted all of
+/* Declares the parameters of the model. The ticket is done when the server has accepted all of
  * them. */
 int pd_core_declare(struct pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err);
 /* Sends the declarations of all parameters on a new connection. Returns PD_NO_MEMORY if out of memory. */

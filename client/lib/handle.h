@@ -27,7 +27,7 @@ struct pd_client {
 };
 
 /* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
- * core (protocol state machine) must be locked. */
+ * core must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
 /* Returns why there is no connection, as a part of error texts: the error of the last attempt, or that the server at
  * this address has not answered yet. It may be written to `text`. The core must be locked. */

@@ -1,4 +1,4 @@
-/* io.c - the I/O thread of a client handle: moves bytes between the core (the client's protocol state machine) and
+/* io.c - the I/O thread of a client handle: moves bytes between the core and
  * the sockets. */
 #include "io.h"
 

@@ -1,7 +1,7 @@
 /* io.h - the I/O thread of a client handle: moves bytes between the core and sockets, and wakes the user's thread
  * when a call is done.
  *
- * A lock guards the core (the client's protocol state machine). The lock is held while the core works, which is
+ * A lock guards the core. The lock is held while the core works, which is
  * short, and never during input or output. The bytes that the core lends for sending (headers, the caller's
  * tensors) stay in place until this thread reports them as sent. */
 #ifndef PD_IO_H

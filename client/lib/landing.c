@@ -24,7 +24,7 @@ bool pd_landing_has_outcomes(unsigned method)
     return has_weights(method) || method == PD_PUSH;
 }
 
-/* Makes the framer (the splitter of received bytes) read the payload of an answer and throw it away, because no
+/* Makes the framer read the payload of an answer and throw it away, because no
  * call of the user waits for this answer. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
@@ -34,7 +34,7 @@ static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans,
     return PD_OK;
 }
 
-/* Makes the core's buffer for received bytes large enough. It receives updates (changes of weights), or the payload
+/* Makes the core's buffer for received bytes large enough. It receives updates, or the payload
  * of an answer to paramctl. */
 static int make_room(pd_core *core, uint64_t bytes)
 {
@@ -141,7 +141,7 @@ static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
     return pd_reply_broken(core, prefix, "its payload has not the length of what was asked");
 }
 
-/* Receives the payload of the answer to an operator's request (paramctl) in the core's buffer. Answers to other
+/* Receives the payload of the answer to an operator's request in the core's buffer. Answers to other
  * methods must have no payload. */
 static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, struct iovec **spans,
                       size_t *n)
@@ -163,7 +163,7 @@ static int check_prefix(pd_core *core, const pd_prefix *prefix)
 {
 
     if (core->ended.code != PD_OK) return core->ended.code;
-    /* The core (the client's protocol state machine) is dropping this connection. Its answers are not used: they may
+    /* The core is dropping this connection. Its answers are not used: they may
      * belong to a job that is lost. */
     if (core->stage == STAGE_DROP) return PD_CANCELLED;
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)

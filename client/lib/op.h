@@ -1,16 +1,16 @@
-/* op.h - the operations: calls of the user. Each has a ticket (a number), and waits for the answers to its frames. */
+/* op.h - the operations: calls of the user. Each has a ticket, and waits for the answers to its frames. */
 #ifndef PD_OP_H
 #define PD_OP_H
 
 #include "core_state.h"
 
-/* Makes an operation (the record of one call of the user), and gives it a ticket. NULL: out of memory. */
+/* Makes an operation, and gives it a ticket. NULL: out of memory. */
 pd_op *pd_op_new(pd_core *core, unsigned method);
-/* Makes an operation (the record of one call of the user). Returns the error that ended the client handle (the
+/* Makes an operation. Returns the error that ended the client handle (the
  * user's pd_client) if it has ended, PD_RESOURCE_EXHAUSTED if too many calls are waiting, and PD_NO_MEMORY if out of
  * memory. */
 int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
-/* Returns the operation (call of the user) that has this ticket; NULL: there is none. */
+/* Returns the operation that has this ticket; NULL: there is none. */
 pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
 void pd_op_free(pd_core *core, pd_op *op);
 /* Sets the error with which the operation ends, unless an earlier error is set. */

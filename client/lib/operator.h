@@ -1,4 +1,4 @@
-/* operator.h - an operator's requests (those of paramctl) over a client handle's connection: one message is sent,
+/* operator.h - an operator's requests over a client handle's connection: one message is sent,
  * one comes back.
  *
  * For paramctl and tests; not installed. The handle is opened with job "", so that it joins no job. */

@@ -9,7 +9,7 @@ typedef struct pd_settings {
     const char *urls; /* text that belongs to the options or the environment */
     pd_tls_files tls; /* texts that belong to the options or the environment; NULL: none */
     double deadline, slice;
-    /* settings of the core (the client's protocol state machine); their texts belong to the options or the
+    /* settings of the core; their texts belong to the options or the
      * environment */
     pd_core_config core;
     char label[160];

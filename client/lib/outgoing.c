@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "frame.h"
-#include "past.h"
-#include "plant.h"
+#include "sent_frame.h"
+#include "mutant.h"
 
 const uint8_t pd_outgoing_padding[PD_PAYLOAD_ALIGN];
 
@@ -39,7 +39,7 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* Tells uthash (the hash table library) what to do if it has no memory for a new entry: mark the frame as being in
+/* Tells uthash what to do if it has no memory for a new entry: mark the frame as being in
  * no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
@@ -127,8 +127,8 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
     assert(!frame->lent);
     link_out(out, frame);
     HASH_DELETE(hh, out->by_id, frame);
-    pd_staging_end(&out->staging, frame, !frame->exposed || PD_PLANTED(given_up_block_free));
-    if (frame->past != NULL) pd_past_release(frame->past);
+    pd_staging_end(&out->staging, frame, !frame->exposed || PD_MUTANT(given_up_block_free));
+    if (frame->past != NULL) pd_sent_frame_release(frame->past);
     pd_outgoing_frame_free(frame);
 }
 
@@ -237,8 +237,8 @@ void pd_outgoing_fill(const pd_outgoing *out)
     }
 }
 
-/* Frees a frame that was retired (needs no further answer) while its bytes were being sent. Now they are sent, so
- * `done` is called if the frame still belongs to an operation (the user's call). */
+/* Frees a frame that was retired while its bytes were being sent. Now they are sent, so
+ * `done` is called if the frame still belongs to an operation. */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
@@ -264,7 +264,7 @@ static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *ar
         frame->sent = true;
         frame->lent = false;
         if (frame->shared) out->shared_bytes += frame->payload_bytes;
-        if (PD_PLANTED(block_free_when_sent)) pd_staging_end(&out->staging, frame, true);
+        if (PD_MUTANT(block_free_when_sent)) pd_staging_end(&out->staging, frame, true);
         out->lent--;
         if (frame->answered) leave(out, frame, done, arg);
     }
@@ -304,7 +304,7 @@ size_t pd_outgoing_rewind(pd_outgoing *out, pd_outgoing_done *done, void *arg)
 
     take_back(out);
     out->open = false;
-    out->shares = out->shares && PD_PLANTED(sharing_outlives_connection);
+    out->shares = out->shares && PD_MUTANT(sharing_outlives_connection);
     while (out->lane[PD_LANE_CONNECTION].first != NULL) take_out(out, out->lane[PD_LANE_CONNECTION].first);
     for (pd_outgoing_frame *frame = out->lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
         next = frame->next;

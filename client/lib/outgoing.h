@@ -1,6 +1,6 @@
 /* outgoing.h - the queue of frames that the client sends. Each is kept byte for byte until it is answered.
  *
- * The queue uses no sockets and no clock. It has three lanes (lists). Frames that belong to one connection (Hello,
+ * The queue uses no sockets and no clock. It has three lanes. Frames that belong to one connection (Hello,
  * Declare, Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are
  * lasting: they are sent again on the next connection, with the same bytes in the same order. Held frames are not sent:
  * after the server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
@@ -12,9 +12,9 @@
 typedef struct pd_outgoing {
     struct {
         pd_outgoing_frame *first, *last, *next;
-    } lane[PD_LANES]; /* next: the first frame of the lane (list of frames) of which bytes remain to be sent */
+    } lane[PD_LANES]; /* next: the first frame of the lane of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
-    pd_lane current; /* the lane (list of frames) from which pd_outgoing_gather took the last frames to send */
+    pd_lane current; /* the lane from which pd_outgoing_gather took the last frames to send */
     size_t gone;     /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
     /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it.
      * 0 after pd_outgoing_sent. */
@@ -45,7 +45,7 @@ bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
  * is none. */
 pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out);
 pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_frame *frame);
-/* Returns the frame with that request id; NULL: the queue has no such frame (it may have been answered). */
+/* Returns the frame with that request id; NULL: the queue has no such frame. */
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id);
 
 /* ---- a frame's end ---- */
@@ -77,9 +77,9 @@ void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *
 /* Returns whether pd_outgoing_gather would find bytes to send. */
 bool pd_outgoing_pending(const pd_outgoing *out);
 /* Handles the end of the connection, when the sender no longer uses any bytes:
- * - Frames that belong to this connection (such as heartbeats) are freed.
+ * - Frames that belong to this connection are freed.
  * - Frames of the user's calls stay in the queue and will be sent again. Returns how many of them had been sent.
- * - Frames that were retired (needed no further answer) while the sender used them, or when they were half sent, are
+ * - Frames that were retired while the sender used them, or when they were half sent, are
  *   freed. done() is called for those that still belong to a call of the user. */
 size_t pd_outgoing_rewind(pd_outgoing *out, pd_outgoing_done *done, void *arg);
 /* Frees all frames of the queue. The sender must not be using any bytes. */

@@ -34,12 +34,12 @@ typedef struct pd_outgoing_frame {
     unsigned method;
     pd_lane lane;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
-    uint8_t *head;    /* the frame's prefix (fixed first bytes) and header; freed with the frame */
+    uint8_t *head;    /* the frame's prefix and header; freed with the frame */
     size_t head_bytes;
     uint64_t payload_bytes, reply_bytes; /* reply_bytes: length of the payload that the server's answer will have */
     bool sent;
     bool lent; /* the sender is using the frame's bytes, from pd_outgoing_gather until pd_outgoing_sent */
-    /* The frame was retired (needs no further answer) while its bytes were lent to the sender or half sent. It is
+    /* The frame was retired while its bytes were lent to the sender or half sent. It is
      * freed when they are sent. */
     bool answered;
     size_t first, count; /* only in a Declare frame: index of its first parameter, and number of parameters */
@@ -48,9 +48,9 @@ typedef struct pd_outgoing_frame {
     pd_part *parts;
     struct iovec *iov; /* the payload: memory of the user's call, not copied */
 
-    uint64_t step;        /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
-    uint64_t mark;        /* PushRequest.mark or InitRequest.mark in the header */
-    struct pd_past *past; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
+    uint64_t step;              /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
+    uint64_t mark;              /* PushRequest.mark or InitRequest.mark in the header */
+    struct pd_sent_frame *past; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
 
     /* The next fields are for a push whose payload the server reads in the worker's segment (staging.h). */
     bool shared;            /* on this connection the payload does not go through the socket */

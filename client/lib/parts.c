@@ -1,7 +1,7 @@
 /* parts.c - the tensors and chunks of a sent frame, and how many bytes of weights the answer brings for each. */
 #include "parts.h"
 
-pd_known *pd_part_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
+pd_param_record *pd_part_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
 {
     if (frame->past != NULL) return &core->params[frame->past->parts[part].param];
     return &core->params[frame->op->items[frame->parts[part].item].param];

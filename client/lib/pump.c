@@ -1,15 +1,15 @@
-/* pump.c - carries bytes between the core (the client's protocol state machine) and a transport (a connection). */
+/* pump.c - carries bytes between the core and a transport. */
 #include "pump.h"
 
 #include "answer.h"
 #include "landing.h"
-#include "plant.h"
+#include "mutant.h"
 #include "window.h"
 
 /* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
  * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
-/* the framer (splitter of received bytes) has no limit: pd_core_header checks the length of every answer */
+/* the framer has no limit: pd_core_header checks the length of every answer */
 #define MAX_ANSWER (UINT64_MAX / 2)
 
 static size_t total(const struct iovec *iov, int n)
@@ -55,7 +55,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
     pd_core_copy(pump->core);
     /* the server keeps the weights until the connection ends: if it has ended, other weights may have been copied */
-    return pump->transport->ops->is_open(pump->transport) || PD_PLANTED(end_unseen) ? PD_OK : PD_CANCELLED;
+    return pump->transport->ops->is_open(pump->transport) || PD_MUTANT(end_unseen) ? PD_OK : PD_CANCELLED;
 }
 
 static void on_payload(void *arg, const void *at, size_t n)
@@ -159,7 +159,7 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     report_received(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    /* The framer (splitter of received bytes) is freed after pd_core_down, since it has the header of an answer that
+    /* The framer is freed after pd_core_down, since it has the header of an answer that
      * was being received. */
     pd_framer_free(pump->framer);
     pump->framer = NULL;

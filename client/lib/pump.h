@@ -1,4 +1,4 @@
-/* pump.h - carries bytes between the core (the client's protocol state machine) and a transport (a connection).
+/* pump.h - carries bytes between the core and a transport.
  *
  * The pump has no sockets, threads or clock: the time is an argument. Its owner calls it like this:
  *

@@ -22,7 +22,7 @@ int pd_scalars_read(pd_scalar_load *load, const pd_push_options *options, pd_err
     return pd_scalars_check(load->list, load->n, err);
 }
 
-static bool goes_before(const pd_known *a, const pd_known *b)
+static bool goes_before(const pd_param_record *a, const pd_param_record *b)
 {
     return a->ranged != b->ranged ? b->ranged : strcmp(a->name, b->name) < 0;
 }
@@ -39,7 +39,7 @@ static size_t choose_bearer(const pd_core *core, const pd_op *op)
 int pd_scalars_begin(const pd_core *core, pd_op *op, const pd_push_options *options, pd_error *err)
 {
     size_t bearer = choose_bearer(core, op);
-    const pd_known *known = &core->params[op->items[bearer].param];
+    const pd_param_record *known = &core->params[op->items[bearer].param];
 
     if (known->start == known->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,

@@ -4,7 +4,7 @@
 
 #include "core_state.h"
 
-/* Notes in a frame's operation (the user's call) and in its parameters that the server refused the frame. */
+/* Notes in a frame's operation and in its parameters that the server refused the frame. */
 void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *error);
 /* Handles a refused frame of an operation: takes the operation's frames that will get no answer any more out of the
  * queue. The operation waits for its other answers for a short time only (REST_NS in core.c). */

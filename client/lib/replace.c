@@ -11,7 +11,7 @@
 
 static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_error *err)
 {
-    const pd_known *known;
+    const pd_param_record *known;
 
     if (items[i].param >= core->n_params)
         return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param,
@@ -40,7 +40,7 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
     int rc = PD_OK;
 
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
-        pd_known *known = &core->params[items[i].param];
+        pd_param_record *known = &core->params[items[i].param];
         if (known->pushing)
             rc =
                 pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i, known->name);

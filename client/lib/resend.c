@@ -3,7 +3,7 @@
 
 #include "core_end.h"
 #include "parts.h"
-#include "plant.h"
+#include "mutant.h"
 #include "renew.h"
 #include "rewind.h"
 #include "window.h"
@@ -15,7 +15,7 @@
 
 /* ---- what the server can take ---- */
 
-static bool has_elements(const pd_known *known)
+static bool has_elements(const pd_param_record *known)
 {
     return known->start < known->end;
 }
@@ -42,7 +42,7 @@ static size_t n_params_of(const pd_outgoing_frame *frame)
     return frame->method == PD_NOTE ? 1 : frame->n_parts;
 }
 
-static const pd_known *param_of(const pd_core *core, const pd_outgoing_frame *frame, size_t i)
+static const pd_param_record *param_of(const pd_core *core, const pd_outgoing_frame *frame, size_t i)
 {
     if (frame->past == NULL && frame->method == PD_NOTE) return &core->params[frame->op->items[0].param];
     return pd_part_known(core, frame, i);
@@ -58,7 +58,7 @@ static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
 {
     if (closes(frame)) return all_closed(core, frame->step - 1);
     for (size_t i = 0; i < n_params_of(frame); i++) {
-        const pd_known *known = param_of(core, frame, i);
+        const pd_param_record *known = param_of(core, frame, i);
         if (has_elements(known) && known->there + 1 < frame->step) return false;
     }
     return true;
@@ -119,7 +119,7 @@ void pd_resend_advance(pd_core *core)
 /* ---- sending again ---- */
 
 /* Returns whether the server lacks the step of a frame of the window. */
-static bool is_needed(const pd_core *core, const pd_past *past)
+static bool is_needed(const pd_core *core, const pd_sent_frame *past)
 {
     if (past->closes) return !all_closed(core, past->step);
     for (size_t i = 0; i < past->n; i++)
@@ -128,7 +128,7 @@ static bool is_needed(const pd_core *core, const pd_past *past)
 }
 
 /* Makes a frame that sends a frame of the window again. NULL: out of memory. */
-static pd_outgoing_frame *make_frame(pd_core *core, pd_past *past)
+static pd_outgoing_frame *make_frame(pd_core *core, pd_sent_frame *past)
 {
     pd_part *parts = core->scratch->part;
     size_t n = pd_method_pushes(past->method) ? past->n : 0;
@@ -148,7 +148,7 @@ static pd_outgoing_frame *make_frame(pd_core *core, pd_past *past)
     return frame;
 }
 
-static int hold_past(pd_core *core, pd_past *past)
+static int hold_past(pd_core *core, pd_sent_frame *past)
 {
     pd_outgoing_frame *frame = make_frame(core, past);
 
@@ -173,7 +173,7 @@ static void remove_needless(pd_core *core)
 
 static void tell_reason(pd_core *core)
 {
-    const pd_known *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
+    const pd_param_record *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
 
     if (known == NULL) return; /* only notes are sent again */
     snprintf(core->reason, sizeof core->reason,
@@ -184,7 +184,7 @@ static void tell_reason(pd_core *core)
 bool pd_resend_is_needed(const pd_core *core)
 {
     for (const pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
-        for (const pd_past *past = list->first; past != NULL; past = past->next)
+        for (const pd_sent_frame *past = list->first; past != NULL; past = past->next)
             if (past->again == NULL && is_needed(core, past)) return true;
     return false;
 }
@@ -196,9 +196,9 @@ int pd_resend_begin(pd_core *core)
     core->resending = true;
     remove_needless(core);
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
-        for (pd_past *past = list->first; rc == PD_OK && past != NULL; past = past->next)
+        for (pd_sent_frame *past = list->first; rc == PD_OK && past != NULL; past = past->next)
             if (past->again == NULL && is_needed(core, past) &&
-                !(PD_PLANTED(window_forgets) && past == list->last && past->n == 1))
+                !(PD_MUTANT(window_forgets) && past == list->last && past->n == 1))
                 rc = hold_past(core, past);
     if (rc == PD_OK) rc = pd_renew_all(core, core->went_back);
     if (rc != PD_OK) return rc;
@@ -246,7 +246,7 @@ void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *
 }
 
 /* Ends the handle because the server has made other results of the same pushes. */
-static void end_as_different(pd_core *core, const pd_past *past, size_t part, const char *what)
+static void end_as_different(pd_core *core, const pd_sent_frame *past, size_t part, const char *what)
 {
     pd_error error;
 
@@ -260,7 +260,7 @@ static void end_as_different(pd_core *core, const pd_past *past, size_t part, co
 
 /* Compares the answer with the first one. Later steps may have closed in the meantime, on an earlier connection: then
  * there is nothing to compare. Returns false if the handle has ended because they differ. */
-static bool compare(pd_core *core, const pd_past *past)
+static bool compare(pd_core *core, const pd_sent_frame *past)
 {
     bool same_kind = past->hashed && core->window.hashed;
 
@@ -269,7 +269,7 @@ static bool compare(pd_core *core, const pd_past *past)
         if (core->reply->outcomes[i]->step != past->step) return true;
     for (size_t i = 0; i < past->n; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
-        const pd_past_part *part = &past->parts[i];
+        const pd_sent_frame_part *part = &past->parts[i];
 
         if (outcome->outcome != part->outcome || outcome->version != part->version) {
             end_as_different(core, past, i, "results");
@@ -282,10 +282,10 @@ static bool compare(pd_core *core, const pd_past *past)
     return false;
 }
 
-static void note_steps(pd_core *core, const pd_past *past)
+static void note_steps(pd_core *core, const pd_sent_frame *past)
 {
     for (size_t i = 0; i < past->n; i++) {
-        pd_known *known = &core->params[past->parts[i].param];
+        pd_param_record *known = &core->params[past->parts[i].param];
         uint64_t step = core->reply->outcomes[i]->step;
         if (known->there < step) known->there = step;
     }
@@ -295,7 +295,7 @@ static void note_steps(pd_core *core, const pd_past *past)
 
 void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal)
 {
-    const pd_past *past = frame->past;
+    const pd_sent_frame *past = frame->past;
 
     if (refusal != NULL) {
         pd_resend_refused(core, frame, refusal);

@@ -63,11 +63,11 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
 }
 
 /* Forgets how far this process got in the lost job. It learns the present step numbers from the new server's answer to
- * Declare (the list of parameters). */
+ * Declare. */
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_known *known = &core->params[i];
+        pd_param_record *known = &core->params[i];
 
         free(known->holds);
         known->holds = NULL;

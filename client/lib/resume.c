@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Forgets the tickets of calls that timed out. Nobody can wait for them any more: these calls ended when the server
- * lost the job or its last steps. The core (the client's protocol state machine) must be locked. */
+ * lost the job or its last steps. The core must be locked. */
 static void forget_calls(pd_client *client)
 {
     pd_ticket_id *const tickets[] = { &client->declare, &client->init,    &client->fetch,  &client->barrier,

@@ -17,7 +17,7 @@ bool pd_core_lacks_weights(const pd_core *core)
     return false;
 }
 
-static bool is_behind(const pd_core *core, const pd_known *known)
+static bool is_behind(const pd_core *core, const pd_param_record *known)
 {
     return known->initialised && (known->there < known->step || pd_replace_is_lost(core, known));
 }
@@ -29,12 +29,12 @@ bool pd_core_is_behind(const pd_core *core)
     return false;
 }
 
-const pd_known *pd_core_furthest_behind(const pd_core *core)
+const pd_param_record *pd_core_furthest_behind(const pd_core *core)
 {
-    const pd_known *found = &core->params[0];
+    const pd_param_record *found = &core->params[0];
 
     for (size_t i = 1; i < core->n_params; i++) {
-        const pd_known *known = &core->params[i];
+        const pd_param_record *known = &core->params[i];
         if (is_behind(core, known) &&
             (!is_behind(core, found) || known->step - known->there > found->step - found->there))
             found = known;
@@ -44,7 +44,7 @@ const pd_known *pd_core_furthest_behind(const pd_core *core)
 
 void pd_core_go_back(pd_core *core, const char *why)
 {
-    const pd_known *known = pd_core_furthest_behind(core);
+    const pd_param_record *known = pd_core_furthest_behind(core);
     pd_error error;
 
     if (core->ended.code != PD_OK) return;
@@ -85,7 +85,7 @@ bool pd_core_window_helps(pd_core *core)
 static void forget_steps(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_known *known = &core->params[i];
+        pd_param_record *known = &core->params[i];
 
         free(known->holds);
         known->holds = NULL;

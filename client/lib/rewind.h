@@ -10,7 +10,7 @@ bool pd_core_lacks_weights(const pd_core *core);
 /* Returns whether the server has closed fewer rounds of a parameter than this process has seen. */
 bool pd_core_is_behind(const pd_core *core);
 /* Returns the parameter of which the server lacks most steps. */
-const pd_known *pd_core_furthest_behind(const pd_core *core);
+const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the
  * rest of a sentence, or "". */
 void pd_core_go_back(pd_core *core, const char *why);

@@ -26,7 +26,7 @@ static int make_segment(pd_core *core)
 
     if (core->out.staging.segment.at != NULL) return PD_OK;
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_known *known = &core->params[i];
+        pd_param_record *known = &core->params[i];
         uint64_t elements = (uint64_t)(known->end - known->start);
 
         known->home_at = homes;
@@ -37,7 +37,7 @@ static int make_segment(pd_core *core)
 }
 
 /* Finds memory for a gradient: in the segment, or in private memory where pushes under way have taken the room. */
-static void *new_home(pd_core *core, const pd_known *known)
+static void *new_home(pd_core *core, const pd_param_record *known)
 {
     uint64_t bytes = in_units((uint64_t)(known->end - known->start) * pd_dtype_size(known->push));
     void *at;
@@ -50,7 +50,7 @@ static void *new_home(pd_core *core, const pd_known *known)
 
 void *pd_core_buffer(pd_core *core, size_t param)
 {
-    pd_known *known;
+    pd_param_record *known;
 
     if (!core->declared || param >= core->n_params || make_segment(core) != PD_OK) return NULL;
     known = &core->params[param];

@@ -7,7 +7,7 @@
 
 /* Stands at the beginning of the block itself. */
 typedef struct pd_spare_block {
-    struct pd_spare_block *prev, *next; /* prev of the first block: the last block (utlist) */
+    struct pd_spare_block *prev, *next; /* prev of the first block: the last block */
     uint64_t bytes;
 } pd_spare_block;
 

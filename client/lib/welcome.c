@@ -1,4 +1,4 @@
-/* welcome.c - handles the answers to Hello (joining the job) and Declare (the list of parameters). They make the
+/* welcome.c - handles the answers to Hello and Declare. They make the
  * connection usable, or end the client handle. */
 #include "welcome.h"
 
@@ -204,7 +204,7 @@ static void retire_initialised(pd_core *core)
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        pd_known *known = &core->params[first + i];
+        pd_param_record *known = &core->params[first + i];
         const char *note = reply->parameters[i]->note;
         if (known->note == NULL && note[0] != '\0' && (known->note = strdup(note)) == NULL) return PD_NO_MEMORY;
     }
@@ -214,7 +214,7 @@ static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareRe
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        pd_known *known = &core->params[first + i];
+        pd_param_record *known = &core->params[first + i];
         core->went_back = core->went_back || reply->parameters[i]->step < known->there;
         known->there = reply->parameters[i]->step;
         known->there_replaces = reply->parameters[i]->replaces;
@@ -232,7 +232,7 @@ static void go_on(pd_core *core)
     bool anew = !core->declared || pd_core_begins_anew(core) || core->rewinding;
 
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_known *known = &core->params[i];
+        pd_param_record *known = &core->params[i];
         if (anew || known->step < known->there) known->step = known->there;
         if (anew) pd_window_begin(known);
         if (anew) pd_replace_begin(known);

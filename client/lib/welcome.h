@@ -1,4 +1,4 @@
-/* welcome.h - handles the answers to Hello (joining the job) and Declare (the list of parameters). They make the
+/* welcome.h - handles the answers to Hello and Declare. They make the
  * connection usable, or end the client handle. */
 #ifndef PD_WELCOME_H
 #define PD_WELCOME_H

@@ -39,8 +39,8 @@ static void limit_spare(pd_window *window, uint64_t coming)
     pd_spare_shrink(&window->spare, used < most ? most - used : 0);
 }
 
-/* Gives the past memory for its payload. Returns false if memory is out. */
-static bool make_room(pd_window *window, pd_past *past, uint64_t bytes)
+/* Gives the past memory for its payload. Returns false if out of memory. */
+static bool make_room(pd_window *window, pd_sent_frame *past, uint64_t bytes)
 {
     past->payload_bytes = bytes;
     if (bytes == 0) return true;
@@ -52,12 +52,12 @@ static bool make_room(pd_window *window, pd_past *past, uint64_t bytes)
 static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
 {
     size_t n = frame->method == PD_NOTE ? 1 : frame->n_parts;
-    pd_past *past;
+    pd_sent_frame *past;
 
     if (!is_kept(core, frame)) return;
-    if ((past = pd_past_new(n, frame->head, frame->head_bytes)) == NULL) return;
+    if ((past = pd_sent_frame_new(n, frame->head, frame->head_bytes)) == NULL) return;
     if (!make_room(&core->window, past, frame->payload_bytes)) {
-        pd_past_drop(past);
+        pd_sent_frame_drop(past);
         return;
     }
     past->id = frame->id;
@@ -113,7 +113,7 @@ void pd_core_digest_end(pd_core *core)
 
 void pd_window_forget(pd_core *core)
 {
-    pd_past_drop(core->window.coming);
+    pd_sent_frame_drop(core->window.coming);
     core->window.coming = NULL;
     core->window.frame = NULL;
     core->window.hashing = false;
@@ -156,9 +156,9 @@ static void remove_list(pd_core *core, pd_window_step *list)
 }
 
 /* Inserts a frame in the order of ids. */
-static void link_in(pd_window_step *list, pd_past *past)
+static void link_in(pd_window_step *list, pd_sent_frame *past)
 {
-    pd_past *before = list->last;
+    pd_sent_frame *before = list->last;
 
     while (before != NULL && before->id > past->id) before = before->prev;
     past->prev = before;
@@ -173,7 +173,7 @@ static void link_in(pd_window_step *list, pd_past *past)
         list->first = past;
 }
 
-static void link_out(pd_window_step *list, pd_past *past)
+static void link_out(pd_window_step *list, pd_sent_frame *past)
 {
     if (past->prev != NULL)
         past->prev->next = past->next;
@@ -187,7 +187,7 @@ static void link_out(pd_window_step *list, pd_past *past)
 
 /* ---- dropping old steps ---- */
 
-static bool has_elements(const pd_known *known)
+static bool has_elements(const pd_param_record *known)
 {
     return known->start < known->end;
 }
@@ -203,7 +203,7 @@ static uint64_t lowest_step(const pd_core *core)
 }
 
 /* Returns whether all parameters of a frame have taken so many steps since that the window is full. */
-static bool is_old(const pd_core *core, const pd_past *past)
+static bool is_old(const pd_core *core, const pd_sent_frame *past)
 {
     uint64_t least = past->step + core->window.steps;
 
@@ -213,30 +213,30 @@ static bool is_old(const pd_core *core, const pd_past *past)
 }
 
 /* Notes in the parameters of a frame which leaves the window that the window no longer has this step. */
-static void note_gone(pd_core *core, const pd_past *past)
+static void note_gone(pd_core *core, const pd_sent_frame *past)
 {
     size_t n = past->closes ? core->n_params : past->n;
 
     for (size_t i = 0; i < n; i++) {
-        pd_known *known = &core->params[past->closes ? i : past->parts[i].param];
+        pd_param_record *known = &core->params[past->closes ? i : past->parts[i].param];
         if (known->kept_from <= past->step) known->kept_from = past->step + 1;
     }
 }
 
 /* Drops a frame that has left the window, and keeps the memory of its payload for another one. */
-static void drop(pd_window *window, pd_past *past)
+static void drop(pd_window *window, pd_sent_frame *past)
 {
     window->bytes -= past->payload_bytes;
     pd_spare_give(&window->spare, past->payload, past->payload_bytes);
     limit_spare(window, 0);
     past->payload = NULL;
-    pd_past_drop(past);
+    pd_sent_frame_drop(past);
 }
 
 /* Drops the frames of a list that are durable or old, and the list itself if it is empty then. */
 static void trim_list(pd_core *core, pd_window_step *list)
 {
-    for (pd_past *past = list->first, *next; past != NULL; past = next) {
+    for (pd_sent_frame *past = list->first, *next; past != NULL; past = next) {
         next = past->next;
         if (past->again != NULL || (list->step > core->durable && !is_old(core, past))) continue;
         note_gone(core, past);
@@ -264,9 +264,9 @@ void pd_window_clear(pd_core *core)
         pd_window_step *list = core->window.oldest;
 
         while (list->first != NULL) {
-            pd_past *past = list->first;
+            pd_sent_frame *past = list->first;
             link_out(list, past);
-            pd_past_drop(past);
+            pd_sent_frame_drop(past);
         }
         remove_list(core, list);
     }
@@ -277,12 +277,12 @@ void pd_window_clear(pd_core *core)
 /* ---- what the window has ---- */
 
 /* Notes what the answer says about the frame. */
-static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_past *past)
+static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_sent_frame *past)
 {
     past->comparable = pd_method_pushes(past->method);
     for (size_t i = 0; past->comparable && i < past->n; i++) {
         const Paramd__Outcome *outcome = core->reply->outcomes[i];
-        pd_past_part *part = &past->parts[i];
+        pd_sent_frame_part *part = &past->parts[i];
 
         part->outcome = outcome->outcome;
         part->update = outcome->update;
@@ -296,7 +296,7 @@ static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_
 
 void pd_window_take(pd_core *core, const pd_outgoing_frame *frame)
 {
-    pd_past *past = core->window.coming;
+    pd_sent_frame *past = core->window.coming;
     pd_window_step *list = past != NULL ? list_of(core, past->step) : NULL;
 
     if (!is_kept(core, frame)) return;
@@ -318,14 +318,14 @@ void pd_window_free(pd_core *core)
     XXH3_freeState(core->window.hasher);
 }
 
-void pd_window_begin(pd_known *known)
+void pd_window_begin(pd_param_record *known)
 {
     known->kept_from = known->step + 1;
     known->kept_to = known->step;
 }
 
 /* Notes that the window has all of this step of a parameter. */
-static void note_whole(pd_known *known, uint64_t step)
+static void note_whole(pd_param_record *known, uint64_t step)
 {
     if (step > known->kept_to + 1) known->kept_from = step;
     if (step > known->kept_to) known->kept_to = step;
@@ -336,7 +336,7 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
     if (core->window.steps == 0 || op->gap || core->ended.code != PD_OK || !pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
-        pd_known *known = &core->params[op->items[i].param];
+        pd_param_record *known = &core->params[op->items[i].param];
         note_whole(known, known->pushed);
     }
     for (size_t i = 0; op->closes > 0 && i < core->n_params; i++)
@@ -345,12 +345,12 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
 
 /* Returns whether a step that the window does not have whole is under way: its frames without an answer are in the
  * queue. */
-static bool is_under_way(const pd_core *core, const pd_known *known, uint64_t step)
+static bool is_under_way(const pd_core *core, const pd_param_record *known, uint64_t step)
 {
     return (known->pushing && known->pushed == step) || (core->closing == step && known->pushed < step);
 }
 
-bool pd_window_reaches(const pd_core *core, const pd_known *known, uint64_t *had, uint64_t *needed)
+bool pd_window_reaches(const pd_core *core, const pd_param_record *known, uint64_t *had, uint64_t *needed)
 {
     *needed = known->step > known->there ? known->step - known->there : 0;
     *had = known->kept_to + 1 - known->kept_from;

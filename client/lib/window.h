@@ -12,7 +12,7 @@
 typedef struct pd_window_step {
     struct pd_window_step *prev, *next; /* neighbours, in the order of their steps */
     uint64_t step;
-    pd_past *first, *last; /* in the order of their ids */
+    pd_sent_frame *first, *last; /* in the order of their ids */
 } pd_window_step;
 
 /* Begins to keep a frame whose answer is arriving, if it belongs to the window: a push, a note, the end of a step.
@@ -40,10 +40,10 @@ void pd_window_clear(pd_core *core);
 /* Frees the window with its core, when no other thread uses it. */
 void pd_window_free(pd_core *core);
 /* Lets the window of a parameter begin after its present step. */
-void pd_window_begin(pd_known *known);
+void pd_window_begin(pd_param_record *known);
 
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
  * *had and *needed become the number of steps that it has, and that are needed. */
-bool pd_window_reaches(const pd_core *core, const pd_known *known, uint64_t *had, uint64_t *needed);
+bool pd_window_reaches(const pd_core *core, const pd_param_record *known, uint64_t *had, uint64_t *needed);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Writes the manual page paramctl.1 in the language of scdoc (a program that makes manual pages). */
+/* Writes the manual page paramctl.1 in the language of scdoc. */
 void pd_paramctl_page(FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* paramd_page.c - writes the manual pages of the daemon from its tables of flags and keys (settings). */
+/* paramd_page.c - writes the manual pages of the daemon from its tables of flags and keys. */
 #include "paramd_page.h"
 
 #include "flags.h"

@@ -1,4 +1,4 @@
-/* scdoc.c - writes texts into a manual page in the language of scdoc (a program that makes manual pages). */
+/* scdoc.c - writes texts into a manual page in the language of scdoc. */
 #include "scdoc.h"
 
 #include <ctype.h>

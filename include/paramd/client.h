@@ -124,7 +124,7 @@ typedef struct pd_client_param {
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
-    /* Element type of updates (changes of the weights in the last step). If it is not 0, the server sends the change of
+    /* Element type of updates. If it is not 0, the server sends the change of
      * the weights in the last step, in this type, in place of the weights if the buffer has the weights of the step
      * before, and if the optimizer gives updates (Shampoo with a communication_dtype and without communicate_params).
      * 0: no updates.
@@ -238,7 +238,7 @@ typedef struct pd_item {
     /* Buffer for the pulled weights, in pull_dtype: the whole tensor, or this rank's range. NULL only if the range
      * is empty. */
     void *weights;
-    /* Result of this item, once the ticket (the request) is done:
+    /* Result of this item, once the ticket is done:
      *   0  the item was only pulled, or its range is empty
      *   1  the optimizer took the step
      *   2  the step was skipped, because the averaged gradient was not finite or all weights of the gradients were 0
@@ -247,7 +247,7 @@ typedef struct pd_item {
      *   5  the round closed without this rank's gradient (in this version no round does)
      *   < 0, an enum pd_code: the server refused this item */
     int outcome;
-    /* Results of this item, once the ticket (the request) is done. step: number of closed rounds of the parameter.
+    /* Results of this item, once the ticket is done. step: number of closed rounds of the parameter.
      * version: number of the step that made the pulled weights. */
     uint64_t step, version;
 } pd_item;
@@ -293,7 +293,7 @@ typedef struct pd_push_options {
      * be NULL: no changes. The texts are copied. */
     const char *const *hypers;
     /* At most 16 scalars (numbers beside the gradients, such as a loss). The array and the names in it are borrowed
-     * until the ticket (the request) is done. */
+     * until the ticket is done. */
     pd_scalar *scalars;
     size_t n_scalars;
     /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
@@ -376,7 +376,7 @@ PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *byte
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
 
-/* Waits for a ticket (a request that is under way) at most `seconds` (0: the handle's deadline). When the ticket is
+/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is
  * done or has failed, it is forgotten, and the buffers belong to the caller again.
  *
  * PD_DEADLINE_EXCEEDED, with a text that begins with "waited": the request is still under way; wait again.
@@ -394,7 +394,7 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
  * this rank's gradient: push the same again to go on waiting. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
-/* Returns whether a ticket (the number of a push or pull under way) is done or has failed, so that pd_client_wait will
+/* Returns whether a ticket is done or has failed, so that pd_client_wait will
  * not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 /* Returns a descriptor for event loops (poll, libuv, asyncio), which becomes readable whenever a ticket is done or has
@@ -551,7 +551,7 @@ static inline int pd_client_declare(pd_client *client, const pd_client_param *pa
 }
 
 /* Push gradients; pd_client_push_pull also receives the weights after the step. They queue the request and return at
- * once, with a ticket (the request's number) for pd_client_wait; many tickets may be under way.
+ * once, with a ticket for pd_client_wait; many tickets may be under way.
  * - The array `items` and the tensors in it are borrowed until the ticket is done.
  * - Each item belongs to its parameter's next step.
  * - Small tensors of one call travel together, large ones in chunks.

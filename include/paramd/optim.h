@@ -28,16 +28,16 @@ extern "C" {
 /* ---- the table of optimizers ---- */
 
 /* An optimizer: one row of the table of optimizers. */
-typedef struct pd_row pd_row;
+typedef struct pd_optimizer_ops pd_optimizer_ops;
 
 /* Returns the optimizer at this place in the table of optimizers, counted from 0; NULL behind the last one. */
-PD_API const pd_row *pd_optim_at(size_t index);
+PD_API const pd_optimizer_ops *pd_optim_at(size_t index);
 /* Returns an optimizer by its name, for instance "sgd"; NULL if there is none. */
-PD_API const pd_row *pd_optim_find(const char *name);
+PD_API const pd_optimizer_ops *pd_optim_find(const char *name);
 /* Returns the optimizer's name. */
-PD_API const char *pd_row_name(const pd_row *row);
+PD_API const char *pd_optimizer_name(const pd_optimizer_ops *row);
 /* Returns a description of the optimizer, one line. */
-PD_API const char *pd_row_about(const pd_row *row);
+PD_API const char *pd_optimizer_about(const pd_optimizer_ops *row);
 
 /* ---- hyperparameters ---- */
 
@@ -75,7 +75,7 @@ typedef struct pd_hyper {
 } pd_hyper;
 
 /* Returns the table of the optimizer's hyperparameters, and their number in *count. */
-PD_API const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
+PD_API const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *row, size_t *count);
 
 #define PD_MAX_HYPERS 64
 /* Most bytes of a hyperparameter that is a text (PD_TEXT). */
@@ -90,8 +90,9 @@ typedef struct pd_hyper_text pd_hyper_text;
  * texts from the original, which must live longer than the copy. Setting a value in the copy does not change the
  * original. */
 typedef struct pd_hypers {
-    const pd_row *row;
-    /* The values, in the order of pd_row_hypers. For a scheduled hyperparameter it is the value of the first step. */
+    const pd_optimizer_ops *row;
+    /* The values, in the order of pd_optimizer_hypers. For a scheduled hyperparameter it is the value of the first
+     * step. */
     double value[PD_MAX_HYPERS];
     /* Bit i is set if hyperparameter i follows a schedule. That schedule is the first one with index i in the list
      * `schedules`. */
@@ -101,7 +102,7 @@ typedef struct pd_hypers {
 } pd_hypers;
 
 /* Sets all hyperparameters to their defaults, without schedules. */
-PD_API void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
+PD_API void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *row);
 /* Sets one hyperparameter from text, for instance "lr" to "0.05". The text depends on the hyperparameter's type:
  *   flag     yes/no, true/false or 1/0
  *   list     all its numbers: "0.9,0.999", also in () or []
@@ -130,11 +131,11 @@ PD_API void pd_hypers_free(pd_hypers *hypers);
 /* Fills value[PD_MAX_HYPERS] with the values of all hyperparameters for one step, schedules included. `count` is the
  * number of steps before it; 0: the first step. */
 PD_API void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value);
-/* Returns the index of a named hyperparameter in pd_row_hypers; -1: the optimizer has none of that name. */
-PD_API int pd_hypers_find(const pd_row *row, const char *name);
+/* Returns the index of a named hyperparameter in pd_optimizer_hypers; -1: the optimizer has none of that name. */
+PD_API int pd_hypers_find(const pd_optimizer_ops *row, const char *name);
 /* Returns, as bits, the hyperparameters that a name stands for. The name of a list stands for all its numbers. 0:
  * the optimizer has no such hyperparameter. */
-PD_API uint64_t pd_hypers_bits(const pd_row *row, const char *name);
+PD_API uint64_t pd_hypers_bits(const pd_optimizer_ops *row, const char *name);
 /* Checks the conditions that tie several hyperparameters together (sgd: nesterov needs momentum > 0 and dampening
  * 0). They must also hold at every step where a schedule changes a value. PD_INVALID_ARGUMENT: a condition is
  * broken. */
@@ -208,8 +209,8 @@ typedef struct pd_step_io {
     const float *before;
     /* Receives all weights after the step. May be the same buffer as `before`. */
     float *after;
-    /* Hyperparameter values for this step that replace declared or scheduled ones, in the order of pd_row_hypers; or
-     * NULL. */
+    /* Hyperparameter values for this step that replace declared or scheduled ones, in the order of pd_optimizer_hypers;
+     * or NULL. */
     const double *hypers;
     /* Which entries of `hypers` are used: bit i stands for value i. */
     uint64_t hypers_mask;

@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "plant.h"
+#include "mutant.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010 /* no new mapping can write; from Linux 5.1 on */
@@ -116,7 +116,7 @@ static int check(int fd, uint64_t bytes, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "shared memory: the descriptor is no memfd of ordinary pages: make it with memfd_create and "
                        "MFD_ALLOW_SEALING");
-    if ((seals & FIXED_SIZE) != FIXED_SIZE && !PD_PLANTED(any_seals))
+    if ((seals & FIXED_SIZE) != FIXED_SIZE && !PD_MUTANT(any_seals))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "shared memory: its size must be sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, and "
                        "its seals are 0x%x",
@@ -135,14 +135,14 @@ static int check_full(int fd, pd_error *err)
     uint64_t page = page_bytes(), there, whole;
     struct stat file;
 
-    if ((fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0 && !PD_PLANTED(holes_lent))
+    if ((fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0 && !PD_MUTANT(holes_lent))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "shared memory: it must be sealed with F_SEAL_FUTURE_WRITE, too: without it pages can be freed "
                        "while they are read");
     if (fstat(fd, &file) != 0) return unavailable("fstat", err);
     there = (uint64_t)file.st_blocks * 512;
     whole = round_up((uint64_t)file.st_size, page);
-    if (there == whole || PD_PLANTED(holes_lent)) return PD_OK;
+    if (there == whole || PD_MUTANT(holes_lent)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "shared memory: %llu of its %llu bytes are allocated, and all must be: write to each page before "
                    "Share, and where pages are huge, make the size a multiple of theirs",

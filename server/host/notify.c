@@ -36,7 +36,7 @@ static uint64_t number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Returns whether the variables of the service manager (systemd) are meant for this process: the variable `name`, if it
+/* Returns whether the variables of the service manager are meant for this process: the variable `name`, if it
  * is set, has this process's number. They may be inherited from another process. */
 static bool is_ours(const char *name)
 {

@@ -3,8 +3,9 @@
  *
  * A machine with several nodes reads the memory of another node more slowly. So the step thread, whose OpenMP team
  * inherits its processors, stays on one node, and the memory that the daemon writes is taken there while the node has
- * any. The root pool keeps all processors: root tasks compute more than they read, and would otherwise share the
- * processors of steps while those of other nodes idle. Its threads take working memory where they run. */
+ * any. The preconditioner pool keeps all processors: preconditioner tasks compute more than they read, and would
+ * otherwise share the processors of steps while those of other nodes idle. Its threads take working memory where they
+ * run. */
 #ifndef PD_NUMA_H
 #define PD_NUMA_H
 

@@ -10,7 +10,7 @@
 #define PD_CHECKPOINT_FILES_H
 
 #include "disk.h"
-#include "kept.h"
+#include "checkpoint_image.h"
 #include "manifest.h"
 
 /* ---- writing ---- */
@@ -22,15 +22,16 @@
  * removes it. A file whose sync has failed is never used again: the next call writes new files.
  * PD_RESOURCE_EXHAUSTED: the disk has not enough room for one more checkpoint; older ones are not removed first, since
  * they are all that there is until this one is complete. */
-int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err);
+int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
+                      const pd_checkpoint_about *about, pd_error *err);
 /* Removes all checkpoints of a job but the last `keep`. Errors do not matter: the next call tries again. Removing large
  * files takes time, so whoever waits for a checkpoint should be told before. `job_dir` is the job's directory. */
 void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep);
 /* Does both: of the job's checkpoints the last kept->keep are left. */
-int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about,
-                        pd_error *err);
+int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
+                        const pd_checkpoint_about *about, pd_error *err);
 /* Writes the path of a job's directory. pd_keep_check_root has accepted `root`. */
-void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_kept *kept);
+void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_checkpoint_image *kept);
 
 /* ---- reading ---- */
 
@@ -44,29 +45,31 @@ typedef void pd_file_verdict(void *arg, const char *file, const pd_error *why);
  * PD_DATA_LOSS, or the first other error, if a file is damaged. */
 int pd_checkpoint_verify(const pd_disk *disk, const char *dir, pd_file_verdict *verdict, void *arg, pd_error *err);
 
-/* Loads a checkpoint. The caller frees *out with pd_kept_free. PD_DATA_LOSS: it is damaged. PD_UNIMPLEMENTED: a newer
- * version has written it. */
-int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_kept **out, pd_manifest *manifest, pd_error *err);
+/* Loads a checkpoint. The caller frees *out with pd_checkpoint_image_free. PD_DATA_LOSS: it is damaged.
+ * PD_UNIMPLEMENTED: a newer version has written it. */
+int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_checkpoint_image **out, pd_manifest *manifest,
+                       pd_error *err);
 
 /* Called with a checkpoint that was passed over, and what is wrong with it. */
 typedef void pd_damage_report(void *arg, const char *dir, const pd_error *why);
 /* Loads the newest checkpoint of a job that is whole; `job_dir` is the job's directory. Those that are newer and
  * damaged are reported. PD_NOT_FOUND: there is none. */
-int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out, pd_manifest *manifest,
+int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_checkpoint_image **out, pd_manifest *manifest,
                          pd_damage_report *report, void *arg, pd_error *err);
 
 /* What becomes of the newest checkpoint. */
 typedef struct pd_checkpoint_user {
     void *arg;
-    /* Uses a checkpoint, whose states of parameters and weights are still on the disk (pd_kept.read_state and
-     * read_weights). If they cannot be read, it leaves everything as it was, and is called with an older checkpoint. */
-    void (*use)(void *arg, pd_kept *kept, const pd_manifest *manifest);
+    /* Uses a checkpoint, whose states of parameters and weights are still on the disk (pd_checkpoint_image.read_state
+     * and read_weights). If they cannot be read, it leaves everything as it was, and is called with an older
+     * checkpoint. */
+    void (*use)(void *arg, pd_checkpoint_image *kept, const pd_manifest *manifest);
     pd_damage_report *report;
 } pd_checkpoint_user;
 /* Uses the newest checkpoint of a job that is whole, as pd_checkpoint_newest loads it. *out is the checkpoint without
  * the states of its parameters and without weights. */
-int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user, pd_kept **out,
-                             pd_manifest *manifest, pd_error *err);
+int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user,
+                             pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
 
 /* ---- listing ---- */
 

@@ -73,14 +73,14 @@ static int check_file(const pd_disk *disk, const char *dir, const pd_manifest *m
 /* Reads all of a file. Of state.bin the error names the parameter whose state is damaged. */
 static int prove_file(const pd_disk *disk, const char *dir, const pd_manifest *manifest, int which, pd_error *err)
 {
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     int rc;
 
     if (which != PD_KEEP_STATE) return check_file(disk, dir, manifest, which, true, err);
     if ((kept = calloc(1, sizeof *kept)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
     rc = check_file(disk, dir, manifest, which, false, err);
     if (rc == PD_OK) rc = pd_state_bin_read(disk, dir, &manifest->file[which], kept, err);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return rc;
 }
 
@@ -96,14 +96,15 @@ int pd_checkpoint_check(const pd_disk *disk, const char *dir, pd_manifest *manif
 /* ---- loading ---- */
 
 /* Checks that state.bin is that of the manifest's checkpoint. */
-static int agree(const char *dir, const pd_manifest *manifest, const pd_kept *kept, pd_error *err)
+static int agree(const char *dir, const pd_manifest *manifest, const pd_checkpoint_image *kept, pd_error *err)
 {
     if (strcmp(kept->job, manifest->job) == 0 && kept->creator == manifest->creator && kept->step == manifest->step)
         return PD_OK;
     return pd_fail(err, PD_DATA_LOSS, "%.300s: state.bin is that of another job or step than the manifest", dir);
 }
 
-static int load_files(const pd_disk *disk, const char *dir, const pd_manifest *manifest, pd_kept *kept, pd_error *err)
+static int load_files(const pd_disk *disk, const char *dir, const pd_manifest *manifest, pd_checkpoint_image *kept,
+                      pd_error *err)
 {
     const pd_file_sum *sum = manifest->file;
     int rc = pd_state_bin_read(disk, dir, &sum[PD_KEEP_STATE], kept, err);
@@ -114,15 +115,16 @@ static int load_files(const pd_disk *disk, const char *dir, const pd_manifest *m
     return rc;
 }
 
-int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_kept **out, pd_manifest *manifest, pd_error *err)
+int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_checkpoint_image **out, pd_manifest *manifest,
+                       pd_error *err)
 {
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     int rc = pd_keep_check_root(dir, err);
 
     if (rc != PD_OK || (rc = read_manifest(disk, dir, manifest, err)) != PD_OK) return rc;
     if ((kept = calloc(1, sizeof *kept)) == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
     if ((rc = load_files(disk, dir, manifest, kept, err)) != PD_OK) {
-        pd_kept_free(kept);
+        pd_checkpoint_image_free(kept);
         return rc;
     }
     kept->bytes = pd_manifest_bytes(manifest);
@@ -135,7 +137,7 @@ int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_kept **out, pd_m
 int pd_checkpoint_verify(const pd_disk *disk, const char *dir, pd_file_verdict *verdict, void *arg, pd_error *err)
 {
     pd_manifest manifest;
-    pd_kept *kept = NULL;
+    pd_checkpoint_image *kept = NULL;
     pd_error why = { 0 };
     int rc = pd_keep_check_root(dir, err), worst;
 
@@ -150,7 +152,7 @@ int pd_checkpoint_verify(const pd_disk *disk, const char *dir, pd_file_verdict *
         if (rc != PD_OK && worst == PD_OK) worst = pd_fail(err, rc, "%s", why.text);
     }
     if (worst == PD_OK) worst = pd_checkpoint_load(disk, dir, &kept, &manifest, err);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return worst;
 }
 
@@ -168,11 +170,11 @@ static int check_home(const char *job_dir, const char *dir, const pd_manifest *m
 
 /* The kinds of things that are done with the newest checkpoint. */
 typedef int attempt(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
-                    pd_kept **out, pd_manifest *manifest, pd_error *err);
+                    pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
 
 /* Tries the checkpoints of a job, the newest first, until one is whole. */
 static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const pd_checkpoint_user *user,
-                   pd_kept **out, pd_manifest *manifest, pd_error *err)
+                   pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     char dir[PD_KEEP_PATH];
     pd_step_list list;
@@ -194,17 +196,17 @@ static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const
 }
 
 static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
-                    pd_kept **out, pd_manifest *manifest, pd_error *err)
+                    pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     int rc = pd_checkpoint_load(disk, dir, out, manifest, err);
 
     (void)user;
     if (rc != PD_OK || (rc = check_home(job_dir, dir, manifest, err)) == PD_OK) return rc;
-    pd_kept_free(*out);
+    pd_checkpoint_image_free(*out);
     return rc;
 }
 
-int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_kept **out, pd_manifest *manifest,
+int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_checkpoint_image **out, pd_manifest *manifest,
                          pd_damage_report *report, void *arg, pd_error *err)
 {
     const pd_checkpoint_user user = { .arg = arg, .report = report };
@@ -221,7 +223,7 @@ typedef struct using
     const char *dir;
     const pd_manifest *manifest;
     pd_state_bin *state;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     pd_error error; /* why a state or the weights could not be read; code PD_OK: all were, so far */
 }
 using;
@@ -277,7 +279,7 @@ static int use(using *u, const pd_checkpoint_user *user, pd_error *err)
 }
 
 static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
-                   pd_kept **out, pd_manifest *manifest, pd_error *err)
+                   pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     using u = { .disk = disk, .dir = dir, .manifest = manifest, .kept = calloc(1, sizeof *u.kept) };
     int rc = pd_keep_check_root(dir, err);
@@ -288,12 +290,12 @@ static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, co
     if (rc == PD_OK)
         *out = u.kept;
     else
-        pd_kept_free(u.kept);
+        pd_checkpoint_image_free(u.kept);
     return rc;
 }
 
-int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user, pd_kept **out,
-                             pd_manifest *manifest, pd_error *err)
+int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user,
+                             pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     return try_all(disk, job_dir, try_use, user, out, manifest, err);
 }

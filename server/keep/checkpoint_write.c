@@ -9,7 +9,7 @@
 
 #include "job_dir.h"
 #include "notes_bin.h"
-#include "plant.h"
+#include "mutant.h"
 #include "state_bin.h"
 #include "weights_file.h"
 
@@ -21,7 +21,7 @@ enum { SPARE_BYTES = 256 << 10 };
 typedef struct attempt {
     const pd_disk *disk;
     const char *root;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     pd_manifest manifest;
     pd_file_writer writer;
     pd_step_list before;        /* what the job's directory had before */
@@ -43,7 +43,7 @@ static void step_path(char out[PD_KEEP_PATH], const char *job_dir, pd_step_kind 
 
 static int sync_dir(const pd_disk *disk, const char *path, pd_error *err)
 {
-    int number = PD_PLANTED(dir_sync_left_out) ? 0 : disk->sync_dir(disk->arg, path);
+    int number = PD_MUTANT(dir_sync_left_out) ? 0 : disk->sync_dir(disk->arg, path);
 
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync the directory", path);
 }
@@ -57,7 +57,7 @@ static int rename_dir(const pd_disk *disk, const char *from, const char *to, pd_
 
 /* ---- preparing ---- */
 
-void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_kept *kept)
+void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_checkpoint_image *kept)
 {
     char name[PD_KEEP_NAME];
 
@@ -99,7 +99,7 @@ static int sweep(const attempt *a, pd_error *err)
     char path[PD_KEEP_PATH];
     int rc = PD_OK;
 
-    for (size_t i = 0; PD_PLANTED(old_removed_first) && i < a->before.n; i++)
+    for (size_t i = 0; PD_MUTANT(old_removed_first) && i < a->before.n; i++)
         discard(a->disk, a->job_dir, &a->before.at[i]);
     for (size_t i = 0; i < a->before.n && rc == PD_OK; i++) {
         if (a->before.at[i].kind != PD_STEP_TEMPORARY) continue;
@@ -245,7 +245,7 @@ static int publish(attempt *a, pd_error *err)
 
     if (rc == PD_OK) rc = rename_dir(a->disk, a->tmp, a->final, err);
     a->published = rc == PD_OK;
-    if (rc == PD_OK && !PD_PLANTED(rename_unsynced)) rc = sync_dir(a->disk, a->job_dir, err);
+    if (rc == PD_OK && !PD_MUTANT(rename_unsynced)) rc = sync_dir(a->disk, a->job_dir, err);
     if (rc == PD_OK) rc = withdraw_later(a, &any, err);
     return rc == PD_OK && any ? sync_dir(a->disk, a->job_dir, err) : rc;
 }
@@ -270,7 +270,7 @@ void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
         const pd_step_entry *entry = &list.at[i];
         bool replaced = entry->kind == PD_STEP_OLD && pd_step_list_has(&list, PD_STEP_CURRENT, entry->step);
         if (entry->kind == PD_STEP_ASIDE) continue;
-        if (PD_PLANTED(retention_takes_newest) && i == 0 && list.n > 1) {
+        if (PD_MUTANT(retention_takes_newest) && i == 0 && list.n > 1) {
             discard(disk, job_dir, entry);
             continue;
         }
@@ -284,7 +284,7 @@ void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
 }
 
 /* Marks a job as ended. Without a directory it has no checkpoint, and nothing can come back. */
-static int mark_ended(const pd_disk *disk, const char *root, const pd_kept *kept, pd_error *err)
+static int mark_ended(const pd_disk *disk, const char *root, const pd_checkpoint_image *kept, pd_error *err)
 {
     char dir[PD_KEEP_PATH], path[PD_KEEP_PATH];
     int number, file, rc = PD_OK;
@@ -298,10 +298,11 @@ static int mark_ended(const pd_disk *disk, const char *root, const pd_kept *kept
         if ((number = disk->sync_file(disk->arg, file)) != 0) rc = pd_disk_fail(err, number, "sync", path);
         disk->close(disk->arg, file);
     }
-    return rc == PD_OK && !PD_PLANTED(end_unsynced) ? sync_dir(disk, dir, err) : rc;
+    return rc == PD_OK && !PD_MUTANT(end_unsynced) ? sync_dir(disk, dir, err) : rc;
 }
 
-int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)
+int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
+                      const pd_checkpoint_about *about, pd_error *err)
 {
     attempt *a;
     int rc = pd_keep_check_root(root, err);
@@ -320,7 +321,8 @@ int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_kept *kept, cons
     return rc;
 }
 
-int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_kept *kept, const pd_kept_about *about, pd_error *err)
+int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
+                        const pd_checkpoint_about *about, pd_error *err)
 {
     char job_dir[PD_KEEP_PATH];
     int rc = pd_checkpoint_put(disk, root, kept, about, err);

@@ -1,7 +1,7 @@
 /* file_reader.c - reads one file of a checkpoint, and compares its size and XXH3 with those that the manifest has. */
 #include "file_reader.h"
 
-#include "plant.h"
+#include "mutant.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -100,7 +100,7 @@ static int prove(const pd_file_reader *reader, pd_error *err)
 int pd_file_reader_close(pd_file_reader *reader, int rc, pd_error *err)
 {
     reader->disk->close(reader->disk->arg, reader->file);
-    if (rc == PD_OK && !PD_PLANTED(trusts_unsynced)) rc = prove(reader, err);
+    if (rc == PD_OK && !PD_MUTANT(trusts_unsynced)) rc = prove(reader, err);
     if (reader->whole != NULL) XXH3_freeState(reader->whole);
     reader->whole = NULL;
     return rc;

@@ -2,7 +2,7 @@
 #include "file_writer.h"
 
 #include "pages.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,10 +147,10 @@ int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err
     bool syncs = true;
 
     if (rc != PD_OK) return rc;
-    if (PD_PLANTED(fsync_left_out)) syncs = false;
-    if (PD_PLANTED(trusts_unsynced)) syncs = false;
+    if (PD_MUTANT(fsync_left_out)) syncs = false;
+    if (PD_MUTANT(trusts_unsynced)) syncs = false;
     if (syncs) number = disk->sync_file(disk->arg, writer->file);
-    if (number != 0 && PD_PLANTED(failed_sync_repeated)) number = disk->sync_file(disk->arg, writer->file);
+    if (number != 0 && PD_MUTANT(failed_sync_repeated)) number = disk->sync_file(disk->arg, writer->file);
     if (number != 0) return pd_disk_fail(err, number, "sync", writer->path);
     writer->open = false;
     if ((number = disk->close(disk->arg, writer->file)) != 0) return pd_disk_fail(err, number, "close", writer->path);

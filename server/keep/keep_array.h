@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Makes room in an array of n elements, *at, which has room for *room. Returns false if memory is out. */
+/* Makes room in an array of n elements, *at, which has room for *room. Returns false if out of memory. */
 static inline bool pd_keep_grow(void **at, size_t *room, size_t n, size_t size)
 {
     size_t larger = n < 8 ? 16 : 2 * n;

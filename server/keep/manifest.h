@@ -11,17 +11,17 @@
 #define PD_MANIFEST_MOST 65536 /* most bytes of a manifest */
 
 /* The software and hardware that wrote a checkpoint, and when. Texts that are too long are cut. */
-typedef struct pd_kept_about {
+typedef struct pd_checkpoint_about {
     char paramd[32];     /* version of paramd */
     char blas[32];       /* name of the BLAS kernels: with others, results differ in their last bits */
     char cpu[32];        /* name of the instruction set of our own loops */
     uint64_t written_ms; /* time since 1970, in ms */
-} pd_kept_about;
+} pd_checkpoint_about;
 
 typedef struct pd_manifest {
     char job[512];
     uint64_t creator, step;
-    pd_kept_about about;
+    pd_checkpoint_about about;
     pd_file_sum file[PD_KEEP_FILES];
 } pd_manifest;
 

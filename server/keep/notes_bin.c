@@ -11,7 +11,7 @@ static const char magic[8] = { 'p', 'd', 'n', 'o', 't', 'e', 's', '\n' };
 
 enum { VERSION = 1, PREFIX = 16, RECORD = 24 };
 
-uint64_t pd_notes_bin_bytes(const pd_kept *kept)
+uint64_t pd_notes_bin_bytes(const pd_checkpoint_image *kept)
 {
     uint64_t bytes = PREFIX;
 
@@ -21,7 +21,7 @@ uint64_t pd_notes_bin_bytes(const pd_kept *kept)
 
 /* ---- writing ---- */
 
-static int write_note(pd_file_writer *writer, const pd_kept_note *note, pd_error *err)
+static int write_note(pd_file_writer *writer, const pd_worker_state *note, pd_error *err)
 {
     uint8_t at[RECORD];
     pd_cursor record = { .at = at, .left = sizeof at };
@@ -35,7 +35,8 @@ static int write_note(pd_file_writer *writer, const pd_kept_note *note, pd_error
     return rc == PD_OK ? pd_file_writer_put(writer, note->at, note->bytes, err) : rc;
 }
 
-int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err)
+int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
+                       pd_error *err)
 {
     uint8_t at[PREFIX];
     pd_cursor prefix = { .at = at, .left = sizeof at };
@@ -51,9 +52,9 @@ int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *k
 
 /* ---- reading ---- */
 
-static int read_note(pd_file_reader *file, pd_kept *kept, pd_error *err)
+static int read_note(pd_file_reader *file, pd_checkpoint_image *kept, pd_error *err)
 {
-    pd_kept_note *note = &kept->notes[kept->n_notes];
+    pd_worker_state *note = &kept->notes[kept->n_notes];
     uint8_t at[RECORD];
     pd_cursor record = { .at = at, .left = sizeof at };
     uint64_t bytes;
@@ -76,7 +77,7 @@ static int read_note(pd_file_reader *file, pd_kept *kept, pd_error *err)
 }
 
 /* Reads the beginning of the file, and allocates the array of notes: no more than the file can have. */
-static int read_prefix(pd_file_reader *file, pd_kept *kept, uint32_t *n, pd_error *err)
+static int read_prefix(pd_file_reader *file, pd_checkpoint_image *kept, uint32_t *n, pd_error *err)
 {
     uint8_t at[PREFIX];
     pd_cursor prefix = { .at = at + sizeof magic, .left = sizeof at - sizeof magic };
@@ -96,7 +97,8 @@ static int read_prefix(pd_file_reader *file, pd_kept *kept, uint32_t *n, pd_erro
     return kept->notes != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
 }
 
-int pd_notes_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
+int pd_notes_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
+                      pd_error *err)
 {
     pd_file_reader file;
     uint32_t n = 0;

@@ -6,13 +6,16 @@
 #define PD_NOTES_BIN_H
 
 #include "file_reader.h"
-#include "kept.h"
+#include "checkpoint_image.h"
 
 /* Writes notes.bin, and tells its size and hash. */
-int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err);
-/* Reads notes.bin into `kept`. PD_DATA_LOSS: it is damaged. After an error pd_kept_free frees what was read. */
-int pd_notes_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err);
+int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
+                       pd_error *err);
+/* Reads notes.bin into `kept`. PD_DATA_LOSS: it is damaged. After an error pd_checkpoint_image_free frees what was
+ * read. */
+int pd_notes_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
+                      pd_error *err);
 /* Returns the bytes that notes.bin of a checkpoint takes. */
-uint64_t pd_notes_bin_bytes(const pd_kept *kept);
+uint64_t pd_notes_bin_bytes(const pd_checkpoint_image *kept);
 
 #endif

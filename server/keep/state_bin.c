@@ -22,7 +22,7 @@ enum {
 
 /* ---- writing ---- */
 
-static size_t index_bytes(const pd_kept *kept)
+static size_t index_bytes(const pd_checkpoint_image *kept)
 {
     size_t bytes = INDEX_HEAD + strlen(kept->job);
 
@@ -31,7 +31,7 @@ static size_t index_bytes(const pd_kept *kept)
     return bytes;
 }
 
-uint64_t pd_state_bin_bytes(const pd_kept *kept)
+uint64_t pd_state_bin_bytes(const pd_checkpoint_image *kept)
 {
     uint64_t bytes = PREFIX + FOOTER + index_bytes(kept) + kept->head_bytes;
 
@@ -53,7 +53,7 @@ static int write_block(pd_file_writer *writer, const void *at, size_t bytes, pd_
     return rc;
 }
 
-static int write_param(pd_file_writer *writer, const pd_kept_param *param, pd_cursor *index, pd_error *err)
+static int write_param(pd_file_writer *writer, const pd_checkpoint_param *param, pd_cursor *index, pd_error *err)
 {
     uint32_t n = (uint32_t)strlen(param->name);
     int rc;
@@ -67,7 +67,7 @@ static int write_param(pd_file_writer *writer, const pd_kept_param *param, pd_cu
     return rc;
 }
 
-static int write_blocks(pd_file_writer *writer, const pd_kept *kept, pd_cursor *index, pd_error *err)
+static int write_blocks(pd_file_writer *writer, const pd_checkpoint_image *kept, pd_cursor *index, pd_error *err)
 {
     uint32_t n = (uint32_t)strlen(kept->job);
     int rc;
@@ -105,7 +105,8 @@ static int write_index(pd_file_writer *writer, const uint8_t *index, size_t byte
     return rc == PD_OK ? pd_file_writer_put(writer, at, sizeof at, err) : rc;
 }
 
-int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err)
+int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
+                       pd_error *err)
 {
     size_t bytes = index_bytes(kept);
     uint8_t *at = bytes <= MOST_OF_INDEX ? malloc(bytes) : NULL;
@@ -127,7 +128,7 @@ int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *k
 /* What is needed while state.bin is read. */
 typedef struct pd_state_bin {
     pd_file_reader file;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     bool one_by_one; /* states are read one after the other, into the same memory */
     uint8_t *buffer; /* that memory */
     size_t largest;  /* bytes of the largest state */
@@ -149,7 +150,7 @@ static int damaged(const reading *r, pd_error *err, const char *what)
     return pd_file_reader_damaged(&r->file, err, what);
 }
 
-/* Copies a name of n bytes from the index. NULL: it is none, or memory is out. */
+/* Copies a name of n bytes from the index. NULL: it is none, or out of memory. */
 static int read_name(reading *r, char **out, uint32_t n, pd_error *err)
 {
     const uint8_t *at = n > 0 && n <= MOST_OF_NAME ? pd_cursor_bytes(&r->cursor, n) : NULL;
@@ -176,7 +177,7 @@ static int read_place(reading *r, uint8_t **out, size_t *bytes, uint64_t *xxh3, 
     return out == NULL || (*out = pd_pages_new(*bytes)) != NULL ? PD_OK : no_memory(err);
 }
 
-static int read_shape(reading *r, pd_kept_param *param, uint32_t rank, pd_error *err)
+static int read_shape(reading *r, pd_checkpoint_param *param, uint32_t rank, pd_error *err)
 {
     if (rank > PD_MAX_RANK) return damaged(r, err, "its index has a shape that is none");
     param->shape.rank = (int)rank;
@@ -187,7 +188,7 @@ static int read_shape(reading *r, pd_kept_param *param, uint32_t rank, pd_error 
 
 static int read_record(reading *r, uint32_t i, pd_error *err)
 {
-    pd_kept_param *param = &r->kept->params[i];
+    pd_checkpoint_param *param = &r->kept->params[i];
     uint32_t n = pd_cursor_u32(&r->cursor), rank = pd_cursor_u32(&r->cursor);
     int rc = read_shape(r, param, rank, err);
 
@@ -279,7 +280,7 @@ static int read_head(reading *r, pd_error *err)
 
 static int read_states(reading *r, pd_error *err)
 {
-    pd_kept *kept = r->kept;
+    pd_checkpoint_image *kept = r->kept;
     int rc = PD_OK;
 
     for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++)
@@ -295,7 +296,7 @@ static int check_head(const reading *r, pd_error *err)
 
 static int check_state(const reading *r, uint32_t i, pd_error *err)
 {
-    const pd_kept_param *param = &r->kept->params[i];
+    const pd_checkpoint_param *param = &r->kept->params[i];
 
     if (XXH3_64bits(param->state, param->state_bytes) == r->xxh3[i]) return PD_OK;
     return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of parameter %.200s is damaged", r->file.path, param->name);
@@ -317,7 +318,8 @@ static void free_lists(reading *r)
     free(r->buffer);
 }
 
-int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
+int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
+                      pd_error *err)
 {
     reading r = { .kept = kept };
     int rc = pd_file_reader_open(&r.file, disk, dir, pd_keep_files[PD_KEEP_STATE], sum, err), proved;
@@ -342,8 +344,8 @@ static int begin_states(reading *r, pd_error *err)
     return (r->buffer = pd_pages_new(r->largest)) != NULL ? PD_OK : no_memory(err);
 }
 
-int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept,
-                      pd_error *err)
+int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, const pd_file_sum *sum,
+                      pd_checkpoint_image *kept, pd_error *err)
 {
     reading *r = calloc(1, sizeof *r);
     int rc;
@@ -361,7 +363,7 @@ int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, 
 
 int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err)
 {
-    pd_kept_param *param = &r->kept->params[i];
+    pd_checkpoint_param *param = &r->kept->params[i];
     int rc = pd_file_reader_take(&r->file, r->buffer, param->state_bytes, err);
 
     if (i > 0) r->kept->params[i - 1].state = NULL;

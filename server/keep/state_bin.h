@@ -10,18 +10,20 @@
 #define PD_STATE_BIN_H
 
 #include "file_reader.h"
-#include "kept.h"
+#include "checkpoint_image.h"
 
 /* Writes state.bin, and tells its size and hash. */
-int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err);
+int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
+                       pd_error *err);
 /* Reads state.bin into `kept`, which has nothing yet: job, creator, step, head, and all of the parameters but their
- * weights. PD_DATA_LOSS: it is damaged. After an error pd_kept_free frees what was read. */
-int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err);
+ * weights. PD_DATA_LOSS: it is damaged. After an error pd_checkpoint_image_free frees what was read. */
+int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
+                      pd_error *err);
 /* A state.bin that is being read. */
 typedef struct pd_state_bin pd_state_bin;
 /* Opens state.bin, and reads into `kept`, which has nothing yet, all but the states of parameters. */
-int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept,
-                      pd_error *err);
+int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, const pd_file_sum *sum,
+                      pd_checkpoint_image *kept, pd_error *err);
 /* Reads the state of parameter i into memory that the next call uses again. Parameters are read in their order.
  * PD_DATA_LOSS: the state is damaged. */
 int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err);
@@ -29,6 +31,6 @@ int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err);
  * check. Accepts NULL. */
 int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err);
 /* Returns the bytes that state.bin of a checkpoint takes. */
-uint64_t pd_state_bin_bytes(const pd_kept *kept);
+uint64_t pd_state_bin_bytes(const pd_checkpoint_image *kept);
 
 #endif

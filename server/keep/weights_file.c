@@ -13,7 +13,7 @@
  * besides its name, and for the rest. */
 enum { ALIGN = 64, LENGTH_BYTES = 8, SPARE = 320 };
 
-uint64_t pd_weights_file_bytes(const pd_kept *kept)
+uint64_t pd_weights_file_bytes(const pd_checkpoint_image *kept)
 {
     uint64_t bytes = SPARE + 6 * strlen(kept->job) + PD_DISK_BLOCK;
 
@@ -24,13 +24,13 @@ uint64_t pd_weights_file_bytes(const pd_kept *kept)
 
 static int compare_names(const void *left, const void *right)
 {
-    return strcmp((*(pd_kept_param *const *)left)->name, (*(pd_kept_param *const *)right)->name);
+    return strcmp((*(pd_checkpoint_param *const *)left)->name, (*(pd_checkpoint_param *const *)right)->name);
 }
 
 /* Returns the parameters in the order of their names. NULL: out of memory. */
-static pd_kept_param **by_name(const pd_kept *kept)
+static pd_checkpoint_param **by_name(const pd_checkpoint_image *kept)
 {
-    pd_kept_param **list = calloc(kept->n_params + 1u, sizeof *list);
+    pd_checkpoint_param **list = calloc(kept->n_params + 1u, sizeof *list);
 
     if (list == NULL) return NULL;
     for (uint32_t i = 0; i < kept->n_params; i++) list[i] = &kept->params[i];
@@ -55,7 +55,8 @@ static int pad_header(uint8_t **header, size_t *bytes, pd_error *err)
     return PD_OK;
 }
 
-static int make_header(uint8_t **header, size_t *bytes, const pd_kept *kept, pd_kept_param *const *order, pd_error *err)
+static int make_header(uint8_t **header, size_t *bytes, const pd_checkpoint_image *kept,
+                       pd_checkpoint_param *const *order, pd_error *err)
 {
     pd_st_tensor *tensors = calloc(kept->n_params + 1u, sizeof *tensors);
     char step[24];
@@ -71,9 +72,10 @@ static int make_header(uint8_t **header, size_t *bytes, const pd_kept *kept, pd_
     return rc == PD_OK ? pad_header(header, bytes, err) : rc;
 }
 
-int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_kept *kept, pd_file_sum *sum, pd_error *err)
+int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
+                          pd_error *err)
 {
-    pd_kept_param **order = by_name(kept);
+    pd_checkpoint_param **order = by_name(kept);
     uint8_t *header = NULL;
     size_t bytes;
     int rc = order != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
@@ -95,8 +97,8 @@ int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_kept
 /* What is needed while weights are read. */
 typedef struct reading {
     pd_file_reader file;
-    const pd_kept *kept;
-    pd_kept_param **order; /* the parameters by name */
+    const pd_checkpoint_image *kept;
+    pd_checkpoint_param **order; /* the parameters by name */
     uint8_t *header;
     pd_safetensors *tensors;
     bool open;
@@ -124,7 +126,7 @@ static int read_header(reading *r, pd_error *err)
 
 /* Gives each parameter its place in one block of memory; of parameter i it is to[i], too. The shapes were compared with
  * those of the file, so there are not many more bytes than the file has. */
-static int place_weights(pd_kept *kept, float **to, pd_error *err)
+static int place_weights(pd_checkpoint_image *kept, float **to, pd_error *err)
 {
     size_t bytes = 0;
     uint8_t *at;
@@ -164,16 +166,16 @@ static int read_weights(reading *r, float *const *to, pd_error *err)
     int rc = PD_OK;
 
     for (size_t i = 0; i < n && rc == PD_OK; i++) {
-        pd_kept_param wanted = { .name = (char *)(uintptr_t)tensors[i].name }, *key = &wanted;
-        pd_kept_param *const *found = bsearch(&key, r->order, n, sizeof *r->order, compare_names);
+        pd_checkpoint_param wanted = { .name = (char *)(uintptr_t)tensors[i].name }, *key = &wanted;
+        pd_checkpoint_param *const *found = bsearch(&key, r->order, n, sizeof *r->order, compare_names);
         rc = pd_file_reader_take(&r->file, to[*found - r->kept->params], (size_t)tensors[i].bytes, err);
     }
     return rc;
 }
 
 /* Opens the file, and checks that it has the parameters of the checkpoint. */
-static int begin(reading *r, const pd_disk *disk, const char *dir, const pd_file_sum *sum, const pd_kept *kept,
-                 pd_error *err)
+static int begin(reading *r, const pd_disk *disk, const char *dir, const pd_file_sum *sum,
+                 const pd_checkpoint_image *kept, pd_error *err)
 {
     int rc;
 
@@ -194,7 +196,8 @@ static int end(reading *r, int rc, pd_error *err)
     return rc;
 }
 
-int pd_weights_file_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_kept *kept, pd_error *err)
+int pd_weights_file_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
+                         pd_error *err)
 {
     float **to = calloc(kept->n_params + 1u, sizeof *to);
     reading r;
@@ -208,8 +211,8 @@ int pd_weights_file_read(const pd_disk *disk, const char *dir, const pd_file_sum
     return end(&r, rc, err);
 }
 
-int pd_weights_file_read_to(const pd_disk *disk, const char *dir, const pd_file_sum *sum, const pd_kept *kept,
-                            float *const *to, pd_error *err)
+int pd_weights_file_read_to(const pd_disk *disk, const char *dir, const pd_file_sum *sum,
+                            const pd_checkpoint_image *kept, float *const *to, pd_error *err)
 {
     reading r;
     int rc = begin(&r, disk, dir, sum, kept, err);

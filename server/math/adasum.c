@@ -1,4 +1,4 @@
-/* adasum.c - computes the Adasum of vectors (a sum that averages gradients which agree) in passes over fixed ranges of
+/* adasum.c - computes the Adasum of vectors in passes over fixed ranges of
  * elements. */
 #include "adasum.h"
 
@@ -45,7 +45,7 @@ struct pd_adasum {
     /* number of dot products that one unit computes (the work of one thread: a group of vectors over a range of
      * elements) */
     int n_dots;
-    /* the dot products, indexed by group (vectors that are merged together), range and number of the dot product */
+    /* the dot products, indexed by group, range and number of the dot product */
     double *dots;
     /* The factor of each vector, indexed by group and member of the group. It is 1 until it is computed. Shares the
      * allocation of `dots`. */
@@ -68,7 +68,7 @@ static int largest_power(int k)
 }
 
 /* Returns the number of leaves of a group of vectors in the first level of the tree of merges. The leaves, and the
- * surplus vectors (those beyond a power of two) that are merged into them, are together at most MANY vectors. */
+ * surplus vectors that are merged into them, are together at most MANY vectors. */
 static int first_leaves(int k)
 {
     int width = largest_power(k), most = width == k ? MANY : MANY / 2;

@@ -9,7 +9,7 @@
 enum { PD_GRAM_VECTORS = 8, PD_GRAM_BLOCK = 128, PD_GRAM_DOTS = PD_GRAM_VECTORS * (PD_GRAM_VECTORS + 1) / 2 };
 #define PD_GRAM_AT(i, j) ((j) * ((j) + 1) / 2 + (i))
 
-/* Running sums of dot products. Each is split into eight lanes (partial sums). Zero the struct before use. */
+/* Running sums of dot products. Each is split into eight lanes. Zero the struct before use. */
 typedef struct pd_gram {
     alignas(64) double lane[PD_GRAM_DOTS][8];
 } pd_gram;
@@ -18,7 +18,7 @@ typedef struct pd_gram {
  * elements. The vectors begin at multiples of 64 bytes. All elements must be values of float32: their products are
  * exact in float64. */
 void pd_gram_add(pd_gram *gram, const double *const *x, int k);
-/* Writes the dot products summed so far. The eight lanes (partial sums) of each are added pairwise. The bits of a dot
+/* Writes the dot products summed so far. The eight lanes of each are added pairwise. The bits of a dot
  * product depend on its two vectors alone, not on k or on the other vectors. */
 void pd_gram_fold(const pd_gram *gram, double dots[PD_GRAM_DOTS]);
 

@@ -18,7 +18,7 @@ PD_INLINE bool finite_bits(uint32_t bits)
 /* Largest number of float32 addends that one loop adds. Four make the loop as fast as memory. */
 enum { GROUP = 4 };
 
-/* Adds k vectors (addends), each times its weight, to the sum `acc` in one loop. `first`: they replace what `acc`
+/* Adds k vectors, each times its weight, to the sum `acc` in one loop. `first`: they replace what `acc`
  * holds. The callers pass `k` and `first` as constants, so that the loop has no branches. */
 PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {

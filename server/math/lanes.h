@@ -1,4 +1,4 @@
-/* lanes.h - sums of float64 numbers in eight lanes (partial sums), in registers of any instruction set.
+/* lanes.h - sums of float64 numbers in eight lanes, in registers of any instruction set.
  *
  * A long sum has one order of additions, whatever the width of the registers: element i is added to lane i mod 8, and
  * the lanes are added pairwise at the end. The eight lanes lie in two vectors of 32 bytes: AVX2 has no wider registers,
@@ -43,7 +43,7 @@ PD_INLINE void pd_lanes_add_product(pd_lanes *sum, pd_lanes x, pd_lanes y)
     sum->high += x.high * y.high;
 }
 
-/* Returns the sum of the eight lanes (partial sums), added pairwise. */
+/* Returns the sum of the eight lanes, added pairwise. */
 PD_INLINE double pd_lanes_sum(pd_lanes x)
 {
     pd_doubles s = x.low + x.high;

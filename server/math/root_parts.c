@@ -1,4 +1,4 @@
-/* root_parts.c - helpers of the methods that compute matrix roots: ridges (numbers added to the diagonal), memory and
+/* root_parts.c - helpers of the methods that compute matrix roots: ridges, memory and
  * conversions. */
 #include "root_parts.h"
 

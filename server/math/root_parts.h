@@ -1,4 +1,4 @@
-/* root_parts.h - helpers of the methods that compute matrix roots (root.h): ridges (numbers added to the diagonal),
+/* root_parts.h - helpers of the methods that compute matrix roots (root.h): ridges,
  * memory and conversions; not for other modules. Pure functions; any thread. */
 #ifndef PD_ROOT_PARTS_H
 #define PD_ROOT_PARTS_H
@@ -11,7 +11,7 @@
  * epsilon * max(largest, 1e-6). If `largest` is NaN, the ridge is NaN. */
 double pd_root_ridge(double epsilon, double largest);
 
-/* Returns the ridge (the number that is added to the matrix's diagonal) for the iteration of higher order: max(epsilon
+/* Returns the ridge for the iteration of higher order: max(epsilon
  * * bound, 1e-16). `bound` is not below the largest eigenvalue. If it is NaN, the ridge is NaN. */
 double pd_root_bounded_ridge(double epsilon, double bound);
 

@@ -29,7 +29,7 @@ typedef enum pd_root_method {
     /* Eigendecomposition in float32 that reuses the eigenvectors of the last decomposition as long as the error stays
      * small, and decomposes anew if it is too large. */
     PD_ROOT_TRACKED,
-    /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge (the number added to the diagonal) is
+    /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge is
      * epsilon itself. Negative eigenvalues are not raised to 0. The root is that of the last iteration, even if the
      * iteration did not converge; report.error may then be NaN. An error is returned only if the root is not finite. */
     PD_ROOT_COUPLED,

@@ -12,7 +12,7 @@ typedef struct pd_vector_run {
     pd_dtype dtype;
 } pd_vector_run;
 
-/* k vectors that are all cut into runs (stretches of elements) at the same elements. Run p has the elements [ends[p -
+/* k vectors that are all cut into runs at the same elements. Run p has the elements [ends[p -
  * 1], ends[p]); the first run begins at element 0, and the last one ends where the vectors end. at[p * k + r] is run p
  * of vector r. All memory is borrowed, and must stay in place and unchanged while it is in use. */
 typedef struct pd_vectors {
@@ -22,7 +22,7 @@ typedef struct pd_vectors {
     const pd_vector_run *at;
 } pd_vectors;
 
-/* Returns the number of the run (stretch of elements in one piece of memory) that contains element `i`. */
+/* Returns the number of the run that contains element `i`. */
 size_t pd_vectors_run(const pd_vectors *v, int64_t i);
 
 /* Returns elements [first, first + n) of vector r as float32. The first of them must be in run p. If all lie in one run

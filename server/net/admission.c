@@ -1,6 +1,6 @@
-/* admission.c - divides the ingest budget (the memory that received payloads may take together) among the ranks. */
+/* admission.c - divides the ingest budget among the ranks. */
 #include "admission.h"
-#include "plant.h"
+#include "mutant.h"
 #include "unreserved.h"
 
 #include <assert.h>
@@ -50,7 +50,7 @@ bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes)
 
 void pd_admission_give(pd_admission *admission, pd_quota *quota, uint64_t bytes)
 {
-    if (PD_PLANTED(budget_leak) && quota == NULL) return;
+    if (PD_MUTANT(budget_leak) && quota == NULL) return;
     assert(admission->used >= bytes && (quota == NULL || quota->charged >= bytes));
     admission->used -= bytes;
     if (quota != NULL) quota->charged -= bytes;

@@ -1,4 +1,4 @@
-/* admission.h - divides the ingest budget (the memory that received payloads may take together) among the ranks.
+/* admission.h - divides the ingest budget among the ranks.
  *
  * Runs on the loop thread. A payload is in flight from the time its memory is taken until its buffer is freed. Each
  * rank that has declared its parameters owns a reserve: bytes of the budget that no other rank may use, as many as its

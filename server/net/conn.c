@@ -1,7 +1,7 @@
 /* conn.c - one connection: opens it, answers its requests, and ends it. */
 #include "conn.h"
 
-#include "plant.h"
+#include "mutant.h"
 #include "printable.h"
 
 #include <stdio.h>
@@ -71,10 +71,10 @@ void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
         pd_loan_return(buffer, &daemon->platform);
         return;
     }
-    if (PD_PLANTED(buffer_lost) && buffer->size % 101 == 0) return;
+    if (PD_MUTANT(buffer_lost) && buffer->size % 101 == 0) return;
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->quota : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
-    if (conn == NULL || (daemon->short_of_budget && !PD_PLANTED(wake_own_only)))
+    if (conn == NULL || (daemon->short_of_budget && !PD_MUTANT(wake_own_only)))
         daemon->stall_over = true;
     else if (pd_framer_stalled(conn->framer))
         pd_conn_wake(conn);
@@ -85,7 +85,7 @@ void pd_conn_drop_incoming(pd_conn *conn)
     pd_incoming *incoming = &conn->incoming;
 
     if (incoming->buffer != NULL) pd_conn_return_buffer(conn->daemon, incoming->buffer);
-    if (incoming->pending != NULL) pd_board_forget(conn->daemon->board, &incoming->pending->wait);
+    if (incoming->pending != NULL) pd_version_table_forget(conn->daemon->versions, &incoming->pending->wait);
     pd_pending_free(incoming->pending);
     pd_request_free(incoming->request);
     memset(incoming, 0, sizeof *incoming);
@@ -159,7 +159,7 @@ static void drop_output(pd_conn *conn)
 
     while (reply != NULL) {
         pd_pending *next = reply->next_reply;
-        pd_board_forget(conn->daemon->board, &reply->wait);
+        pd_version_table_forget(conn->daemon->versions, &reply->wait);
         pd_pending_free(reply);
         reply = next;
     }
@@ -171,7 +171,7 @@ static void drop_pendings(pd_conn *conn)
 
     while ((pending = pd_pendings_any(&conn->pendings)) != NULL) {
         pd_pendings_remove(&conn->pendings, pending);
-        pd_board_forget(conn->daemon->board, &pending->wait);
+        pd_version_table_forget(conn->daemon->versions, &pending->wait);
         pd_pending_free(pending);
     }
 }
@@ -347,7 +347,7 @@ static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);
     pd_pendings_remove(&conn->pendings, pending);
-    pd_board_forget(conn->daemon->board, &pending->wait);
+    pd_version_table_forget(conn->daemon->versions, &pending->wait);
     pd_pending_free(pending);
 }
 

@@ -7,7 +7,7 @@
  * A frame that cannot get memory yet, or that would exceed a limit, is held back: the connection is not read until the
  * frame can be processed.
  *
- * A connection is never freed inside a callback of its framer (the parser of its frames). Closing only marks the
+ * A connection is never freed inside a callback of its framer. Closing only marks the
  * connection as CLOSED. It is freed at the end of the loop's turn. */
 #ifndef PD_CONN_H
 #define PD_CONN_H
@@ -100,7 +100,7 @@ typedef struct pd_conn {
     uint64_t refused; /* number of the last error that refused a push of this connection before the store saw the
                          * push; 0: none */
     pd_overdue overdue;
-    uint64_t pieces; /* number of pieces (tensors or chunks) that the worker's parameters are split into; known once
+    uint64_t pieces; /* number of pieces that the worker's parameters are split into; known once
                       * they are declared */
     struct pd_conn *next_dirty;
     bool waking; /* the connection is in the daemon's list of connections whose held-back frame is tried again */
@@ -122,7 +122,7 @@ static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pe
 }
 
 /* Makes a connection, which has no transport yet. Its frames are passed to the callbacks in `frames`. Returns NULL if
- * memory is out or the daemon has its most connections already. */
+ * out of memory or the daemon has its most connections already. */
 pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer);
 /* Frees a connection that is closed. Called at the end of a turn of the loop. */
 void pd_conn_free(pd_conn *conn);
@@ -146,10 +146,10 @@ bool pd_conn_live(const pd_conn *conn);
 void pd_conn_undeclare(pd_conn *conn);
 
 /* Answers the request with the prefix `asked` (the fixed first bytes of its frame). The answer has a checksum if the
- * request had one, and is sent at the end of the loop's turn. If memory is out, the connection is closed. */
+ * request had one, and is sent at the end of the loop's turn. If out of memory, the connection is closed. */
 void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Fills *err for a request that fails because memory is out; `asked` is the prefix (the fixed first bytes) of its
+/* Fills *err for a request that fails because out of memory; `asked` is the prefix of its
  * frame. Returns PD_NO_MEMORY. */
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
 /* Answers one of the connection's open requests, and removes it from them. */
@@ -160,7 +160,7 @@ void pd_conn_answer_with(pd_conn *conn, pd_pending *pending, const ProtobufCMess
 void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);
 /* Answers all open requests of the connection with an error. */
 void pd_conn_fail_all(pd_conn *conn, const pd_error *err);
-/* Queues the answer to a push or pull whose pieces (ranges of elements) all have their answers. The caller has removed
+/* Queues the answer to a push or pull whose pieces all have their answers. The caller has removed
  * `pending`, the request, from the connection's open requests. The connection then owns `pending`. */
 void pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 

@@ -1,7 +1,7 @@
 /* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its deadlines. */
 #include "conn_io.h"
 
-#include "plant.h"
+#include "mutant.h"
 
 enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
 
@@ -23,7 +23,7 @@ static void sent(pd_conn *conn, size_t n)
 
     conn->daemon->bytes_out += n + shared;
     pd_traffic_count(conn->daemon->traffic, conn->job, 0, n + shared);
-    if (pd_output_sent(&conn->output, conn->daemon->board, n, now_ms(conn), &done)) conn->write_ms = now_ms(conn);
+    if (pd_output_sent(&conn->output, conn->daemon->versions, n, now_ms(conn), &done)) conn->write_ms = now_ms(conn);
     pd_pending_free(done);
 }
 
@@ -125,7 +125,7 @@ void pd_conn_remark(pd_conn *conn, const pd_remark *remark)
 }
 
 /* Ends a connection whose bytes are no valid frames. The error is in conn->why if a callback of this folder found it,
- * otherwise in the framer (the parser of frames). */
+ * otherwise in the framer. */
 static void stream_broke(pd_conn *conn)
 {
     pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
@@ -275,8 +275,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
         pd_conn_close(conn, "it did not read an answer in time");
-    else if (conn->output.lent.n > 0 && !PD_PLANTED(keeper_stays) &&
-             now - conn->output.lent.since_ms > config->write_ms)
+    else if (conn->output.lent.n > 0 && !PD_MUTANT(keeper_stays) && now - conn->output.lent.since_ms > config->write_ms)
         pd_conn_close(conn, "it did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
              now - conn->beat_ms >= config->heartbeat_ms)

@@ -4,7 +4,7 @@
 
 #include "conn.h"
 
-/* Gives a new connection its transport (the way its bytes travel), which the connection then owns. */
+/* Gives a new connection its transport, which the connection then owns. */
 void pd_conn_attach(pd_conn *conn, pd_transport *transport);
 /* Processes the frame that the connection holds back (because it waits for memory or for answers), if that is possible
  * now. Must not be called inside a callback of the framer, the parser of frames. */

@@ -9,7 +9,7 @@
 #include "incoming.h"
 #include "methods.h"
 #include "name_hash.h"
-#include "plant.h"
+#include "mutant.h"
 #include "reloading.h"
 #include "shutdown.h"
 
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { ENDING_PLACES = 64 };
-/* Most nanoseconds that one turn of the loop spends on effects (messages of the step thread). */
+/* Most nanoseconds that one turn of the loop spends on effects. */
 #define EFFECTS_NS 1000000u
 /* Names the daemon itself as the asker of a request to the store: connection number 0, which no connection has. */
 #define OWN_TICKET ((pd_ticket){ 0, 1 })
@@ -37,7 +37,7 @@ const pd_platform *pd_conversation_platform(const pd_daemon *daemon)
     return &daemon->platform;
 }
 
-/* ---- callbacks of the board and the buffer pool ---- */
+/* ---- callbacks of the version table and the buffer pool ---- */
 
 static void on_resolved(void *arg, pd_wait *wait)
 {
@@ -63,12 +63,12 @@ static void on_memory(void *arg)
     daemon->stall_over = true;
 }
 
-static void on_released(void *arg, pd_snapshot *snapshot)
+static void on_released(void *arg, pd_published *published)
 {
     pd_daemon *daemon = arg;
 
-    snapshot->next_released = daemon->released;
-    daemon->released = snapshot;
+    published->next_released = daemon->released;
+    daemon->released = published;
 }
 
 /* ---- a turn of the loop ---- */
@@ -102,9 +102,9 @@ void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
 
-    if (daemon->board == NULL) return; /* the daemon has stopped: pd_conversation_dispose frees what is left */
+    if (daemon->versions == NULL) return; /* the daemon has stopped: pd_conversation_dispose frees what is left */
     while (handle_next(daemon, until_ns)) continue;
-    if (daemon->backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_PLANTED(lost_wake_up)))
+    if (daemon->backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_MUTANT(lost_wake_up)))
         daemon->platform.wake(daemon->platform.arg);
 }
 
@@ -225,7 +225,9 @@ void pd_conversation_tick(pd_daemon *daemon)
 
 static int make_parts(pd_daemon *daemon)
 {
-    pd_board_user user = { .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released };
+    pd_version_table_user user = {
+        .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released
+    };
 
     daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
     daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
@@ -233,13 +235,13 @@ static int make_parts(pd_daemon *daemon)
     daemon->parties = calloc(daemon->capacity, sizeof *daemon->parties);
     daemon->effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
     daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
-    daemon->board = pd_board_new(&user);
+    daemon->versions = pd_version_table_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->optimizers = pd_optimizers_pack(pd_optim_at);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
     daemon->roles_request = pd_request_new(PD_REQ_ROLES, OWN_TICKET);
     if (daemon->conns == NULL || daemon->numbers == NULL || daemon->parties == NULL || daemon->effects == NULL ||
-        daemon->pool == NULL || daemon->board == NULL || daemon->arena == NULL || daemon->optimizers == NULL ||
+        daemon->pool == NULL || daemon->versions == NULL || daemon->arena == NULL || daemon->optimizers == NULL ||
         daemon->drain_request == NULL || daemon->roles_request == NULL)
         return PD_NO_MEMORY;
     daemon->admission.budget = daemon->config.ingest_bytes;
@@ -310,7 +312,7 @@ void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
     pd_reloading_start(daemon);
 }
 
-/* Counts a new connection for its peer's identity. Returns false if memory is out, or if the identity has so many
+/* Counts a new connection for its peer's identity. Returns false if out of memory, or if the identity has so many
  * connections beyond its quota that this one is not worth an error: a refusal costs bounded memory. */
 static bool enter(pd_daemon *daemon, const pd_transport *transport, pd_usage **usage)
 {
@@ -400,8 +402,8 @@ void pd_conversation_finish_http_turn(pd_daemon *daemon)
     pd_http_finish_turn(daemon);
 }
 
-/* Gives back the snapshots (published weights) in effects that were taken from the mailbox but not handled, since the
- * board does not know them. The step thread itself takes back effects that are still in the mailbox. */
+/* Gives back the published versions in effects that were taken from the mailbox but not handled, since the
+ * version table does not know them. The step thread itself takes back effects that are still in the mailbox. */
 static void release_backlog(pd_daemon *daemon)
 {
     size_t i = daemon->backlog_at;
@@ -409,8 +411,8 @@ static void release_backlog(pd_daemon *daemon)
     for (pd_mail *mail = daemon->backlog; mail != NULL; mail = mail->next, i = 0) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
-            if (effect->u.closed.at[i].snapshot != NULL) on_released(daemon, effect->u.closed.at[i].snapshot);
-            effect->u.closed.at[i].snapshot = NULL;
+            if (effect->u.closed.at[i].published != NULL) on_released(daemon, effect->u.closed.at[i].published);
+            effect->u.closed.at[i].published = NULL;
         }
     }
 }
@@ -421,8 +423,8 @@ void pd_conversation_close_all(pd_daemon *daemon)
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
     pd_http_close_all(daemon);
-    pd_board_free(daemon->board);
-    daemon->board = NULL;
+    pd_version_table_free(daemon->versions);
+    daemon->versions = NULL;
     release_backlog(daemon);
     pd_loop_flush(daemon);
     free_closed(daemon);
@@ -458,7 +460,7 @@ void pd_conversation_dispose(pd_daemon *daemon)
         free_effects(daemon, daemon->backlog);
         free_effects(daemon, pd_mailbox_take(daemon->effects));
     }
-    pd_board_free(daemon->board);
+    pd_version_table_free(daemon->versions);
     pd_traffic_free(&daemon->traffic);
     pd_figures_free(&daemon->figures);
     pd_remarks_free(&daemon->remarks);

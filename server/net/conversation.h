@@ -19,7 +19,7 @@
 int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err);
 /* Starts the conversation. Borrows `requests`, the mailbox from which the step thread reads. */
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
-/* Returns the mailbox to which the step thread posts its effects (answers and reports). The caller only borrows it. */
+/* Returns the mailbox to which the step thread posts its effects. The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
 /* Adds a connection whose bytes travel over this transport. If there are max_connections, one that has not said Hello
  * gives way (brief.h). If there are still more, or more than the quota of the peer's identity, the peer gets an error
@@ -49,7 +49,7 @@ void pd_conversation_interrupt(pd_daemon *daemon, const char *name);
 void pd_conversation_end(pd_daemon *daemon, const char *reason);
 /* Starts to read the configuration again. Limits that may change at run time take effect afterwards. */
 void pd_conversation_reload(pd_daemon *daemon);
-/* Closes all connections, and returns the snapshots (published weights) that the board holds to the store. */
+/* Closes all connections, and returns the published versions that the version table holds to the store. */
 void pd_conversation_close_all(pd_daemon *daemon);
 /* Frees the conversation, after the step thread has ended and all background work is done. Accepts NULL. */
 void pd_conversation_dispose(pd_daemon *daemon);

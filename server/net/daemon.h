@@ -26,7 +26,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
  *   PD_INVALID_ARGUMENT   the text is not an address
  *   PD_PERMISSION_DENIED  other machines can reach an address (it is not loopback), and `insecure` is not set
  *   PD_UNAVAILABLE        an address cannot be bound; the error names the address and the cause
- *   PD_NO_MEMORY          memory is out */
+ *   PD_NO_MEMORY          out of memory */
 int pd_daemon_listen(pd_daemon *daemon, pd_error *err);
 /* Opens the HTTP listener, if the settings name one. Call it before pd_daemon_load, so that health is reported while
  * jobs are loaded. Errors are those of pd_daemon_listen. */

@@ -18,7 +18,7 @@ typedef struct pd_daemon pd_daemon;
 typedef enum pd_daemon_event {
     PD_DAEMON_LOADS, /* jobs of checkpoints are still being loaded; reported several times a second */
     PD_DAEMON_TURNS, /* the event loop is running; reported several times a second, for the watchdog of the service
-                      * manager (systemd) */
+                      * manager */
     PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
 } pd_daemon_event;
 
@@ -29,7 +29,7 @@ typedef enum pd_socket_use {
     PD_SOCKET_HTTP,
 } pd_socket_use;
 
-/* A listening socket that the service manager (systemd) has opened for the daemon. */
+/* A listening socket that the service manager has opened for the daemon. */
 typedef struct pd_given_socket {
     int fd;
     pd_socket_use use;

@@ -119,7 +119,7 @@ static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
 
     if (conn->handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
     request = declare_request(conn, pending);
-    if (request == NULL || pd_board_reserve(daemon->board, conn->job, conn->handles.n) != PD_OK) {
+    if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->handles.n) != PD_OK) {
         pd_request_free(request);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     }
@@ -191,7 +191,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.n_parameters = pending->count;
     reply.must_init = effect->u.declared.must_init;
     reply.averages_init = effect->u.declared.averages_init;
-    reply.durable_step = pd_board_durable(conn->daemon->board, conn->job);
+    reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
     add_notes(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }
@@ -231,7 +231,8 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
 
     conn->declaring = false;
     conn->declared = true;
-    pd_board_settle(conn->daemon->board, conn->job, n); /* n is the job's number of parameters, since every worker
+    pd_version_table_settle(conn->daemon->versions, conn->job,
+                            n); /* n is the job's number of parameters, since every worker
                                                          * declares all of them */
     for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
     conn->pieces = count_pieces(conn);

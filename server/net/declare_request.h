@@ -4,7 +4,7 @@
 
 #include "conn.h"
 
-/* Handles a Declare request. The last one of a connection (which the worker marks) sends the parameters of all of them
+/* Handles a Declare request. The last one of a connection sends the parameters of all of them
  * to the store. */
 int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 /* Answers all Declare requests of a connection, because the store has accepted the set of parameters. */

@@ -22,7 +22,7 @@ void pd_document_clear(pd_document *document)
     document->n = 0;
 }
 
-/* Makes room for n more bytes and a final '\0'. Returns false if memory is out. */
+/* Makes room for n more bytes and a final '\0'. Returns false if out of memory. */
 static bool reserve(pd_document *document, size_t n)
 {
     size_t room = document->room > 0 ? document->room : FIRST_ROOM;

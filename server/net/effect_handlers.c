@@ -1,4 +1,4 @@
-/* effect_handlers.c - handles effects (messages of the step thread): answers requests, publishes rounds, ends
+/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends
  * connections. */
 #include "effect_handlers.h"
 
@@ -9,7 +9,7 @@
 #include "hello_request.h"
 #include "info_reply.h"
 #include "note_request.h"
-#include "plant.h"
+#include "mutant.h"
 #include "printable.h"
 #include "share_request.h"
 #include "shutdown.h"
@@ -63,7 +63,7 @@ static void cancel_incoming(pd_conn *conn, const pd_error *err)
  * connection ends. */
 static void left(pd_conn *conn, const pd_error *why)
 {
-    if (!PD_PLANTED(leave_incoming)) cancel_incoming(conn, why);
+    if (!PD_MUTANT(leave_incoming)) cancel_incoming(conn, why);
     conn->joined = false;
     conn->job = 0;
     pd_conn_undeclare(conn);
@@ -77,14 +77,14 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_error why;
     unsigned method;
 
-    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), so there is no request of
+    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, so there is no request of
                                      * a connection to answer */
         pd_shutdown_drained(daemon, NULL);
         return;
     }
     if (conn == NULL) return;
     method = pending->method;
-    if (PD_PLANTED(lost_ack) && method == PD_INIT && conn->rank == 1) return;
+    if (PD_MUTANT(lost_ack) && method == PD_INIT && conn->rank == 1) return;
     pd_conn_answer(conn, pending, &ok.base);
     if (method != PD_LEAVE || !pd_conn_live(conn)) return;
     conn->has_left = true;
@@ -113,7 +113,7 @@ static void inherit(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) conn->quota.charged += effect->u.declared.held;
 }
 
-/* Answers a Declare (a worker's list of its parameters). From now on the connection may have payloads of up to its
+/* Answers a Declare. From now on the connection may have payloads of up to its
  * reserve (its part of the memory for received payloads) in flight.
  *
  * The Declare can still be refused here, although the store has accepted it: notes that are being received may have
@@ -142,7 +142,7 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
-    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain (to shut down), which did not end before
+    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, which did not end before
                                      * its deadline, or whose last checkpoints have failed */
         pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
         pd_shutdown_drained(daemon, effect->u.error.code == PD_ABORTED ? &effect->u.error : NULL);
@@ -189,7 +189,7 @@ static void report_forgotten(pd_daemon *daemon, uint32_t job)
 
 static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
-    pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    pd_version_table_drop(daemon->versions, effect->job, &effect->u.error);
     report_forgotten(daemon, effect->job);
     pd_traffic_remove(&daemon->traffic, effect->job);
     pd_figures_remove(&daemon->figures, effect->job);
@@ -216,7 +216,8 @@ static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
-    (void)pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
+    (void)pd_version_table_time_out(daemon->versions, effect->job, effect->u.timed_out.step,
+                                    &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
         if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))
@@ -291,13 +292,13 @@ static void on_stats(pd_daemon *daemon, pd_effect *effect)
     effect->u.stats = NULL;
 }
 
-/* Enters on the board the closed rounds that an effect reports, as many as the turn's time allows. `backlog_at` counts
- * the rounds that are entered. Returns false if some are left. */
+/* Enters on the version table the closed rounds that an effect reports, as many as the turn's time allows. `backlog_at`
+ * counts the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->backlog_at < effect->u.closed.n) {
         pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
-        pd_board_close(daemon->board, effect->job, closed);
+        pd_version_table_close(daemon->versions, effect->job, closed);
         if (daemon->backlog_at % 16 == 0 && pd_loop_clock_ns(daemon) > until_ns) break;
     }
     if (daemon->backlog_at < effect->u.closed.n) return false;
@@ -327,11 +328,11 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         daemon->config.log(&effect->u.log);
         take_remark(daemon, &effect->u.log);
         break;
-    case PD_EFF_DURABLE: pd_board_note_durable(daemon->board, effect->job, effect->u.durable_step); break;
+    case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
     case PD_EFF_STATS: on_stats(daemon, effect); break;
     case PD_EFF_RECALL: on_recall(daemon, effect); break;
     case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
-    /* root tasks (computations of matrix roots) go from the step thread to the root pool, checkpoints to the keeper
+    /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper
      * thread and entries of logs to the journal thread; none ever comes to the loop thread */
     case PD_EFF_TASK:
     case PD_EFF_KEEP:

@@ -1,4 +1,4 @@
-/* effect_handlers.h - handles effects (messages of the step thread): answers requests, publishes rounds, ends
+/* effect_handlers.h - handles effects: answers requests, publishes rounds, ends
  * connections. */
 #ifndef PD_EFFECT_HANDLERS_H
 #define PD_EFFECT_HANDLERS_H

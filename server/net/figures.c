@@ -18,7 +18,7 @@ static void thin(pd_history *history)
     history->every *= 2;
 }
 
-/* Makes room for one more point. Returns false if memory is out: then this point is left out. */
+/* Makes room for one more point. Returns false if out of memory: then this point is left out. */
 static bool make_room(pd_history *history)
 {
     size_t room = history->room > 0 ? 2 * history->room : FIRST_POINTS;

@@ -36,7 +36,7 @@ typedef struct pd_handshake {
     bool told_size; /* the kernel was told how long the first message is */
     uint64_t begun_ms;
     char peer[72];
-    pd_tls_stream *stream; /* NULL until a thread shall work on the first message */
+    pd_tls_stream *stream; /* NULL until a thread must work on the first message */
     pd_background work;
     pd_tls_step step;
     pd_error err;

@@ -4,7 +4,7 @@
 #include "http_answer.h"
 #include "loop.h"
 #include "name_hash.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static size_t send_some(pd_http_conn *conn)
     return (size_t)sent;
 }
 
-/* Writes the next piece of the answer. Returns false if there is none, or memory is out: then the peer sees an answer
+/* Writes the next piece of the answer. Returns false if there is none, or out of memory: then the peer sees an answer
  * that ends too early. */
 static bool next_piece(pd_http_conn *conn)
 {
@@ -261,7 +261,7 @@ static bool make_room(pd_http *http)
 {
     pd_http_conn *victim;
 
-    while (http->n >= PD_HTTP_MOST && !PD_PLANTED(http_without_limit)) {
+    while (http->n >= PD_HTTP_MOST && !PD_MUTANT(http_without_limit)) {
         if (http->ending != NULL)
             close_conn(http->ending);
         else if ((victim = find_victim(http)) != NULL)
@@ -309,7 +309,7 @@ static void tick(pd_http_conn *conn, uint64_t now_ms)
 {
     uint64_t waited = now_ms - conn->moved_ms;
 
-    if (conn->state == READING && waited > PD_HTTP_MS && !PD_PLANTED(http_never_late))
+    if (conn->state == READING && waited > PD_HTTP_MS && !PD_MUTANT(http_never_late))
         refuse(conn, 408, "expected a whole request within 5 s", false);
     else if ((conn->state == ANSWERING && waited > PD_HTTP_MS) || (conn->state == ENDING && waited > END_MS) ||
              now_ms - conn->opened_ms > PD_HTTP_WHOLE_MS)

@@ -3,14 +3,14 @@
 #include "import_request.h"
 
 #include "access.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Returns the most payload bytes that an Import frame may have. The frames are small because no memory is reserved for
- * operators: a frame waits until the ingest budget (the memory for received payloads) has room for it. */
+ * operators: a frame waits until the ingest budget has room for it. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     const uint64_t most = 1 << 20;
@@ -77,7 +77,7 @@ int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
     const Paramd__ImportRequest *import = message;
     int rc = check_import(conn, import, prefix, err);
 
-    if (PD_PLANTED(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->quota.reserve == 0)
+    if (PD_MUTANT(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->quota.reserve == 0)
         rc = pd_admission_join(&conn->daemon->admission, &conn->quota, most_bytes(conn), err);
     if (rc != PD_OK) return rc;
     if ((conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) != NULL)

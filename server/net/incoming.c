@@ -5,7 +5,7 @@
 #include "access.h"
 #include "conn.h"
 #include "methods.h"
-#include "plant.h"
+#include "mutant.h"
 
 /* ---- checks of a frame before its method runs ---- */
 
@@ -17,7 +17,7 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 
     if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
-    if (prefix->request == 0 && !PD_PLANTED(request_zero))
+    if (prefix->request == 0 && !PD_MUTANT(request_zero))
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT,
                        "a request with id 0, which stands for no request: ids begin "
                        "with 1");
@@ -150,7 +150,7 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_request *request;
 
     daemon->short_of_budget = daemon->short_of_budget || budget;
-    if (PD_PLANTED(stale_look) || PD_PLANTED(wake_own_only)) return;
+    if (PD_MUTANT(stale_look) || PD_MUTANT(wake_own_only)) return;
     request = pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
     if (request == NULL) {
         daemon->stall_unreported = true;
@@ -208,7 +208,7 @@ static void borrow(pd_conn *conn, const pd_prefix *prefix)
     pd_traffic_count(conn->daemon->traffic, conn->job, prefix->payload_bytes, 0);
 }
 
-/* Checks the prefix of a frame (its fixed first bytes), before memory for the frame's header is allocated. */
+/* Checks the prefix of a frame, before memory for the frame's header is allocated. */
 static int on_prefix(void *arg, const pd_prefix *prefix)
 {
     pd_conn *conn = arg;
@@ -226,7 +226,7 @@ static bool has_time(pd_conn *conn, bool cheap)
     if (pace->until_ns == 0) pace->until_ns = now + PD_PACE_TURN_NS;
     pace->spent = pace->spent || now > pace->until_ns;
     if (!pace->spent || pace->frames == 1) return true;
-    if (!PD_PLANTED(deferred_forever)) pd_pace_defer(pace, &conn->usage->pace, &conn->pace);
+    if (!PD_MUTANT(deferred_forever)) pd_pace_defer(pace, &conn->usage->pace, &conn->pace);
     return false;
 }
 
@@ -292,7 +292,7 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;
-    bool spoils = pd_method_pushes(prefix->method) && conn->job != 0 && !PD_PLANTED(close_counts_refused);
+    bool spoils = pd_method_pushes(prefix->method) && conn->job != 0 && !PD_MUTANT(close_counts_refused);
 
     if (spoils && err->code == PD_NO_MEMORY) {
         pd_conn_close(conn, "out of memory for a push");

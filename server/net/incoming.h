@@ -5,14 +5,14 @@
 
 #include "frame.h"
 
-/* How many unanswered requests a connection may have: this many, and 2 more for each piece (tensor or chunk) that its
+/* How many unanswered requests a connection may have: this many, and 2 more for each piece that its
  * parameters are split into. */
 #define PD_MAX_PENDING 16384
-/* How many pieces (tensors or chunks) the unanswered requests of a connection may have: this many, and 2 more for each
+/* How many pieces the unanswered requests of a connection may have: this many, and 2 more for each
  * piece that its parameters are split into. Each takes about 128 bytes, which are in no account. */
 #define PD_MAX_WAITING (64 * 1024)
 
-/* The functions that a connection's framer (the parser of its frames) calls; their `arg` is the connection. */
+/* The functions that a connection's framer calls; their `arg` is the connection. */
 extern const pd_framer_user pd_incoming_frames;
 
 #endif

@@ -1,4 +1,4 @@
-/* lag.c - measures how long the loop thread is busy between two polls (waits for events). */
+/* lag.c - measures how long the loop thread is busy between two polls. */
 #include "lag.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* lag.h - measures how long the loop thread is busy between two polls (waits for events): a histogram of its CPU time.
+/* lag.h - measures how long the loop thread is busy between two polls: a histogram of its CPU time.
  * While it is busy, all connections wait. Loop thread. */
 #ifndef PD_LAG_H
 #define PD_LAG_H

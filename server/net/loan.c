@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "frame.h"
-#include "plant.h"
+#include "mutant.h"
 
 struct pd_loan {
     pd_background work; /* must be the first member: the work that unmaps the segment is cast to its loan */
@@ -51,14 +51,14 @@ static void unref(pd_loan *loan, const pd_platform *platform)
 void pd_loan_unref(pd_loan *loan, const pd_platform *platform)
 {
     if (loan == NULL) return;
-    if (PD_PLANTED(loan_ends_with_connection)) pd_segment_drop(&loan->segment);
+    if (PD_MUTANT(loan_ends_with_connection)) pd_segment_drop(&loan->segment);
     unref(loan, platform);
 }
 
 bool pd_loan_has(const pd_loan *loan, uint32_t place, uint64_t bytes)
 {
     uint64_t first = (uint64_t)place * PD_PAYLOAD_ALIGN;
-    uint64_t beyond = PD_PLANTED(loan_has_a_unit_more) ? PD_PAYLOAD_ALIGN : 0;
+    uint64_t beyond = PD_MUTANT(loan_has_a_unit_more) ? PD_PAYLOAD_ALIGN : 0;
 
     return first < loan->segment.bytes && bytes <= loan->segment.bytes - first + beyond;
 }

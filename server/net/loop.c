@@ -137,7 +137,7 @@ void pd_loop_post_released(pd_daemon *daemon)
 
     if (daemon->released == NULL) return;
     request = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-    /* out of memory: the snapshots (published weights) stay in the list for the next turn */
+    /* out of memory: the published versions stay in the list for the next turn */
     if (request == NULL) return;
     request->u.released.first = daemon->released;
     daemon->released = NULL;

@@ -4,7 +4,7 @@
 #define PD_LOOP_H
 
 #include "admission.h"
-#include "board.h"
+#include "version_table.h"
 #include "brief.h"
 #include "payload_pool.h"
 #include "daemon_config.h"
@@ -40,15 +40,15 @@ struct pd_daemon {
     pd_daemon_config config;
     pd_platform platform;
     pd_mailbox *effects, *requests;
-    pd_mail *backlog;                /* effects (messages of the step thread) that were taken from the mailbox and
+    pd_mail *backlog;                /* effects that were taken from the mailbox and
                                       * are not handled yet */
     size_t backlog_at;               /* of the first effect that waits: number of its closed rounds that are on the
-                                      * board already */
+                                      * version table already */
     uint64_t effects_handled;        /* number of the last effect that was handled */
     pd_mail *post_first, *post_last; /* requests to the store that were queued in this turn of the loop */
     pd_request *notices;             /* messages that tell the store of the end of connections which closed before the
                                       * store answered their Hello */
-    pd_snapshot *released;           /* snapshots (published weights) that no one reads here any more; they go back to
+    pd_published *released;          /* published versions that no one reads here any more; they go back to
                                       * the store at the end of this turn */
     struct pd_conn **conns;          /* table of connections; the index of a connection is its number % capacity */
     uint64_t *numbers;               /* number of the last connection that had each index of the table */
@@ -69,7 +69,7 @@ struct pd_daemon {
                                               * not know: there was no memory for the message to it */
     pd_pool *pool;
     pd_admission admission;
-    pd_board *board;
+    pd_version_table *versions;
     pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */
     pd_reply_scratch scratch;
     pd_packed_optimizers *optimizers; /* the answers to Optimizers */
@@ -126,10 +126,10 @@ size_t pd_loop_quota(const pd_daemon *daemon);
 
 /* Takes over a request to the store. It is posted at the end of this turn of the loop. */
 void pd_loop_post(pd_daemon *daemon, pd_request *request);
-/* Posts the requests to the store that this turn of the loop has queued, and returns the snapshots that the board has
- * released. */
+/* Posts the requests to the store that this turn of the loop has queued, and returns the published versions that the
+ * version table has released. */
 void pd_loop_flush(pd_daemon *daemon);
-/* Posts the snapshots (published weights) that nobody reads any more back to the step thread. */
+/* Posts the published versions that nobody reads any more back to the step thread. */
 void pd_loop_post_released(pd_daemon *daemon);
 /* Keeps the message that tells the store of a connection's end, until the store has answered the connection's Hello. */
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice);

@@ -23,7 +23,7 @@
 /* Bytes of a job's name from which on less of a command is logged. */
 enum { LONG_NAME = 100 };
 
-/* Makes an open request (one that is not answered yet) for a method without tensors. Returns NULL if memory is out. */
+/* Makes an open request (one that is not answered yet) for a method without tensors. Returns NULL if out of memory. */
 static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
 {
     pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);

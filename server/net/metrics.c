@@ -3,7 +3,7 @@
 
 #include "cpu.h"
 #include "info.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -85,7 +85,7 @@ static double read_number(const row *of, const void *from)
 
     switch (of->kind) {
     case COUNT32: return (double)*(const uint32_t *)(const void *)at * of->scale;
-    case COUNT64: return ((double)*(const uint64_t *)(const void *)at + PD_PLANTED(metric_one_more)) * of->scale;
+    case COUNT64: return ((double)*(const uint64_t *)(const void *)at + PD_MUTANT(metric_one_more)) * of->scale;
     case REAL: return *(const double *)(const void *)at * of->scale;
     case FLAG: return *(const bool *)(const void *)at;
     case NO_NUMBER: break;
@@ -256,7 +256,7 @@ static void write_log_times(const scene *s)
     histogram(s, NULL, NULL, &s->figure->stats->log_times);
 }
 
-/* Writes the last mean of each scalar (such as the loss). Names come from workers. */
+/* Writes the last mean of each scalar. Names come from workers. */
 static void write_scalars(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;

@@ -39,19 +39,19 @@ static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hype
     to->message.per_step = from->per_step;
 }
 
-/* Makes the message that describes one optimizer and its hyperparameters. Returns NULL if memory is out. */
-static row_entry *new_entry(const pd_row *row)
+/* Makes the message that describes one optimizer and its hyperparameters. Returns NULL if out of memory. */
+static row_entry *new_entry(const pd_optimizer_ops *row)
 {
     row_entry *to = calloc(1, sizeof *to);
     pd_hypers defaults;
     size_t n;
-    const pd_hyper *hypers = pd_row_hypers(row, &n);
+    const pd_hyper *hypers = pd_optimizer_hypers(row, &n);
 
     if (to == NULL) return NULL;
     pd_hypers_init(&defaults, row);
     paramd__optimizer__init(&to->message);
-    to->message.name = (char *)pd_row_name(row);
-    to->message.about = (char *)pd_row_about(row);
+    to->message.name = (char *)pd_optimizer_name(row);
+    to->message.about = (char *)pd_optimizer_about(row);
     to->message.hypers = to->list;
     to->message.n_hypers = n;
     for (size_t i = 0; i < n; i++) {
@@ -63,20 +63,20 @@ static row_entry *new_entry(const pd_row *row)
 
 /* ---- which optimizers a page has ---- */
 
-static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
+static int no_such_optimizer(pd_optimizer_at *at, const char *name, pd_error *err)
 {
     char list[300] = "";
-    const pd_row *row;
+    const pd_optimizer_ops *row;
 
     for (size_t i = 0; (row = at(i)) != NULL; i++) {
         size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_row_name(row));
+        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_optimizer_name(row));
     }
     return pd_fail(err, PD_NOT_FOUND, "there is no optimizer %.64s; there are: %s", name, list);
 }
 
 /* Finds the optimizers that a request asks for: those with the indices from *first up to, but without, *end. */
-static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
+static int find_rows(pd_optimizer_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
 {
     size_t n = 0, i;
 
@@ -84,7 +84,7 @@ static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end
     *end = n;
     if (*first > n) *first = n;
     if (name[0] == '\0') return PD_OK;
-    for (i = 0; i < n && strcmp(pd_row_name(at(i)), name) != 0; i++)
+    for (i = 0; i < n && strcmp(pd_optimizer_name(at(i)), name) != 0; i++)
         ;
     *first = i;
     *end = i + 1;
@@ -123,7 +123,7 @@ static bool add_to_page(size_t *page_bytes, size_t bytes)
 /* ---- a page as a message ---- */
 
 /* Adds descriptions of optimizers to the reply until its frame is full. */
-static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, size_t end)
+static int fill(Paramd__OptimizersReply *reply, pd_optimizer_at *at, size_t first, size_t end)
 {
     size_t bytes = 0;
 
@@ -140,7 +140,8 @@ static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, siz
     return PD_OK;
 }
 
-int pd_optimizers_page(Paramd__OptimizersReply **out, pd_row_at *at, uint32_t start, const char *name, pd_error *err)
+int pd_optimizers_page(Paramd__OptimizersReply **out, pd_optimizer_at *at, uint32_t start, const char *name,
+                       pd_error *err)
 {
     Paramd__OptimizersReply *reply;
     size_t first = start, end;
@@ -174,7 +175,7 @@ void pd_optimizers_free(Paramd__OptimizersReply *reply)
 /* The optimizers as fields of a reply that are packed already. protobuf-c copies unknown fields of a message as they
  * are, so a page is a part of this array. */
 struct pd_packed_optimizers {
-    pd_row_at *at;
+    pd_optimizer_at *at;
     size_t n;
     ProtobufCMessageUnknownField fields[];
 };
@@ -193,7 +194,7 @@ static int pack(ProtobufCMessageUnknownField *to, const row_entry *entry)
     return PD_OK;
 }
 
-pd_packed_optimizers *pd_optimizers_pack(pd_row_at *at)
+pd_packed_optimizers *pd_optimizers_pack(pd_optimizer_at *at)
 {
     pd_packed_optimizers *packed;
     size_t n = 0;

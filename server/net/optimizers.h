@@ -11,20 +11,21 @@
 
 /* A function that returns the optimizer with an index, or NULL if the index is behind the last one. It is pd_optim_at,
  * except in tests. */
-typedef const pd_row *pd_row_at(size_t index);
+typedef const pd_optimizer_ops *pd_optimizer_at(size_t index);
 
 /* Makes a reply with as many optimizers as fit into a frame, from index `start` on. It has at least one, unless `start`
  * is behind the last. If `name` is not "", it has only the optimizer of that name.
  *
- * PD_NOT_FOUND: no optimizer has that name; the error lists all names. PD_NO_MEMORY: memory is out. */
-int pd_optimizers_page(Paramd__OptimizersReply **out, pd_row_at *at, uint32_t start, const char *name, pd_error *err);
+ * PD_NOT_FOUND: no optimizer has that name; the error lists all names. PD_NO_MEMORY: out of memory. */
+int pd_optimizers_page(Paramd__OptimizersReply **out, pd_optimizer_at *at, uint32_t start, const char *name,
+                       pd_error *err);
 void pd_optimizers_free(Paramd__OptimizersReply *reply); /* accepts NULL */
 
 /* All optimizers, packed once: a daemon answers from them without packing a description again. */
 typedef struct pd_packed_optimizers pd_packed_optimizers;
 
-pd_packed_optimizers *pd_optimizers_pack(pd_row_at *at);      /* NULL: memory is out */
-void pd_packed_optimizers_free(pd_packed_optimizers *packed); /* accepts NULL */
+pd_packed_optimizers *pd_optimizers_pack(pd_optimizer_at *at); /* NULL: out of memory */
+void pd_packed_optimizers_free(pd_packed_optimizers *packed);  /* accepts NULL */
 /* Fills in a reply with the optimizers that pd_optimizers_page gives. The reply can only be packed: its optimizers are
  * unknown fields, which borrow the memory of `packed`. Allocates nothing. PD_NOT_FOUND: no optimizer has that name; the
  * error lists all names. */

@@ -1,4 +1,4 @@
-/* option_copy.c - copies the options (names with values) of a message into a request for the store. */
+/* option_copy.c - copies the options of a message into a request for the store. */
 #include "option_copy.h"
 
 #include <stdlib.h>

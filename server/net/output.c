@@ -1,7 +1,7 @@
 /* output.c - the output of a connection: queues of frames to send, and where the bytes of the frame that is being sent
  * lie in memory. */
 #include "output.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -99,8 +99,8 @@ static size_t data_bytes(const pd_waiter *piece)
 
 static const uint8_t *data_at(const pd_waiter *piece)
 {
-    const void *at = piece->snapshot->at[piece->updates ? PD_UPDATE : piece->dtype];
-    size_t first = (size_t)piece->first - (PD_PLANTED(torn_reply) && piece->first > 0 && piece->version > 1);
+    const void *at = piece->published->at[piece->updates ? PD_UPDATE : piece->dtype];
+    size_t first = (size_t)piece->first - (PD_MUTANT(torn_reply) && piece->first > 0 && piece->version > 1);
 
     return (const uint8_t *)at + first * element_bytes(piece);
 }
@@ -128,7 +128,7 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
 }
 
 /* Fills iov with the addresses of the bytes of a payload that are to be sent next, at most `max` spans of memory and
- * `most` bytes. The first one is in the piece (tensor or chunk) with index `piece`, of which `sent` bytes are sent
+ * `most` bytes. The first one is in the piece with index `piece`, of which `sent` bytes are sent
  * already. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
@@ -176,7 +176,7 @@ static bool can_share(const pd_output *output, const pd_pending *reply)
 static void put_places(const pd_output *output, const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     for (size_t i = 0; i < wait->n; i++) {
-        const pd_waiter *piece = &wait->at[i - (PD_PLANTED(place_of_another) && i > 0)];
+        const pd_waiter *piece = &wait->at[i - (PD_MUTANT(place_of_another) && i > 0)];
         bool has_data = output->shared && data_bytes(piece) > 0;
         scratch->outcomes[i].place = has_data ? (uint64_t)(data_at(piece) - output->weights.at) : 0;
     }
@@ -326,7 +326,7 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
 
 /* Notes that n more bytes of the payload are sent, and releases the references to weights of the pieces (tensors or
  * chunks) that are sent as a whole. */
-static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
+static void payload_sent(pd_output *output, pd_version_table *versions, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;
 
@@ -339,7 +339,7 @@ static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
             return;
         }
         n -= left;
-        pd_board_unref(board, piece);
+        pd_version_table_unref(versions, piece);
         output->piece++;
         output->piece_sent = 0;
     }
@@ -354,13 +354,13 @@ uint64_t pd_output_shared_bytes(const pd_output *output, size_t n)
 }
 
 /* Ends the frame that is sent. */
-static void end_frame(pd_output *output, pd_board *board, uint64_t now_ms, pd_pending **done)
+static void end_frame(pd_output *output, pd_version_table *versions, uint64_t now_ms, pd_pending **done)
 {
     if (output->reply != NULL) output->held -= pd_pending_bytes(output->reply->wait.n);
-    if (output->shared && PD_PLANTED(lent_unheld))
-        payload_sent(output, board, pd_reply_payload_bytes(&output->reply->wait));
+    if (output->shared && PD_MUTANT(lent_unheld))
+        payload_sent(output, versions, pd_reply_payload_bytes(&output->reply->wait));
     if (output->shared)
-        pd_lent_add(&output->lent, output->reply, now_ms);
+        pd_outstanding_add(&output->lent, output->reply, now_ms);
     else
         *done = output->reply;
     free(output->head_owned);
@@ -369,7 +369,7 @@ static void end_frame(pd_output *output, pd_board *board, uint64_t now_ms, pd_pe
     output->busy = false;
 }
 
-bool pd_output_sent(pd_output *output, pd_board *board, size_t n, uint64_t now_ms, pd_pending **done)
+bool pd_output_sent(pd_output *output, pd_version_table *versions, size_t n, uint64_t now_ms, pd_pending **done)
 {
     size_t head = output->head_bytes - output->head_sent;
 
@@ -378,10 +378,10 @@ bool pd_output_sent(pd_output *output, pd_board *board, size_t n, uint64_t now_m
     output->head_sent += head;
     if (output->head_sent < output->head_bytes) return false;
     if (output->reply != NULL && !output->shared) {
-        payload_sent(output, board, n - head);
+        payload_sent(output, versions, n - head);
         if (output->piece < output->reply->wait.n) return false;
     }
-    end_frame(output, board, now_ms, done);
+    end_frame(output, versions, now_ms, done);
     return true;
 }
 

@@ -5,14 +5,15 @@
  * each frame, the first queue that is not empty sends its next frame. The weights of a data reply are sent directly
  * from the memory of the snapshots.
  *
- * If the worker has mapped the segment that the snapshots lie in, a large data reply only tells where the weights are:
- * its frame has the flag SHARED. The reply is then lent to the worker, until the worker releases it (lent.h). */
+ * If the worker has mapped the segment that the published versions lie in, a large data reply only tells where the
+ * weights are: its frame has the flag SHARED. The reply is then lent to the worker, until the worker releases it
+ * (outstanding.h). */
 #ifndef PD_OUTPUT_H
 #define PD_OUTPUT_H
 
 #include <sys/uio.h>
 
-#include "lent.h"
+#include "outstanding.h"
 #include "message.h"
 #include "pending.h"
 #include "segment.h"
@@ -20,12 +21,12 @@
 /* How many answers to heartbeats may be queued on a connection; they need no memory of their own. */
 #define PD_BEATS 8
 
-/* How many averages of scalars (such as the loss) one reply may have; its header always has space for so many. */
+/* How many averages of scalars one reply may have; its header always has space for so many. */
 #define PD_REPLY_SCALARS (4 * PD_MAX_SCALARS)
 
 /* Memory for building the headers of data replies (answers to pushes and pulls). All connections use the same. */
 typedef struct pd_reply_scratch {
-    size_t capacity; /* most pieces (tensors or chunks) that a reply may have */
+    size_t capacity; /* most pieces that a reply may have */
     Paramd__Outcome *outcomes;
     Paramd__Outcome **list;
     struct iovec *spans; /* addresses of a reply's payload, for its checksum: at most 2 * capacity */
@@ -50,19 +51,19 @@ typedef struct pd_output {
     size_t held; /* bytes of memory of unsent control frames and data replies, not counting weights */
     /* The next fields describe the frame that is being sent. */
     bool busy;
-    uint8_t *head;       /* the frame's prefix (fixed first bytes) and header, or answers to heartbeats */
+    uint8_t *head;       /* the frame's prefix and header, or answers to heartbeats */
     uint8_t *head_owned; /* memory to free when the frame is sent; NULL: none */
     size_t head_bytes, head_sent;
     pd_pending *reply; /* the answer to a push or pull that is being sent; NULL: another frame is */
     bool shared;       /* the payload of that answer does not follow its header: the worker reads it in shared memory */
     size_t last_piece; /* index of the last piece of the payload that has data: no padding follows it */
     size_t piece;
-    uint64_t piece_sent; /* bytes of the current piece (its data and the padding behind) that are sent already */
+    uint64_t piece_sent; /* bytes of the current piece that are sent already */
     /* The next fields are for shared memory. */
     pd_segment weights; /* the segment of the job's weights, which the step thread has mapped, if the worker has mapped
                          * it too; else PD_NO_SEGMENT, or all 0 */
     uint64_t least_shared; /* payload bytes of the smallest reply that is lent: pd_least_shared */
-    pd_lent lent;          /* sent replies whose weights the worker has not released yet */
+    pd_outstanding lent;   /* sent replies whose weights the worker has not released yet */
 } pd_output;
 
 bool pd_output_empty(const pd_output *output);
@@ -89,7 +90,7 @@ uint64_t pd_output_shared_bytes(const pd_output *output, size_t n);
 /* Notes that n bytes were sent, and releases the references to weights of the pieces that are sent as a whole. Returns
  * true if the frame is complete. Then *done is the push or pull that it answered, which the caller frees, or NULL. A
  * request whose answer is in shared memory joins the lent ones instead. */
-bool pd_output_sent(pd_output *output, pd_board *board, size_t n, uint64_t now_ms, pd_pending **done);
+bool pd_output_sent(pd_output *output, pd_version_table *versions, size_t n, uint64_t now_ms, pd_pending **done);
 /* Frees the queued frames. Returns the answers to pushes and pulls that were not sent or not released, linked by
  * next_reply. */
 pd_pending *pd_output_clear(pd_output *output);

@@ -68,7 +68,7 @@ static uint8_t *map(size_t size)
     return at + before;
 }
 
-/* Allocates the memory of a slab. May run on any thread. Returns NULL if memory is out. */
+/* Allocates the memory of a slab. May run on any thread. Returns NULL if out of memory. */
 static uint8_t *make(size_t size)
 {
     return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);

@@ -11,7 +11,7 @@
 
 typedef struct pd_pool pd_pool;
 
-/* Makes a pool of payload buffers. Returns NULL if memory is out.
+/* Makes a pool of payload buffers. Returns NULL if out of memory.
  *
  *   limit     bounds the bytes of used and unused buffers together: above it, unused buffers are freed
  *   platform  is copied; its other threads allocate new memory. Without them (or if NULL), memory is allocated at once

@@ -2,7 +2,7 @@
  * number. */
 #include "pending.h"
 
-#include "plant.h"
+#include "mutant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static int prepare(pd_pendings *table)
 {
     if (table->bits == 0) return resize(table, LEAST_BITS);
     if (table->n >> table->bits > 0)
-        (void)resize(table, table->bits + 1); /* if memory is out, the hash tables of open requests keep their size and
+        (void)resize(table, table->bits + 1); /* if out of memory, the hash tables of open requests keep their size and
                                                * become slower */
     return PD_OK;
 }
@@ -82,7 +82,7 @@ pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_pr
     if (pending == NULL) return NULL;
     pending->conn = conn;
     pending->id = request->request;
-    pending->serial = PD_PLANTED(late_error_hits_reused_id) ? pending->id : ++table->last_serial;
+    pending->serial = PD_MUTANT(late_error_hits_reused_id) ? pending->id : ++table->last_serial;
     pending->method = request->method;
     pending->checksum = (request->flags & PD_FLAG_CHECKSUM) != 0;
     pending->wait.n = n_pieces;

@@ -3,7 +3,7 @@
 #ifndef PD_PENDING_H
 #define PD_PENDING_H
 
-#include "board.h"
+#include "version_table.h"
 #include "frame.h"
 
 /* Tells what the answer to a request waits for. A connection may have only so many open requests of each kind. */
@@ -14,8 +14,8 @@ typedef enum pd_pending_kind {
     PD_PENDING_KINDS
 } pd_pending_kind;
 
-/* An open request (one that is not answered yet). For a push or a pull it includes the pieces (tensors or chunks) that
- * wait on the board (board.h), where the weights are published. */
+/* An open request (one that is not answered yet). For a push or a pull it includes the pieces that
+ * wait on the version table (version_table.h), where the weights are published. */
 typedef struct pd_pending {
     struct pd_pending *next_id, *next_serial; /* next request in the same bucket of the hash table by id, and of the one
                                                * by serial number */
@@ -32,7 +32,7 @@ typedef struct pd_pending {
     bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
     uint32_t start, count; /* of a Declare: index of the first parameter that it declares on this connection, and number
                             * of its parameters */
-    pd_wait wait;          /* of Push, Pull and PushPull: the pieces that wait on the board; must be the last member */
+    pd_wait wait; /* of Push, Pull and PushPull: the pieces that wait on the version table; must be the last member */
 } pd_pending;
 
 typedef struct pd_pendings {
@@ -48,10 +48,10 @@ typedef struct pd_pendings {
     pd_pending *oldest, *newest;
 } pd_pendings;
 
-/* Makes an open request with n pieces for the frame with the prefix (fixed first bytes) `request`. The request gets the
- * next serial number of `table`. The caller adds it to the table later. Returns NULL if memory is out. */
+/* Makes an open request with n pieces for the frame with the prefix `request`. The request gets the
+ * next serial number of `table`. The caller adds it to the table later. Returns NULL if out of memory. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
-/* Returns a frame's prefix (its fixed first bytes) with the fields of the request that the answer needs: the method,
+/* Returns a frame's prefix with the fields of the request that the answer needs: the method,
  * the request id, and whether it had a checksum. */
 pd_prefix pd_pending_asked(const pd_pending *pending);
 void pd_pending_free(pd_pending *pending); /* accepts NULL */

@@ -1,4 +1,4 @@
-/* piece_wait.c - fills in the board's records (board.h) of the pieces (tensors or chunks) that a push or a pull waits
+/* piece_wait.c - fills in the version table's records (version_table.h) of the pieces that a push or a pull waits
  * for. */
 #include "piece_wait.h"
 

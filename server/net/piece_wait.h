@@ -1,4 +1,4 @@
-/* piece_wait.h - fills in the board's records (board.h) of the pieces (tensors or chunks) that a push or a pull waits
+/* piece_wait.h - fills in the version table's records (version_table.h) of the pieces that a push or a pull waits
  * for. */
 #ifndef PD_PIECE_WAIT_H
 #define PD_PIECE_WAIT_H
@@ -14,7 +14,7 @@ typedef struct pd_piece_wanted {
     bool pulls;
 } pd_piece_wanted;
 
-/* Fills in the board's record of one piece (tensor or chunk) that a request waits for. */
+/* Fills in the version table's record of one piece that a request waits for. */
 void pd_piece_wait_fill(const pd_conn *conn, pd_waiter *waiter, pd_piece_wanted wanted);
 /* Checks that the weights that a request asks for fit into one frame (max_payload). Fails with
  * PD_RESOURCE_EXHAUSTED. */

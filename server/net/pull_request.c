@@ -1,4 +1,4 @@
-/* pull_request.c - Pull: checks which pieces (tensors or chunks) of the weights a worker wants, and lets the board
+/* pull_request.c - Pull: checks which pieces of the weights a worker wants, and lets the version table
  * answer when their weights are new enough. */
 #include "pull_request.h"
 
@@ -56,7 +56,7 @@ static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err
     uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
     uint64_t most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
 
-    if (waiting <= most || pd_board_would_answer(conn->daemon->board, conn->job, wait)) return PD_OK;
+    if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                    "Pull: the pulls of this connection that wait for rounds already take "
                    "%llu bytes of memory, at most %llu are allowed: wait for answers",
@@ -89,7 +89,7 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
         pd_pending_free(pending);
         return rc;
     }
-    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait))
+    if (pd_version_table_wait(conn->daemon->versions, conn->job, &pending->wait))
         pd_conn_data_reply(conn, pending);
     else
         pd_pendings_add(&conn->pendings, pending);

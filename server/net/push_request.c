@@ -1,10 +1,10 @@
-/* push_request.c - Initialise, Push and PushPull: checks their pieces (tensors or chunks), and turns them into requests
+/* push_request.c - Initialise, Push and PushPull: checks their pieces, and turns them into requests
  * to the store. */
 #include "push_request.h"
 
 #include "option_copy.h"
 #include "piece_wait.h"
-#include "plant.h"
+#include "mutant.h"
 #include "scalar_check.h"
 
 #include <assert.h>
@@ -160,7 +160,7 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
                "the wire and the store bound scalars alike");
 
-/* Copies the scalars of a push (values such as the loss) into the request to the store. They were checked before.
+/* Copies the scalars of a push into the request to the store. They were checked before.
  * PD_NO_MEMORY: nothing is copied. */
 static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
 {
@@ -207,11 +207,11 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
                    (unsigned long long)push->step);
 }
 
-/* Returns whether the push was sent before and is sent again: the rounds of all its pieces are closed. The board
- * answers such a push, and its payload is discarded. */
+/* Returns whether the push was sent before and is sent again: the rounds of all its pieces are closed. The version
+ * table answers such a push, and its payload is discarded. */
 static bool is_retry(const pd_conn *conn, const pd_wait *wait)
 {
-    return pd_board_would_answer(conn->daemon->board, conn->job, wait) && !PD_PLANTED(duplicate_counted);
+    return pd_version_table_would_answer(conn->daemon->versions, conn->job, wait) && !PD_MUTANT(duplicate_counted);
 }
 
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
@@ -246,16 +246,16 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     return is_retry(conn, &pending->wait) ? PD_OK : fill_push(conn, prefix, push, err);
 }
 
-/* Puts the pieces of the push on the board to wait for their rounds, then posts the contribution to the store. In this
- * order, no round can close before the board knows who waits for it. */
+/* Puts the pieces of the push on the version table to wait for their rounds, then posts the contribution to the store.
+ * In this order, no round can close before the version table knows who waits for it. */
 void pd_finish_push(pd_conn *conn)
 {
     pd_pending *pending = conn->incoming.pending;
 
     conn->incoming.pending = NULL;
-    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) {
+    if (pd_version_table_wait(conn->daemon->versions, conn->job, &pending->wait)) {
         pd_conn_data_reply(conn, pending);
-        if (PD_PLANTED(duplicate_counted) && conn->incoming.request != NULL) post(conn);
+        if (PD_MUTANT(duplicate_counted) && conn->incoming.request != NULL) post(conn);
         return;
     }
     assert(conn->incoming.request != NULL);

@@ -7,7 +7,7 @@
 int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_finish_init(pd_conn *conn);
 /* Prepares a Push or PushPull for its payload. A push that is sent again, whose rounds are closed already, is answered
- * from the board. */
+ * from the version table. */
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_finish_push(pd_conn *conn);
 

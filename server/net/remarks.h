@@ -25,7 +25,7 @@ typedef struct pd_remarks {
 } pd_remarks;
 
 /* Keeps a log entry as a remark if it is a warning about a job. Returns the remark; NULL: the entry is none, the job
- * had it before or has PD_REMARKS_OF_JOB already, or memory is out. */
+ * had it before or has PD_REMARKS_OF_JOB already, or out of memory. */
 const pd_remark *pd_remarks_add(pd_remarks *remarks, const pd_log_entry *entry);
 /* Returns the next remark of a job, from number *at on, and moves *at behind it. NULL: there is none. */
 const pd_remark *pd_remarks_next(const pd_remarks *remarks, const char *job, uint64_t *at);

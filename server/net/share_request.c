@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "plant.h"
+#include "mutant.h"
 
 #define UNITS_A_PIECE 8          /* a worker's segment may have so many units of 64 bytes for each piece besides */
 #define ROOM ((uint64_t)1 << 20) /* and so many bytes, whatever was declared */
@@ -67,7 +67,7 @@ int pd_run_share(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     int fd = take_descriptor(conn), rc = check_share(conn, share->bytes, err);
 
     if (rc != PD_OK) {
-        if (fd >= 0 && !PD_PLANTED(refused_share_leaks)) close(fd);
+        if (fd >= 0 && !PD_MUTANT(refused_share_leaks)) close(fd);
         return rc;
     }
     rc = pd_loan_new(&conn->loan, fd, share->bytes, err);
@@ -96,18 +96,18 @@ void pd_reply_share(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__ReleaseRequest *release = message;
-    pd_lent *lent = &conn->output.lent;
-    bool more = PD_PLANTED(release_one_more) && release->answers < lent->n;
+    pd_outstanding *lent = &conn->output.lent;
+    bool more = PD_MUTANT(release_one_more) && release->answers < lent->n;
     Paramd__Ok ok = PARAMD__OK__INIT;
     pd_pending *answer;
 
     if (release->answers > lent->n)
         return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are lent",
                        (unsigned long long)release->answers, (unsigned long long)lent->n);
-    answer = pd_lent_take(lent, release->answers + more, pd_loop_now_ms(conn->daemon));
+    answer = pd_outstanding_take(lent, release->answers + more, pd_loop_now_ms(conn->daemon));
     while (answer != NULL) {
         pd_pending *next = answer->next_reply;
-        pd_board_forget(conn->daemon->board, &answer->wait);
+        pd_version_table_forget(conn->daemon->versions, &answer->wait);
         pd_pending_free(answer);
         answer = next;
     }

@@ -5,7 +5,7 @@
 
 #include "loop.h"
 
-/* Begins the shutdown: asks the store to drain (rounds under way may finish), and ends listening. The loop stops after
+/* Begins the shutdown: asks the store to drain, and ends listening. The loop stops after
  * the store has answered. A second call does nothing. */
 void pd_shutdown_begin(pd_daemon *daemon);
 /* Notes that the store has drained, or has missed the drain's deadline, and answers the Shutdown requests of

@@ -16,7 +16,7 @@ int pd_socket_adopt_http(pd_uvloop *loop, int fd, uint64_t origin);
 
 /* ---- for tests, which give the transport's peer another identity before a connection is made of it ---- */
 
-/* Makes a transport over a socket without TLS, which it then owns. Returns NULL if memory is out or `fd` is no
+/* Makes a transport over a socket without TLS, which it then owns. Returns NULL if out of memory or `fd` is no
  * socket. */
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
 

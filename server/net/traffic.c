@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Lets uthash (the library of hash tables) survive a lack of memory: it then adds no element and sets the element's
+/* Lets uthash survive a lack of memory: it then adds no element and sets the element's
  * table pointer to NULL. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>

@@ -7,7 +7,7 @@
 typedef struct pd_traffic pd_traffic; /* byte counters of one job, linked to those of all others; NULL: there are no
                                        * jobs */
 
-/* Makes the byte counters of a job, unless it has them already. If memory is out, its bytes are not counted. */
+/* Makes the byte counters of a job, unless it has them already. If out of memory, its bytes are not counted. */
 void pd_traffic_add(pd_traffic **jobs, uint32_t job);
 /* Adds to the byte counters of a job. Does nothing if the job has none. */
 void pd_traffic_count(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out);

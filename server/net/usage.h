@@ -29,7 +29,7 @@ typedef struct pd_usages {
     uint64_t last_number; /* pd_usage.number of the newest record */
 } pd_usages;
 
-/* Counts one more connection of an identity. Returns its record, or NULL if memory is out. */
+/* Counts one more connection of an identity. Returns its record, or NULL if out of memory. */
 pd_usage *pd_usage_join(pd_usages *usages, const pd_roles *roles, const char *identity);
 /* Counts one connection less, whose requests are all answered or dropped. */
 void pd_usage_leave(pd_usages *usages, pd_usage *usage);

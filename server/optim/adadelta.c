@@ -62,7 +62,7 @@ static void move(const pd_unit *unit)
                });
 }
 
-const pd_row pd_adadelta = {
+const pd_optimizer_ops pd_adadelta = {
     .name = "adadelta",
     .about = "Adadelta (torch.optim.Adadelta)",
     .hypers = adadelta_hypers,

@@ -125,7 +125,7 @@ static bool needs_no_lengths(const pd_plan *plan, const double *hyper, int64_t c
     return hyper[CLIPPING] == 0 || is_unfactored(plan, hyper, count);
 }
 
-const pd_row pd_adafactor = {
+const pd_optimizer_ops pd_adafactor = {
     .name = "adafactor",
     .about = "Adafactor with factored second moments (T5X, arXiv:1804.04235)",
     .hypers = adafactor_hypers,

@@ -1,4 +1,4 @@
-/* adafactor_move.c - the phases (parallel passes of a step) of adafactor that use its second moments: "lengths" sums
+/* adafactor_move.c - the phases of adafactor that use its second moments: "lengths" sums
  * the squares of the updates, "limits" computes learning rates and clip factors, "move" computes the new weights.
  *
  * The code works on runs: a run is a row of contiguous elements of a block, along the last dimension
@@ -42,7 +42,7 @@ PD_INLINE void add_squared_updates(pd_lanes *sum, const float *g, float one, con
     pd_lanes_add_product(sum, y, y);
 }
 
-/* Adds the sum of the squared updates of each of k runs (rows of n contiguous elements) to sum[j], j being the number
+/* Adds the sum of the squared updates of each of k runs to sum[j], j being the number
  * of the run. The update of element i in run j is the product of the gradient g[j][i], the run's factor one[j] and the
  * element's factor many[i]. The additions run in 8 lanes, that is, in 8 parallel partial sums. */
 PD_INLINE void add_updates(const float *const *g, const float *one, const float *many, bool one_first, int k, int64_t n,
@@ -201,7 +201,7 @@ static pull pull_of(const pd_unit *unit)
     return f;
 }
 
-/* Computes the new weights of a stretch (part of a row of contiguous elements), and its new momentum if there is one,
+/* Computes the new weights of a stretch, and its new momentum if there is one,
  * in one pass over memory. `coarse`: the momentum or the weights are rounded to bfloat16. The callers pass all
  * arguments but `s` and `f` as constants, so the compiler makes a loop without branches for each combination. */
 PD_INLINE void pass(const pd_stretch *s, pull f, pd_layout layout, bool momentum, bool coarse)

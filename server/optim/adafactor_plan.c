@@ -256,7 +256,7 @@ static int make_blocks(pd_plan *plan)
     return PD_OK;
 }
 
-/* ---- slots (tensors of optimizer state) ---- */
+/* ---- slots ---- */
 
 /* Returns the description of a slot for a moment that has all dimensions of the parameter except those with the factor
  * rule `rule` (ROW, COLUMN, BATCH or NONE). */
@@ -308,7 +308,7 @@ static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring 
     return rc;
 }
 
-/* Adds temporary slots (tensors that live for one step) for the sums and factors that a step computes only if the
+/* Adds temporary slots for the sums and factors that a step computes only if the
  * parameter's second moment is factored. */
 static int add_sums(pd_plan *plan)
 {

@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "axes.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum {
     LEARNING_RATE,
@@ -52,7 +52,7 @@ enum { DTYPE_FLOAT32, DTYPE_BFLOAT16 };
 typedef struct pd_adafactor_own {
     bool factored, by_scale;
     int cut;        /* the dimension along which the parameter is cut into blocks */
-    int64_t chunks; /* number of chunks (ranges of indices) into which dimension `cut` is cut */
+    int64_t chunks; /* number of chunks into which dimension `cut` is cut */
     /* slots: full second moment, momentum, row moment and column moment */
     int v, m, v_row, v_col;
     /* temporary tensors (slots): sums of this step's squared gradients for the moments v_row and v_col */
@@ -71,7 +71,7 @@ typedef struct pd_adafactor_own {
     int limits;
     /* whether the sums in the slot `shared` are for the moment v_row; false: for v_col */
     bool shared_is_row;
-    /* number of sums of squared gradients that each block (part of the parameter) has in the slot `shared` */
+    /* number of sums of squared gradients that each block has in the slot `shared` */
     int64_t shared_size;
     /* number of groups for which each block has room in the slot `squares` */
     int64_t groups;

@@ -1,4 +1,4 @@
-/* adafactor_sums.c - the phases (parallel passes of a step) of adafactor that compute its second moments: "sums" adds
+/* adafactor_sums.c - the phases of adafactor that compute its second moments: "sums" adds
  * up squares block by block, "moments" computes the new moments, "means" computes the means of the row moment. The code
  * works on runs: a run is a row of contiguous elements of a block, along the last dimension (adafactor_walk.h). */
 #include <string.h>
@@ -22,7 +22,7 @@ static double sum_rounded_squares(const float *x, int64_t n)
     return sum;
 }
 
-/* Adds the squares of the weights of one run (a row of contiguous elements) to `squares`, which has a sum for each
+/* Adds the squares of the weights of one run to `squares`, which has a sum for each
  * group (one of the independent tensors that a parameter may stack) of the block. The first sum belongs to the group
  * `first`. */
 static void add_weights(const pd_unit *unit, const pd_walk *w, double *squares, int64_t first)
@@ -42,8 +42,8 @@ PD_INLINE pd_lanes shifted(const float *x, float epsilon)
     return pd_lanes_widen(PD_FLOATS(x) * PD_FLOATS(x) + epsilon, PD_FLOATS(x + 4) * PD_FLOATS(x + 4) + epsilon);
 }
 
-/* Computes s = x^2 + epsilon for each gradient x of k runs (rows of n contiguous elements). Adds the sum of s over run
- * j to sum[j], in 8 lanes (parallel partial sums). Adds the sum of s over element i of all runs to to[i]. */
+/* Computes s = x^2 + epsilon for each gradient x of k runs. Adds the sum of s over run
+ * j to sum[j], in 8 lanes. Adds the sum of s over element i of all runs to to[i]. */
 PD_INLINE void add_shifted(double *restrict to, const float *const *x, int k, int64_t n, float epsilon, double *sum)
 {
     pd_lanes lanes[TOGETHER] = { { { 0 }, { 0 } } };
@@ -114,7 +114,7 @@ static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *square
     for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
 }
 
-/* Returns the array in which a block (part of the parameter) adds up squared gradients for one of the two moments
+/* Returns the array in which a block adds up squared gradients for one of the two moments
  * (`which`: ROW for the row moment, COL for the column moment). Sets the block's sums to 0 first. The array is shifted
  * so that w->at[which], the position of the walk over the block in this moment, is an index of it. */
 static double *sums_of(const pd_unit *unit, const pd_walk *w, int which)

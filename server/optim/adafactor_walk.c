@@ -42,7 +42,7 @@ static void advance(pd_walk *w, int d, int64_t by)
     for (int i = 0; i < TENSORS; i++) w->at[i] += by * w->over[i].stride[d];
 }
 
-/* Moves a walk to the next run of its block (a row of contiguous elements). Returns false after the last run. */
+/* Moves a walk to the next run of its block. Returns false after the last run. */
 bool pd_walk_on(pd_walk *w)
 {
     for (int d = w->rank - 2; d >= 0; d--) {
@@ -104,7 +104,7 @@ PD_INLINE void find_updates_as(const pd_stretch *s, pd_layout layout, float *res
     for (int64_t i = 0; i < s->n; i++) y[i] = pd_update_of(s, layout, i);
 }
 
-/* Returns the sum of the squared updates of a stretch (part of a row of contiguous elements). The updates go to a
+/* Returns the sum of the squared updates of a stretch. The updates go to a
  * buffer of TILE elements first, so s->n must not exceed TILE. */
 PD_CLONES(double, squares, (const pd_stretch *s), (s))
 {

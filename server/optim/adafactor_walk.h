@@ -61,7 +61,7 @@ typedef struct pd_walk {
     pd_over over[TENSORS];
     /* distance in memory from one index to the next in each dimension of the parameter, in elements */
     int64_t stride[PD_MAX_RANK];
-    /* index of the current run (a row of contiguous elements) in each dimension of the block, from 0; always 0 in the
+    /* index of the current run in each dimension of the block, from 0; always 0 in the
      * last dimension */
     int64_t index[PD_MAX_RANK];
     /* where the first element of the current run lies: `element` is its offset in the parameter, at[i] its offset in
@@ -141,7 +141,7 @@ typedef struct pd_stretch {
 /* Returns n elements of a run, from its element i on, as a stretch: pointers to their gradients, weights and
  * moments. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n);
-/* Returns the sum of the squared updates of a stretch (part of a row of contiguous elements), before clipping. The
+/* Returns the sum of the squared updates of a stretch, before clipping. The
  * stretch must have at most TILE elements and the layout SINGLE, WHOLE or STILL. */
 double pd_stretch_squares(const pd_stretch *s);
 

@@ -65,7 +65,7 @@ static void move(const pd_unit *unit)
                });
 }
 
-const pd_row pd_adagrad = {
+const pd_optimizer_ops pd_adagrad = {
     .name = "adagrad",
     .about = "Adagrad (torch.optim.Adagrad)",
     .hypers = adagrad_hypers,

@@ -92,7 +92,7 @@ static void move(const pd_unit *unit)
     (unit->hyper[AMSGRAD] != 0 ? amsgrad : plain)(unit, factors_of(unit));
 }
 
-const pd_row pd_adam = {
+const pd_optimizer_ops pd_adam = {
     .name = "adam",
     .about = "Adam (torch.optim.Adam)",
     .hypers = adam_hypers,
@@ -101,7 +101,7 @@ const pd_row pd_adam = {
     .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
 };
 
-const pd_row pd_adamw = {
+const pd_optimizer_ops pd_adamw = {
     .name = "adamw",
     .about = "Adam with decoupled weight decay (torch.optim.AdamW)",
     .hypers = adamw_hypers,

@@ -63,7 +63,7 @@ static void move(const pd_unit *unit)
                });
 }
 
-const pd_row pd_adamax = {
+const pd_optimizer_ops pd_adamax = {
     .name = "adamax",
     .about = "Adam by the infinity norm (torch.optim.Adamax)",
     .hypers = adamax_hypers,

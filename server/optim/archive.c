@@ -1,4 +1,4 @@
-/* archive.c - writes the state of objects to an image (a growing byte buffer), or reads it from an image without
+/* archive.c - writes the state of objects to an image, or reads it from an image without
  * trusting its bytes. */
 #include "archive.h"
 
@@ -12,7 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers a
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
 #define MAGIC 0x4d494450u /* "PDIM" */
-/* an offset in the image (saved state as bytes), behind magic number and version: there stands the length of the
+/* an offset in the image, behind magic number and version: there stands the length of the
  * image */
 #define LENGTH_AT 8
 #define LEAST_ROOM 4096

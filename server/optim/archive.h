@@ -1,4 +1,4 @@
-/* archive.h - writes the state of objects to an image (a byte buffer), and reads it back. Pure functions without global
+/* archive.h - writes the state of objects to an image, and reads it back. Pure functions without global
  * variables; any thread.
  *
  * For each type of object one function, its visitor, does both. So the writer and the reader cannot differ:
@@ -84,7 +84,7 @@ typedef struct pd_field {
     }
 #define PD_FIELD(type, member) PD_FIELD_IN(type, member, 0, 0)
 
-/* A table: the list of those members of a struct that an image (a byte buffer with the state of objects) contains. */
+/* A table: the list of those members of a struct that an image contains. */
 typedef struct pd_table {
     const char *name; /* name of the struct type that the table describes, for error texts */
     size_t size;      /* size in bytes of the struct type that the table describes */

@@ -72,7 +72,7 @@ static void advance(const pd_unit *unit)
     unit->slot[MU][0] = (float)(1 / fmax(1, count - h[T0]));
 }
 
-const pd_row pd_asgd = {
+const pd_optimizer_ops pd_asgd = {
     .name = "asgd",
     .about = "averaged stochastic gradient descent (torch.optim.ASGD)",
     .hypers = asgd_hypers,

@@ -1,4 +1,4 @@
-/* assignment.c - sorts blocks (parts of parameters) by size, and distributes them to ranks (workers). */
+/* assignment.c - sorts blocks by size, and distributes them to ranks. */
 #include "assignment.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ static int lightest(const int64_t *rank_bytes, int ranks)
     return best;
 }
 
-/* Checks that each of `ranks` ranks (workers) owns at least one of n blocks. owner[i] is the rank of block i. A block
+/* Checks that each of `ranks` ranks owns at least one of n blocks. owner[i] is the rank of block i. A block
  * of 0 bytes counts, too. */
 static int check_owners(const int *owner, size_t n, int ranks, pd_error *err)
 {

@@ -1,11 +1,11 @@
-/* assignment.h - sorts blocks (parts of parameters) by size, and distributes them to ranks (workers). Pure functions;
+/* assignment.h - sorts blocks by size, and distributes them to ranks. Pure functions;
  * any thread.
  *
  * The largest block comes first. Of blocks of equal size, the one with the lower `place` comes first. This order has
  * two uses:
  *
- *   - The server's root pool, which computes matrix roots beside the steps, runs waiting tasks in this order, and so
- *     does a model in a calling program (model.c).
+ *   - The server's preconditioner pool runs waiting tasks in this order, and so does a model in
+ *     a calling program (model.c).
  *   - Meta's DDP Shampoo assigns blocks to ranks in this order, each to the rank with the fewest bytes so far (its
  *     shampoo_ddp_distributor.py). */
 #ifndef PD_ASSIGNMENT_H
@@ -38,7 +38,7 @@ void pd_load_sort(pd_load *load, size_t n);
  * gathers from its ranks: its size rounded up to a multiple of 64. INT64_MAX: the number does not fit. */
 int64_t pd_assigned_bytes(int64_t elements, pd_dtype type);
 
-/* Assigns n blocks to `ranks` (>= 1) ranks (workers). bytes[i] is the size of block i; sizes are not negative, and
+/* Assigns n blocks to `ranks` (>= 1) ranks. bytes[i] is the size of block i; sizes are not negative, and
  * their sum fits int64_t. The largest block comes first. Each goes to the rank with the fewest bytes so far; of equal
  * ranks, to the lowest. owner[i] gets the rank of block i, rank_bytes[r] the sum of the sizes of rank r's blocks. Takes
  * time n log n + n * ranks.
@@ -53,7 +53,7 @@ int pd_assign_blocks(int *owner, int64_t *rank_bytes, const int64_t *bytes, size
  * bytes as the rank that owns most. INT64_MAX: the number does not fit. */
 int64_t pd_gathered_bytes(const int64_t *rank_bytes, int ranks);
 
-/* Computes the number of ranks (workers) in a group that shares out blocks. *size gets `trainers` (the option
+/* Computes the number of ranks in a group that shares out blocks. *size gets `trainers` (the option
  * num_trainers_per_group of Meta's Shampoo), or `world`, the number of all workers, if `trainers` is -1.
  * PD_INVALID_ARGUMENT: `trainers` is not between 1 and `world` (>= 1), or does not divide it. */
 int pd_group_size(int *size, int64_t trainers, int world, pd_error *err);

@@ -91,7 +91,7 @@ static bool skipped(const pd_optim *optim)
     return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->saved.count);
 }
 
-/* Returns the phase before which the step must stop to copy the inputs of its root tasks (capture), or to begin to
+/* Returns the phase before which the step must stop to copy the inputs of its preconditioner tasks, or to begin to
  * use their results (adopt). Returns the number of phases if neither is left to do. */
 static int next_stop(const pd_optim *optim)
 {
@@ -109,9 +109,9 @@ static bool next_phase(pd_optim *optim, int end)
     return optim->phase < end;
 }
 
-/* Chooses the stage of a step that has run its phases up to the next stop: capture (copy the inputs of root tasks),
- * wait until their results can be used (adopted), or close. If both stops are before the same phase, capture comes
- * first. */
+/* Chooses the stage of a step that has run its phases up to the next stop: capture (copy the inputs of preconditioner
+ * tasks), wait until their results can be used (adopted), or close. If both stops are before the same phase, capture
+ * comes first. */
 static void leave_phases(pd_optim *optim)
 {
     if (!optim->captured && optim->phase == optim->row->capture_phase) {

@@ -17,7 +17,7 @@
 /* A block of a tensor in the form in which products read it. It points into the tensor, or into scratch memory with a
  * copy of the block. */
 typedef struct pd_block_view {
-    /* first element of the block (a part of a tensor); most users only read the block, kron_factor.c also changes it */
+    /* first element of the block; most users only read the block, kron_factor.c also changes it */
     float *at;
     int rank; /* number of dimensions, 1 … PD_MAX_RANK */
     int64_t size[PD_MAX_RANK];

@@ -1,4 +1,4 @@
-/* first_order.c - adds slots (tensors of optimizer state) to the plans of the element-wise optimizers. */
+/* first_order.c - adds slots to the plans of the element-wise optimizers. */
 #include "first_order.h"
 
 int pd_plan_slots(pd_plan *plan, const char *const *names)

@@ -1,7 +1,7 @@
 /* first_order.h - what the element-wise optimizers that follow torch.optim have in common (adam.c, rmsprop.c ...). Pure
  * functions.
  *
- * Each of these optimizers is a table of hyperparameters, a list of slots (tensors of optimizer state) and one loop
+ * Each of these optimizers is a table of hyperparameters, a list of slots and one loop
  * over a range of elements. The loop reads and writes each array (weights, gradient and slots) once.
  *
  * The order of operations is torch's, and each operation is rounded to float32. Factors that are the same for all
@@ -15,7 +15,7 @@
 #include <math.h>
 
 #include "clones.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* Entries for tables of hyperparameters, with the names that they have in torch.optim. A beta, the decay factor of a
  * moving average, must be below 1. */

@@ -21,7 +21,7 @@ typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, P
 typedef struct pd_graft {
     pd_graft_kind kind;
     /* constants for the kinds of directions that have a sum V of squared gradients; `divisor` and `clip` are 1 where
-     * they shall have no effect */
+     * they must have no effect */
     float w1, w2, epsilon, divisor, clip;
     /* number by which PD_GRAFT_CORRECTED divides V to correct its bias; 1: no correction */
     float correction;

@@ -7,7 +7,7 @@
 
 #include "hyper_range.h"
 #include "number.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "schedule.h"
 #include "text.h"
 
@@ -27,14 +27,14 @@ static uint64_t bit(int index)
     return (uint64_t)1 << index;
 }
 
-int pd_hypers_find(const pd_row *row, const char *name)
+int pd_hypers_find(const pd_optimizer_ops *row, const char *name)
 {
     for (int i = 0; row->hypers[i].name != NULL; i++)
         if (strcmp(row->hypers[i].name, name) == 0) return i;
     return -1;
 }
 
-void pd_hypers_init(pd_hypers *hypers, const pd_row *row)
+void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *row)
 {
     memset(hypers, 0, sizeof *hypers);
     hypers->row = row;
@@ -127,7 +127,7 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
 /* Returns the hyperparameter that stands in place of the hyperparameter `name` of the optimizer's original
  * implementation. Its help text names the original one, for instance "(upstream: scanned_layers)". NULL: no help text
  * names it. */
-static const pd_hyper *instead_of(const pd_row *row, const char *name)
+static const pd_hyper *instead_of(const pd_optimizer_ops *row, const char *name)
 {
     char words[96];
 
@@ -139,7 +139,7 @@ static const pd_hyper *instead_of(const pd_row *row, const char *name)
 
 /* Writes the error that an optimizer has no hyperparameter `name`, and returns PD_NOT_FOUND. The error lists the names
  * of the hyperparameters that it has, as many as fit. The caller puts the user's text in front of the error. */
-static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
+static int no_such_hyper(const pd_optimizer_ops *row, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
     const pd_hyper *instead = instead_of(row, name);
@@ -161,7 +161,7 @@ static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
 
 /* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
  * has the error text of the optimizer's original implementation. */
-static bool refused_by_row(const pd_row *row, int index, double value, pd_error *err)
+static bool refused_by_row(const pd_optimizer_ops *row, int index, double value, pd_error *err)
 {
     pd_hypers alone;
 
@@ -207,9 +207,9 @@ static double excess(const pd_hyper *hyper, double value)
     return fmax(pd_hyper_least(hyper) - value, value - pd_hyper_most(hyper));
 }
 
-/* Checks that all values of a schedule (a value that changes from step to step) lie in the hyperparameter's range. The
+/* Checks that all values of a schedule lie in the hyperparameter's range. The
  * error text has the value that is furthest outside. */
-static int check_values(const pd_row *row, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
+static int check_values(const pd_optimizer_ops *row, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
 {
     char number[PD_NUMBER_TEXT], words[192];
     double worst = 0;
@@ -294,7 +294,7 @@ const char *pd_hypers_given_text(const pd_hypers *hypers, int index)
     return text != NULL ? text->text : "";
 }
 
-/* Sets one hyperparameter from what a user wrote: a text, a schedule (a value that changes from step to step) or a
+/* Sets one hyperparameter from what a user wrote: a text, a schedule or a
  * number. Sets the hyperparameter's bit in *mask. */
 static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *mask, pd_error *err)
 {
@@ -311,7 +311,7 @@ static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *ma
 
 /* Finds the entries of a hyperparameter that is a list, such as betas: they are hyperparameters of their own, NAME[0],
  * NAME[1] and so on. Returns the index of NAME[0] and sets *n to the number of entries; -1: NAME is no list. */
-static int find_list(const pd_row *row, const char *name, int *n)
+static int find_list(const pd_optimizer_ops *row, const char *name, int *n)
 {
     char entry[96];
     int first;
@@ -325,7 +325,7 @@ static int find_list(const pd_row *row, const char *name, int *n)
     return first;
 }
 
-static int no_list(const pd_row *row, const char *name, int n, bool spreads, const char *text, pd_error *err)
+static int no_list(const pd_optimizer_ops *row, const char *name, int n, bool spreads, const char *text, pd_error *err)
 {
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "%.64s of %s: expected %s%d numbers with commas between them, got \"%.64s\"", name, row->name,
@@ -358,7 +358,7 @@ static int set_list(pd_hypers *hypers, int first, int n, const char *name, const
     return PD_OK;
 }
 
-static bool has_members(const pd_row *row, const char *name)
+static bool has_members(const pd_optimizer_ops *row, const char *name)
 {
     size_t length = strlen(name);
 
@@ -367,7 +367,7 @@ static bool has_members(const pd_row *row, const char *name)
     return false;
 }
 
-uint64_t pd_hypers_bits(const pd_row *row, const char *name)
+uint64_t pd_hypers_bits(const pd_optimizer_ops *row, const char *name)
 {
     int n = 1, first = pd_hypers_find(row, name);
     uint64_t mask = 0;
@@ -420,7 +420,7 @@ static int set_named(pd_hypers *hypers, const char *name, const char *value, uin
     return rc;
 }
 
-/* Frees the schedules (values as functions of the step) that were set in this struct, from the head of the list up to
+/* Frees the schedules that were set in this struct, from the head of the list up to
  * the schedule `keep`, which stays. If `keep` is NULL, all schedules that were set in this struct are freed. Schedules
  * borrowed from a copied struct stay. */
 static void drop_schedules(pd_hypers *hypers, const pd_schedule *keep)
@@ -477,7 +477,7 @@ void pd_hypers_free(pd_hypers *hypers)
     hypers->texts = NULL;
 }
 
-/* Returns the schedule (the value as a function of the step) of hyperparameter number `index`: the first node with this
+/* Returns the schedule of hyperparameter number `index`: the first node with this
  * index in the list of schedules. The hyperparameter must have a schedule. */
 static const pd_schedule *schedule_of(const pd_hypers *hypers, int index)
 {
@@ -537,7 +537,7 @@ static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int
 
 int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
 {
-    const pd_row *row = declared->row;
+    const pd_optimizer_ops *row = declared->row;
     char was[64], is[64];
 
     for (int i = 0; row->hypers[i].name != NULL; i++)

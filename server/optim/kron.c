@@ -16,10 +16,10 @@
  *     U <- U / max(1, rms(U) / 1.1)                                         over the whole parameter
  *     W <- W - learning_rate (U + weight_decay W)
  *
- * A task on the root pool computes the multiplier in parentheses (for a diagonal factor without the I), not the new
- * factor. With root_delay the multiplier arrives some steps later. It then multiplies the factor of that later step, so
- * no update undoes another one. Factors may be balanced (made equal in size by the c_i) in the meantime: balancing does
- * not change A and B.
+ * A task on the preconditioner pool computes the multiplier in parentheses (for a diagonal factor without the I), not
+ * the new factor. With root_delay the multiplier arrives some steps later. It then multiplies the factor of that later
+ * step, so no update undoes another one. Factors may be balanced (made equal in size by the c_i) in the meantime:
+ * balancing does not change A and B.
  *
  * Do not simplify two properties that distributed_kron has as well. The padding is part of the arithmetic. The root
  * mean square rms(U) overflows as float32 does, which stops the parameter. */
@@ -39,7 +39,7 @@
 #define BALANCED 0.01
 #define MOST_RMS 1.1f
 /* Value of preconditioner_update_probability that selects the original implementation's default schedule, "anneal". 0
- * cannot select it, because a user's own schedule may fall to 0. Then no factor (matrix that preconditions a block)
+ * cannot select it, because a user's own schedule may fall to 0. Then no factor
  * changes any more. */
 #define ANNEAL (-1.0)
 
@@ -259,7 +259,7 @@ static void balance(const pd_unit *unit)
     pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
 }
 
-/* The inputs from which an update of one block's factors (the matrices that precondition it) is computed. */
+/* The inputs from which an update of one block's factors is computed. */
 typedef struct update {
     const pd_plan *plan;
     const double *hyper;
@@ -291,7 +291,7 @@ static void draw_probe(const update *u, float *V, int64_t n)
         for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
 }
 
-/* Returns H, the momentum of a block (part of the parameter) in its padded size. If the block has no padding, H is x,
+/* Returns H, the momentum of a block in its padded size. If the block has no padding, H is x,
  * the momentum itself. Otherwise x is copied into H, and zeros fill the rest. */
 static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
 {
@@ -451,7 +451,7 @@ static pd_dtype kron_update_dtype(const double *h)
     return PD_F32;
 }
 
-const pd_row pd_kron = {
+const pd_optimizer_ops pd_kron = {
     .name    = "kron",
     .about   = "PSGD Kron (distributed_kron)",
     .hypers  = kron_hypers,

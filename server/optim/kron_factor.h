@@ -14,7 +14,7 @@ typedef struct pd_kron_block {
     /* Size of the block in each dimension, with padding. The update of the factors treats the zeros of the padding as
      * elements, too. */
     int64_t full[PD_MAX_RANK];
-    /* Size of each dimension's factor (the matrix that preconditions it) in memory, at least the padded size `full`. A
+    /* Size of each dimension's factor in memory, at least the padded size `full`. A
      * diagonal factor has `side` numbers. A triangular one has `side` rows of `side` numbers, with zeros below its
      * diagonal. */
     int64_t side[PD_MAX_RANK];
@@ -44,7 +44,8 @@ int64_t pd_kron_factor_floats(const pd_kron_block *block, int d);
 /* Return how many floats of scratch memory an update of a block's factors needs:
  *
  *   - pd_kron_update_scratch: for the arithmetic alone.
- *   - pd_kron_task_scratch: for an update by a task of the root pool, with the random probe and the padded momentum.
+ *   - pd_kron_task_scratch: for an update by a task of the preconditioner pool, with the random probe and the
+ *     padded momentum.
  *   - pd_kron_phase_scratch: for an update within the step, which also needs memory for the block's momentum and for
  *     the multipliers of the factors. */
 int64_t pd_kron_update_scratch(const pd_kron_block *block);
@@ -75,7 +76,7 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
  * which pd_kron_needs_other returns true use it. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other);
 bool pd_kron_needs_other(const pd_kron_block *block);
-/* Return the number of multiplications and additions for a block (part of a parameter): pd_kron_update_flops of an
+/* Return the number of multiplications and additions for a block: pd_kron_update_flops of an
  * update of its factors (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning.
  * Symmetric and triangular products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);

@@ -1,4 +1,4 @@
-/* kron_plan.c - plans the slots (tensors of optimizer state), blocks and tasks of a parameter of the optimizer kron. */
+/* kron_plan.c - plans the slots, blocks and tasks of a parameter of the optimizer kron. */
 #include "kron_plan.h"
 
 #include <limits.h>

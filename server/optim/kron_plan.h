@@ -1,11 +1,11 @@
-/* kron_plan.h - hyperparameters of the optimizer kron, and the slots (tensors of optimizer state), blocks and tasks of
+/* kron_plan.h - hyperparameters of the optimizer kron, and the slots, blocks and tasks of
  * a parameter. Called by the step thread, or by the thread that plans. */
 #ifndef PD_KRON_PLAN_H
 #define PD_KRON_PLAN_H
 
 #include "kron_factor.h"
 #include "kron_shape.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* Indices of kron's hyperparameters, in the order of its table. */
 enum {
@@ -41,13 +41,13 @@ enum {
  * layers, then the other dimensions, merged. Blocks are numbered layer by layer. Slots are tensors of optimizer
  * state. */
 typedef struct pd_kron_own {
-    /* numbers of the slots (state tensors) of the momentum (-1: no momentum) and of the counter of steps since the last
+    /* numbers of the slots of the momentum (-1: no momentum) and of the counter of steps since the last
      * update of the factors */
     int mu, counter;
-    /* number of the slot (state tensor) of the first dimension's factors; the slots of the other dimensions' factors
+    /* number of the slot of the first dimension's factors; the slots of the other dimensions' factors
      * follow */
     int q;
-    /* number of a temporary slot (a tensor that lives for one step) of shape plan->shape: first the momentum corrected
+    /* number of a temporary slot of shape plan->shape: first the momentum corrected
      * for its bias, later the update of the weights */
     int x;
     /* number of a temporary slot of the same shape: work memory for products that threads share; -1: no block needs
@@ -57,17 +57,17 @@ typedef struct pd_kron_own {
     int decision;
     int scanned; /* number of scanned dimensions: leading ones that count independent layers */
     int rank;    /* number of dimensions of a block, without scanned dimensions */
-    /* whether the factor (preconditioning matrix) of dimension d of a block is diagonal, and not triangular */
+    /* whether the factor of dimension d of a block is diagonal, and not triangular */
     bool diagonal[PD_MAX_RANK];
-    /* number of elements of a padded block (part of the parameter), and so of the random numbers that its update
+    /* number of elements of a padded block, and so of the random numbers that its update
      * needs */
     int64_t probe;
-    bool pads;                 /* whether all blocks are padded to one size; false: each has its own size */
-    bool in_step;              /* whether factors are updated within the step, and not by tasks of the root pool */
-    bool decays;               /* whether weight decay changes the weights of this parameter */
+    bool pads;    /* whether all blocks are padded to one size; false: each has its own size */
+    bool in_step; /* whether factors are updated within the step, and not by tasks of the preconditioner pool */
+    bool decays;  /* whether weight decay changes the weights of this parameter */
     int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
 } pd_kron_own;
-/* Indices of the slot (tensor) `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or
+/* Indices of the slot `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or
  * 1: whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of
  * the momentum over the blocks, including padding. DECIDED is the number of elements. */
 enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };

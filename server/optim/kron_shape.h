@@ -1,4 +1,4 @@
-/* kron_shape.h - decides which factors (a matrix for each dimension) and which blocks a parameter of the optimizer kron
+/* kron_shape.h - decides which factors and which blocks a parameter of the optimizer kron
  * has. Pure functions; any thread. */
 #ifndef PD_KRON_SHAPE_H
 #define PD_KRON_SHAPE_H
@@ -7,7 +7,7 @@
 
 enum { KRON_SAVE_NONE, KRON_SAVE_ONE_DIAG, KRON_SAVE_ALL_DIAG }; /* values of the hyperparameter memory_save_mode */
 
-/* Decides for each dimension of a shape whether its factor (preconditioning matrix) is diagonal or triangular. A scalar
+/* Decides for each dimension of a shape whether its factor is diagonal or triangular. A scalar
  * counts as one dimension of size 1. */
 void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
                    int memory_save_mode, bool *diagonal);

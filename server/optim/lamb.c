@@ -133,7 +133,7 @@ static void move(const pd_unit *unit)
     pass(unit, factors_of(unit), (float)trust(unit->hyper, unit->total[0]), (float)unit->hyper[LR]);
 }
 
-const pd_row pd_lamb = {
+const pd_optimizer_ops pd_lamb = {
     .name = "lamb",
     .about = "layer-wise adaptive moments for large batches (arXiv:1904.00962)",
     .hypers = lamb_hypers,

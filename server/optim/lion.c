@@ -60,7 +60,7 @@ static void move(const pd_unit *unit)
                });
 }
 
-const pd_row pd_lion = {
+const pd_optimizer_ops pd_lion = {
     .name = "lion",
     .about = "evolved sign momentum (arXiv:2302.06675)",
     .hypers = lion_hypers,

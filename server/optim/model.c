@@ -14,11 +14,11 @@
 #include "state.h"
 
 /* A group of parameters that count their steps together, since their optimizer counts by group
- * (pd_row.counts_by_group). */
+ * (pd_optimizer_ops.counts_by_group). */
 typedef struct group {
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     int number;
-    /* number of steps in which at least one parameter of the group (parameters that count their steps together) had a
+    /* number of steps in which at least one parameter of the group had a
      * gradient */
     int64_t count;
     /* number of parameters of the group, all of which count their steps together, that take a step in this call */
@@ -27,12 +27,12 @@ typedef struct group {
 } group;
 
 /* A group of parameters whose gradients are clipped together, since their optimizer has a limit for their common norm
- * (pd_row.clip_norm). */
+ * (pd_optimizer_ops.clip_norm). */
 typedef struct limited {
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     int number;
     double limit;
-    /* index of the first parameter that was added to this group (whose gradients are clipped together), which error
+    /* index of the first parameter that was added to this group, which error
      * texts name */
     size_t first;
 } limited;
@@ -71,11 +71,12 @@ struct pd_model {
 /* ---- facts about all parameters of an optimizer, collected once for each optimizer ---- */
 
 typedef struct surveyed {
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     double fact[PD_MAX_FACTS];
 } surveyed;
 
-static const double *facts_of(surveyed *list, size_t *n_list, const pd_row *row, const pd_declaration *params, size_t n)
+static const double *facts_of(surveyed *list, size_t *n_list, const pd_optimizer_ops *row, const pd_declaration *params,
+                              size_t n)
 {
     for (size_t i = 0; i < *n_list; i++)
         if (list[i].row == row) return list[i].fact;
@@ -107,7 +108,7 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
 
 static size_t find_group(pd_model *model, const pd_declaration *param)
 {
-    const pd_row *row = param->hypers.row;
+    const pd_optimizer_ops *row = param->hypers.row;
     size_t g = 0;
 
     if (!row->counts_by_group) return ALONE;
@@ -313,7 +314,7 @@ static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *e
                    optim->name, (long long)wanted, (long long)draws->n_normal);
 }
 
-/* Checks that updates (the changes of the weights) are requested only where the optimizer computes them, and that a
+/* Checks that updates are requested only where the optimizer computes them, and that a
  * step gets as many recorded random numbers as its optimizer takes. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
@@ -387,7 +388,7 @@ static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *e
     return PD_OK;
 }
 
-/* Takes root tasks (computations of matrix roots) that are ready to run from the n steps that made them, at most `room`
+/* Takes preconditioner tasks that are ready to run from the n steps that made them, at most `room`
  * tasks. Returns their number. */
 static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_optim **owner, size_t room)
 {
@@ -400,8 +401,8 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
 
 enum { AT_ONCE = 64 };
 
-/* Sorts root tasks by cost, the most expensive first, so that no thread begins a large task when the others are done.
- * The order changes no result. */
+/* Sorts preconditioner tasks by cost, the most expensive first, so that no thread begins a large task when the others
+ * are done. The order changes no result. */
 static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
 {
     pd_load load[AT_ONCE];
@@ -416,7 +417,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the root tasks that the steps have made. Returns whether there were any. */
+/* Runs the preconditioner tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];

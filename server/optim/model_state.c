@@ -8,7 +8,7 @@
  * 16777216. */
 #include <string.h>
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
@@ -23,7 +23,7 @@ static void take(const pd_unit *unit)
     memcpy(unit->after + unit->first, unit->gradient + unit->first, (size_t)unit->n * sizeof *unit->after);
 }
 
-const pd_row pd_model_state = {
+const pd_optimizer_ops pd_model_state = {
     .name = "model_state",
     .about = "not trained: becomes the mean of what the ranks push (a batch norm's statistics)",
     .hypers = no_hypers,

@@ -95,7 +95,7 @@ static void move(const pd_unit *unit)
                });
 }
 
-const pd_row pd_nadam = {
+const pd_optimizer_ops pd_nadam = {
     .name = "nadam",
     .about = "Adam with Nesterov momentum (torch.optim.NAdam)",
     .hypers = nadam_hypers,

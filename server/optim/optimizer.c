@@ -233,7 +233,7 @@ static void put_in_force(pd_optim *optim, const pd_step_io *io)
         if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
 }
 
-/* Makes the step the only member of its atomic group (steps that succeed or fail together). pd_optim_bind may later put
+/* Makes the step the only member of its atomic group. pd_optim_bind may later put
  * it into a larger group. */
 static void unbind(pd_optim *optim)
 {
@@ -253,7 +253,7 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    /* The step counter advances only after this function has read the schedules (values as functions of the step),
+    /* The step counter advances only after this function has read the schedules,
      * because the first step uses their values at count 0. */
     put_in_force(optim, io);
     optim->saved.count++;
@@ -301,9 +301,9 @@ void pd_optim_cancel(pd_optim *optim)
 
 /* ---- atomic groups: steps that fail together ---- */
 
-/* Returns whether this step may still fail because a root task (the computation of a matrix root) fails. With
- * root_delay 0 this is possible if the step itself starts root tasks. With another root_delay it is possible if the
- * result of an earlier task is due in this step. */
+/* Returns whether this step may still fail because a preconditioner task fails. With root_delay 0 this is possible if
+ * the step itself starts preconditioner tasks. With another root_delay it is possible if the result of an earlier task
+ * is due in this step. */
 static bool may_refuse(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;

@@ -1,19 +1,20 @@
-/* optimizer.h - one parameter's optimizer. A scheduler runs its steps in batches, with pauses for the root tasks.
+/* optimizer.h - one parameter's optimizer. A scheduler runs its steps in batches, with pauses for the preconditioner
+ * tasks.
  *
- * A root task computes a matrix root on the root pool. To capture a task is to copy its inputs; to adopt its result is
- * to store the new root in the state, so that steps use it.
+ * A preconditioner task computes a matrix root on the preconditioner pool. To capture a task is to copy its inputs; to
+ * adopt its result is to store the new root in the state, so that steps use it.
  *
  * A step is computed in phases, which end with a barrier for all threads. How a step runs (one thread at a time calls
  * these functions: the step thread, or the caller's own thread):
  *
  *     pd_optim_begin(optim, io)               nothing has run yet; count advanced
  *     do {
- *         pd_batch_run(list, n, threads)      runs the phases of many steps, until a step ends or needs a root task
- *         while ((task = pd_optim_capture(optim)) != NULL) hand it to the root pool   (pd_task_run, then ...)
+ *         pd_batch_run(list, n, threads)      runs the phases of many steps, until a step ends or waits for a task
+ *         while ((task = pd_optim_capture(optim)) != NULL) hand it to the preconditioner pool   (pd_task_run, then ...)
  *         pd_optim_deliver(optim, task)       when it is back
  *     } while (!pd_optim_done(optim))
  *
- * A step is parked (pd_optim_waits) while it needs the result of a task that is still at the root pool.
+ * A step is parked (pd_optim_waits) while it needs the result of a task that is still at the preconditioner pool.
  *
  * Steps of different parameters are independent, except those in one atomic group, which fail together (pd_optim_bind).
  * The result of a step has the same bits whatever other steps are in its batch. */
@@ -43,7 +44,7 @@ int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const doubl
  * subtracts it from *budget_ns. Stops when the budget is used up or all values are written. A tensor that is stored in
  * fewer bits than float32 is written in one go.
  *
- * Returns true if all values are written. If memory runs out, returns false with PD_NO_MEMORY in *rc: *at then points
+ * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc: *at then points
  * to the first tensor of the state that is not written. */
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
 void pd_optim_free(pd_optim *optim); /* Frees an optimizer, even while a step is under way. Accepts NULL. */
@@ -61,8 +62,8 @@ pd_tensor pd_optim_slot(const pd_optim *optim, size_t i);
  * batches with it. */
 double pd_optim_cost_ns(const pd_optim *optim);
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
-/* Returns the record of the matrix root that root task number `task` computes: its age, its error, and how often the
- * task succeeded or failed. */
+/* Returns the record of the matrix root that preconditioner task number `task` computes: its age, its error, and how
+ * often the task succeeded or failed. */
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
 
 /* Sets the counter of steps. The next step has the number count + 1. Call it between two steps, in two cases:
@@ -70,18 +71,20 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
  *   has no gradient.
  * - Saved state is restored.
  *
- * The counter may go back only while no root task is captured (its inputs copied, its result not stored yet). */
+ * The counter may go back only while no preconditioner task is captured (its inputs copied, its result not stored
+ * yet). */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
- * must stay valid longer: until all root tasks of the step have run, even if the optimizer is freed before.
+ * must stay valid longer: until all preconditioner tasks of the step have run, even if the optimizer is freed before.
  * PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has changed. */
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
 /* Returns whether no step is under way: the last step has run all its phases, or it failed. */
 bool pd_optim_done(const pd_optim *optim);
-/* Returns whether no step is under way and no result of a root task is still to be stored in the optimizer state. */
+/* Returns whether no step is under way and no result of a preconditioner task is still to be stored in the optimizer
+ * state. */
 bool pd_optim_rests(const pd_optim *optim);
-/* Returns the number of root tasks whose inputs were copied and whose results are not stored in the state yet. Some may
- * be at the root pool, others back from it. */
+/* Returns the number of preconditioner tasks whose inputs were copied and whose results are not stored in the state
+ * yet. Some may be at the preconditioner pool, others back from it. */
 size_t pd_optim_tasks_left(const pd_optim *optim);
 /* Returns why the last step failed: the optimizer's error text, with the parameter's name in front. Valid until the
  * next step begins. NULL: the step did not fail.
@@ -89,22 +92,23 @@ size_t pd_optim_tasks_left(const pd_optim *optim);
  * A failed step counts as a step. The optimizer state keeps the changes of the phases before adopt_phase (the phase
  * that begins by storing new roots). The other phases did not run, so the new weights `after` were not written.
  *
- * The result of the root task that made the step fail is not stored, and the task counts as failed. Results of tasks
- * before it are stored as in any other step. Tasks after it that are due in this step are thrown away
+ * The result of the preconditioner task that made the step fail is not stored, and the task counts as failed. Results
+ * of tasks before it are stored as in any other step. Tasks after it that are due in this step are thrown away
  * (pd_root_stats.dropped). Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
-/* Returns whether no step is under way and no root task is at the root pool. Results that came back may be pending. */
+/* Returns whether no step is under way and no preconditioner task is at the preconditioner pool. Results that came back
+ * may be pending. */
 bool pd_optim_is_still(const pd_optim *optim);
-/* Throws pending root tasks away, and forgets which roots are in use. Call it before the state is set back to its
- * initial values (pd_optim_fill). The optimizer must be still (pd_optim_is_still). */
+/* Throws pending preconditioner tasks away, and forgets which roots are in use. Call it before the state is set back to
+ * its initial values (pd_optim_fill). The optimizer must be still (pd_optim_is_still). */
 void pd_optim_forget_roots(pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
  * same error text. This is needed for parameters that count their steps together (counts_by_group).
  *
  * What the caller must keep to:
- * - All steps have begun, and none has run a phase (a pass of the step).
+ * - All steps have begun, and none has run a phase.
  * - The list is in the order of the parameters.
  * - `group` stays valid until all steps are done.
  * - If one of the optimizers is freed before that, all of them are freed, and none runs further.
@@ -112,11 +116,11 @@ void pd_optim_forget_roots(pd_optim *optim);
  * How the steps wait for each other:
  * - Before any of them stores a new matrix root, the steps of the group wait for each other. If no step can be refused,
  *   they do not wait.
- * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a root task
- * back. So check all steps of the group then.
+ * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a task back. So
+ *   check all steps of the group then.
  *
- * If several steps are refused, the first one in the list decides what happens to the root tasks: the results of those
- * that belong to steps before it are stored, and those of steps after it are thrown away. */
+ * If several steps are refused, the first one in the list decides what happens to the preconditioner tasks: the results
+ * of those that belong to steps before it are stored, and those of steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* Lets the step that has just begun be refused if its new weights are infinite or NaN where those before were finite.

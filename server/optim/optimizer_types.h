@@ -9,7 +9,7 @@
 #include "paramd/error.h"
 
 typedef struct pd_optim pd_optim; /* one parameter's optimizer: its state, and the step under way */
-/* A root task: computes one inverse root of a matrix, from its own copies of the inputs. */
+/* A preconditioner task: computes one inverse root of a matrix, from its own copies of the inputs. */
 typedef struct pd_task pd_task;
 
 /* The place at which the next call of pd_optim_fill goes on writing initial values of the state; zeros at first. */
@@ -18,7 +18,7 @@ typedef struct pd_fill {
     int64_t element;
 } pd_fill;
 
-/* How a root task ended that a step took from those whose results were pending. */
+/* How a preconditioner task ended that a step took from those whose results were pending. */
 typedef struct pd_taken_root {
     uint32_t task; /* index of the task in the plan */
     int64_t count; /* step in which the task's inputs were copied */
@@ -26,8 +26,8 @@ typedef struct pd_taken_root {
         status; /* PD_OK; PD_CANCELLED: it was never run, since a newer one had come; otherwise why it gave no root */
 } pd_taken_root;
 
-/* The root tasks that one step takes. With root_delay = ready these depend on timing, so a log of the job's steps has
- * them. */
+/* The preconditioner tasks that one step takes. With root_delay = ready these depend on timing, so a log of the job's
+ * steps has them. */
 typedef struct pd_taken_roots {
     pd_taken_root *at;
     size_t n, room; /* number of entries; most entries that `at` has room for */
@@ -43,7 +43,7 @@ typedef struct pd_atomic_group {
 } pd_atomic_group;
 
 typedef struct pd_root_stats {
-    /* Numbers of root tasks that became due, whose roots were adopted (stored in the state), and that failed. `waits`
+    /* Numbers of preconditioner tasks that became due, whose roots were adopted, and that failed. `waits`
      * is the number of steps that waited for a task. */
     int64_t due, adopted, failed, waits;
     /* with PD_ROOT_READY, number of tasks whose result was out of date because a newer matrix root was in use, or that

@@ -8,7 +8,7 @@
 
 typedef struct pd_part {
     size_t slot; /* index of the state tensor in plan->slots */
-    /* The block (a box of the parameter's elements) whose elements are the part. NULL: the part is contiguous
+    /* The block whose elements are the part. NULL: the part is contiguous
      * elements. */
     const pd_block *box;
     int64_t first; /* first of the part's contiguous elements; 0 if the part is a whole tensor */

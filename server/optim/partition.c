@@ -1,4 +1,4 @@
-/* partition.c - cuts a tensor's shape into blocks (boxes of elements), and copies blocks from and to a whole tensor. */
+/* partition.c - cuts a tensor's shape into blocks, and copies blocks from and to a whole tensor. */
 #include "partition.h"
 
 #include <string.h>

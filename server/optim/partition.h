@@ -1,4 +1,4 @@
-/* partition.h - cuts a tensor into blocks (boxes of elements), and copies a block between the tensor and memory in
+/* partition.h - cuts a tensor into blocks, and copies a block between the tensor and memory in
  * which its elements lie without gaps. Pure functions; any thread. */
 #ifndef PD_PARTITION_H
 #define PD_PARTITION_H

@@ -102,8 +102,8 @@ static bool is_whole(double value, double least, double most)
     return value >= least && value <= most && value == floor(value);
 }
 
-/* Checks the numbers at the beginning of the list that stands for a pending root. They describe the root task. The
- * caller checks the length of the list. */
+/* Checks the numbers at the beginning of the list that stands for a pending root. They describe the preconditioner
+ * task. The caller checks the length of the list. */
 static bool head_is_sound(const pd_plan *plan, const double *in, int64_t count)
 {
     return is_whole(in[INDEX], 0, (double)plan->n_tasks - 1) && is_whole(in[COUNT], 1, (double)count) &&

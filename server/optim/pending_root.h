@@ -1,11 +1,11 @@
 /* pending_root.h - pending roots as lists of numbers, for exports and imports of optimizer state. A pending root is a
  * matrix root that is computed, but not yet stored in the state.
  *
- * A root task is captured when its inputs are copied, and adopted when its root replaces the one in use. The list of a
- * pending root begins with numbers about its task: its index, the step of the capture, its status, why its inputs have
- * no root (pd_unfit), the root's error, the condition number and the time. The number of hyperparameters and their
- * values at the capture follow, and then, unless the task failed, the elements of all results. Called by the step
- * thread. */
+ * A preconditioner task is captured when its inputs are copied, and adopted when its root replaces the one in use. The
+ * list of a pending root begins with numbers about its task: its index, the step of the capture, its status, why its
+ * inputs have no root (pd_unfit), the root's error, the condition number and the time. The number of hyperparameters
+ * and their values at the capture follow, and then, unless the task failed, the elements of all results. Called by the
+ * step thread. */
 #ifndef PD_PENDING_ROOT_H
 #define PD_PENDING_ROOT_H
 
@@ -14,7 +14,7 @@
 #define PD_PENDING_ROOT "pending_root" /* used in exports and imports in place of the name of a state tensor */
 
 /* Returns whether pending roots (matrix roots not yet stored in the optimizer state) can be read now: no step is under
- * way, and all root tasks are back from the root pool. */
+ * way, and all preconditioner tasks are back from the preconditioner pool. */
 bool pd_pending_roots_are_back(const pd_optim *optim);
 /* Returns how many numbers the list that stands for pending root k (a matrix root not yet stored in the optimizer
  * state) has. Pending roots are numbered in the order in which the inputs of their tasks were copied; k <

@@ -1,22 +1,23 @@
 /* plan.h - the plan of one parameter's optimizer: the blocks that the parameter is cut into, the tensors of its state
- * (slots) and the root tasks (computations of matrix roots), and the functions by which the optimizer fills it. Called
+ * (slots) and the preconditioner tasks, and the functions by which the optimizer fills it. Called
  * by the step thread, or by the thread that plans.
  *
- * A step runs in phases (row.h). A unit is the part of a phase that one thread computes, for instance a block. */
+ * A step runs in phases (optimizer_ops.h). A unit is the part of a phase that one thread computes, for instance a
+ * block. */
 #ifndef PD_PLAN_H
 #define PD_PLAN_H
 
 #include "partition.h"
 #include "quantize.h"
 
-/* most input tensors of a root task, and also most output tensors */
+/* most input tensors of a preconditioner task, and also most output tensors */
 #define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)
 /* usual number of elements in a unit (the part of a phase that one thread computes) of a PD_RANGES phase (a pass of a
  * step over ranges of elements) */
 #define PD_RANGE_ELEMENTS 65536
 
-/* Which elements of a slot a root task of block number b gets. If the slot is an input, the task gets a copy of these
- * elements. If the slot is an output, the task computes them. */
+/* Which elements of a slot a preconditioner task of block number b gets. If the slot is an input, the task gets a copy
+ * of these elements. If the slot is an output, the task computes them. */
 typedef enum pd_share {
     PD_SHARE_WHOLE, /* the whole slot */
     /* The slot has the shape of the parameter: the task gets the elements in its block plan->blocks[b], without
@@ -42,11 +43,11 @@ typedef struct pd_slot_spec {
     bool temporary;
     /* This state tensor is temporary, has the parameter's shape, and may use the memory of `after`, which receives the
      * new weights. This saves a pass over memory. So a phase must read an element of the tensor before it writes that
-     * element of `after`. A plan has at most one such tensor. If the optimizer can make a step fail (pd_row.refusal),
-     * phases that run before this decision must not write the tensor. */
+     * element of `after`. A plan has at most one such tensor. If the optimizer can make a step fail
+     * (pd_optimizer_ops.refusal), phases that run before this decision must not write the tensor. */
     bool in_after;
-    /* This state tensor is a symmetric matrix. The phases of a step use only its lower half; root tasks and readers get
-     * copies with both halves. */
+    /* This state tensor is a symmetric matrix. The phases of a step use only its lower half; preconditioner tasks and
+     * readers get copies with both halves. */
     bool symmetric;
     /* The type in which the state tensor is stored between steps. With PD_STORE_F64, the phases of a step and the root
      * tasks see float64: they cast the pointer to double *. With any other type they see float32.
@@ -56,17 +57,17 @@ typedef struct pd_slot_spec {
      * bytes. */
     pd_storage storage;
     bool diagonal_apart; /* This state tensor is a square matrix in int8 or int16 whose diagonal is kept in float32. */
-    /* This state tensor is used only while `block` is computed, by the phases (passes) of a step and by root tasks. So
+    /* This state tensor is used only while `block` is computed, by the phases of a step and by preconditioner tasks. So
      * its float32 form exists only then. */
     bool blockwise;
     int block;
     /* This state tensor belongs to the block with number `block`, which is part of its name; `number` counts within
      * that block. */
     bool of_block;
-    /* The share of this state tensor that a root task of a block gets. If the share is not PD_SHARE_WHOLE, the tensor
-     * is seen as float32 (also if it is stored in fewer bits), and must not be blockwise (in float32 only while a block
-     * is computed), symmetric or of_block. A tensor with PD_SHARE_BOX may be temporary and in_after: its memory exists
-     * when tasks copy their inputs. */
+    /* The share of this state tensor that a preconditioner task of a block gets. If the share is not PD_SHARE_WHOLE,
+     * the tensor is seen as float32 (also if it is stored in fewer bits), and must not be blockwise (in float32 only
+     * while a block is computed), symmetric or of_block. A tensor with PD_SHARE_BOX may be temporary and in_after: its
+     * memory exists when tasks copy their inputs. */
     pd_share share;
     /* follows[i] is the dimension of the declared parameter that corresponds to dimension i of this state tensor, whole
      * or cut into pieces; -1: no dimension corresponds. A later version can derive from it how to divide the tensor
@@ -76,8 +77,8 @@ typedef struct pd_slot_spec {
     int8_t follows[PD_MAX_RANK];
 } pd_slot_spec;
 
-/* A root task: computes the root of one block's matrix from the statistics that the optimizer has gathered. It runs on
- * the root pool, on copies of slots. */
+/* A preconditioner task: computes the root of one block's matrix from the statistics that the optimizer has gathered.
+ * It runs on the preconditioner pool, on copies of slots. */
 typedef struct pd_task_spec {
     /* Index in plan->blocks of the block that the task works for, if the task gets a block's share of a slot. Otherwise
      * any number, whose meaning the optimizer defines. */
@@ -89,13 +90,13 @@ typedef struct pd_task_spec {
     int output[PD_MAX_TASK_TENSORS];
     /* estimated floating-point operations of the task; the most expensive tasks run first */
     double cost;
-    int64_t scratch; /* most bytes that the root task allocates while it runs */
+    int64_t scratch; /* most bytes that the preconditioner task allocates while it runs */
     /* p of the inverse p-th root that the task computes, shown to operators; 0: the task computes something else */
     double exponent;
 } pd_task_spec;
 
-/* Largest cost (floating-point operations) of a light root task, which takes a millisecond or less. The root pool keeps
- * a thread for light tasks. */
+/* Largest cost (floating-point operations) of a light preconditioner task, which takes a millisecond or less. The
+ * preconditioner pool keeps a thread for light tasks. */
 #define PD_TASK_LIGHT 1e6
 
 /* Value of the option root_delay with which steps use a matrix root as soon as it is ready. In which step that happens
@@ -117,19 +118,19 @@ typedef struct pd_plan {
     /* Number of elements in a unit (the part that one thread computes) of a PD_RANGES phase (a pass of a step over
      * ranges of elements); the last unit may have fewer. */
     int64_t range_elements;
-    /* floats of scratch memory that one thread needs: the most that any phase (pass of a step) needs */
+    /* floats of scratch memory that one thread needs: the most that any phase needs */
     size_t scratch_floats;
-    /* Number of steps from the capture of a root task (the copy of its inputs) to the use of the matrix root that it
+    /* Number of steps from the capture of a preconditioner task to the use of the matrix root that it
      * computes, or PD_ROOT_READY. */
     int root_delay;
     /* index of a float32 state tensor that holds the error of the matrix root that each task computes, shown to
      * operators; -1: there is none */
     int errors_slot;
-    /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases and root tasks
-     * only read it. */
+    /* The optimizer's own struct, zeroed at first. The optimizer's function `plan` writes it; its phases and
+     * preconditioner tasks only read it. */
     void *own;
     size_t own_bytes;
-    /* number of units (each computed by one thread) that a PD_STRIPES phase (a pass of a step over groups of matrix
+    /* number of units that a PD_STRIPES phase (a pass of a step over groups of matrix
      * rows) has for each block, at least 1 */
     int64_t stripes;
     /* whether products in phases over blocks, or in `adopt`, are so large that threads share them (stripes.h): even a
@@ -144,7 +145,7 @@ typedef struct pd_plan {
 
 /* ---- for the optimizers that fill a plan ---- */
 
-/* These functions append a slot or a root task to the plan. They return its index, or PD_NO_MEMORY. */
+/* These functions append a slot or a preconditioner task to the plan. They return its index, or PD_NO_MEMORY. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
 /* Cuts the shape of the plan into blocks of at most block_size along every dimension. With a block_size of at most 0
@@ -174,9 +175,9 @@ int64_t pd_slot_elements(const pd_slot_spec *spec);
 /* Returns how many elements each block has in a slot with PD_SHARE_ITEM. Such a slot has one item for each block: all
  * elements with one index in the first dimension. The items follow each other in memory. */
 int64_t pd_slot_item_elements(const pd_slot_spec *spec);
-/* Return the size of what a root task gets of a state tensor (slot): the whole tensor, a block's elements, or a block's
- * item. pd_task_elements counts elements; pd_task_share_bytes counts bytes in the form that the task sees (float64 or
- * float32). */
+/* Return the size of what a preconditioner task gets of a state tensor (slot): the whole tensor, a block's elements, or
+ * a block's item. pd_task_elements counts elements; pd_task_share_bytes counts bytes in the form that the task sees
+ * (float64 or float32). */
 int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 

@@ -1,5 +1,4 @@
-/* plan_bytes.c - counts the bytes that an optimizer's plan, its state, its steps and its root tasks (computations of
- * matrix roots) take. */
+/* plan_bytes.c - counts the bytes that an optimizer's plan, its state, its steps and its preconditioner tasks take. */
 #include "plan_bytes.h"
 
 #include <stdlib.h>
@@ -23,7 +22,7 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec)
     return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
 }
 
-/* Unused bytes after a large slot (tensor of optimizer state) keep loops fast. A loop reads one element of each slot at
+/* Unused bytes after a large slot keep loops fast. A loop reads one element of each slot at
  * a time, and AMD's first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would
  * throw each other out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache
  * line and those bits. */
@@ -54,7 +53,7 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
-/* Returns the bytes of the results of all root tasks of the plan. */
+/* Returns the bytes of the results of all preconditioner tasks of the plan. */
 static int64_t result_bytes(const pd_plan *plan)
 {
     int64_t bytes = 0;
@@ -69,7 +68,7 @@ static int64_t result_bytes(const pd_plan *plan)
 int64_t pd_plan_image_bytes(const pd_plan *plan)
 {
     /* bytes of counters and of the names of sections; of the text that describes a slot, with the gap behind its
-     * elements; of the record of a root or of a root task */
+     * elements; of the record of a root or of a preconditioner task */
     enum { OWN = 512, SLOT = 128, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
     int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);
 
@@ -129,8 +128,8 @@ static int64_t optimizer_bytes(void)
     return records + 2 * pd_pages_bytes(0);
 }
 
-/* Returns the bytes that one root task takes while it is at the root pool, without its inputs and results: its records,
- * the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
+/* Returns the bytes that one preconditioner task takes while it is at the preconditioner pool, without its inputs and
+ * results: its records, the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -153,8 +152,8 @@ static int64_t batch_bytes(const pd_plan *plan)
                           64);
 }
 
-/* Returns the bytes of all root tasks while they are at the root pool, without the copies of their inputs. Includes the
- * unused bytes before each tensor. */
+/* Returns the bytes of all preconditioner tasks while they are at the preconditioner pool, without the copies of their
+ * inputs. Includes the unused bytes before each tensor. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();

@@ -1,5 +1,5 @@
-/* plan_bytes.h - how many bytes an optimizer's plan, its state, its steps and its root tasks (computations of matrix
- * roots) take. Pure functions; any thread. */
+/* plan_bytes.h - how many bytes an optimizer's plan, its state, its steps and its preconditioner tasks take. Pure
+ * functions; any thread. */
 #ifndef PD_PLAN_BYTES_H
 #define PD_PLAN_BYTES_H
 
@@ -17,7 +17,7 @@ static inline int64_t pd_pages_bytes(int64_t bytes)
     return bytes == INT64_MAX ? bytes : (bytes / 64 + 1) * 64 + 96;
 }
 
-/* Returns the bytes that one slot (tensor of optimizer state) takes as it is stored; 0 for a slot that lives for one
+/* Returns the bytes that one slot takes as it is stored; 0 for a slot that lives for one
  * step only. INT64_MAX: the number does not fit. */
 int64_t pd_slot_bytes(const pd_slot_spec *spec);
 /* Returns the unused bytes that follow a large slot in memory, so that loops over several slots are fast. A multiple of
@@ -26,13 +26,13 @@ int64_t pd_slot_gap(const pd_slot_spec *spec);
 /* Returns the bytes of a parameter's optimizer state as it is stored, without the tensors that live for one step only.
  * INT64_MAX: the number does not fit. */
 int64_t pd_plan_state_bytes(const pd_plan *plan);
-/* Returns the bytes that are needed when each root task of the plan is at the root pool once: copies of the inputs, and
- * memory for the results. INT64_MAX: the number does not fit. */
+/* Returns the bytes that are needed when each preconditioner task of the plan is at the preconditioner pool once:
+ * copies of the inputs, and memory for the results. INT64_MAX: the number does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
 /* Returns the most bytes that an optimizer with this plan takes in an image (saved state as bytes: save.h), with the
- * results of root tasks that no step has used yet. INT64_MAX: the number does not fit. */
+ * results of preconditioner tasks that no step has used yet. INT64_MAX: the number does not fit. */
 int64_t pd_plan_image_bytes(const pd_plan *plan);
-/* Returns the bytes of scratch memory that a thread needs to run any root task of the plan that costs at most
+/* Returns the bytes of scratch memory that a thread needs to run any preconditioner task of the plan that costs at most
  * `most_cost`. */
 int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost);
 /* Returns the bytes that one step needs beside the state: tensors that live for one step, and float32 copies of state
@@ -44,8 +44,9 @@ int64_t pd_plan_step_bytes(const pd_plan *plan);
  * state tensors that are stored in fewer bits. PD_NO_MEMORY: *bytes is not written. */
 int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes);
 /* Returns the bytes that the plan and its optimizer take beside the state: records of the optimizer, of each state
- * tensor and of each root task, the allocator's overhead, and memory that is used while a step is under way. If roots
- * are used in a later step, each task counts twice, since it may be at the root pool twice at the same time. */
+ * tensor and of each preconditioner task, the allocator's overhead, and memory that is used while a step is under way.
+ * If roots are used in a later step, each task counts twice, since it may be at the preconditioner pool twice at the
+ * same time. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
 
 #endif

@@ -1,12 +1,12 @@
-/* plan_make.c - has an optimizer plan the state and the root tasks (computations of matrix roots) of a declared
- * parameter, and checks the plan against the rules for optimizers (row.h). */
+/* plan_make.c - has an optimizer plan the state and the preconditioner tasks of a declared
+ * parameter, and checks the plan against the rules for optimizers (optimizer_ops.h). */
 #include "plan_make.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 {
@@ -16,7 +16,7 @@ static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return spec->shape.rank >= 1 && spec->shape.dim[0] == (int64_t)plan->n_blocks;
 }
 
-/* Checks a slot (tensor of optimizer state) against the rules that all optimizers must keep (row.h). */
+/* Checks a slot against the rules that all optimizers must keep (optimizer_ops.h). */
 static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 {
     bool has_block = spec->block >= 0 && (size_t)spec->block < plan->n_blocks;
@@ -31,7 +31,7 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
 }
 
-/* Checks a root task: if it uses one block's share of a slot, it must name a valid block. */
+/* Checks a preconditioner task: if it uses one block's share of a slot, it must name a valid block. */
 static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
 {
     bool shares = false;
@@ -41,7 +41,7 @@ static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
     return !shares || (task->block >= 0 && (size_t)task->block < plan->n_blocks);
 }
 
-static bool stripes_are_sound(const pd_plan *plan, const pd_row *row)
+static bool stripes_are_sound(const pd_plan *plan, const pd_optimizer_ops *row)
 {
     bool striped = false, blockwise = false;
 
@@ -62,7 +62,7 @@ static bool all_sound(const pd_plan *plan)
 
 static int fill(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
 {
-    const pd_row *row = declaration->hypers.row;
+    const pd_optimizer_ops *row = declaration->hypers.row;
     const pd_shape *shape = &declaration->shape;
     char text[192];
     int rc;
@@ -102,7 +102,7 @@ static void find_followers(pd_plan *plan, const pd_shape *declared)
 
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
 {
-    const pd_row *row = declaration->hypers.row;
+    const pd_optimizer_ops *row = declaration->hypers.row;
     pd_error why = { 0 };
     int rc;
 

@@ -84,7 +84,7 @@ static void move(const pd_unit *unit)
          });
 }
 
-const pd_row pd_radam = {
+const pd_optimizer_ops pd_radam = {
     .name = "radam",
     .about = "rectified Adam (torch.optim.RAdam)",
     .hypers = radam_hypers,

@@ -112,7 +112,7 @@ static void move(const pd_unit *unit)
                                                });
 }
 
-const pd_row pd_rmsprop = {
+const pd_optimizer_ops pd_rmsprop = {
     .name = "rmsprop",
     .about = "RMSprop (torch.optim.RMSprop)",
     .hypers = rmsprop_hypers,

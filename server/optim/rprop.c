@@ -98,7 +98,7 @@ static void move(const pd_unit *unit)
                });
 }
 
-const pd_row pd_rprop = {
+const pd_optimizer_ops pd_rprop = {
     .name = "rprop",
     .about = "resilient backpropagation (torch.optim.Rprop)",
     .hypers = rprop_hypers,

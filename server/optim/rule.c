@@ -6,25 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "row.h"
+#include "optimizer_ops.h"
 #include "text.h"
 
 /* ---- rules ---- */
 
-static const pd_row *find_row(const pd_row *const *rows, const char *name)
+static const pd_optimizer_ops *find_row(const pd_optimizer_ops *const *rows, const char *name)
 {
     for (; *rows != NULL; rows++)
-        if (strcmp(pd_row_name(*rows), name) == 0) return *rows;
+        if (strcmp(pd_optimizer_name(*rows), name) == 0) return *rows;
     return NULL;
 }
 
-static int unknown_optimizer(const char *rule, const char *name, const pd_row *const *rows, pd_error *err)
+static int unknown_optimizer(const char *rule, const char *name, const pd_optimizer_ops *const *rows, pd_error *err)
 {
     char list[256] = "";
 
     for (size_t i = 0; rows[i] != NULL; i++) {
         size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_row_name(rows[i]));
+        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_optimizer_name(rows[i]));
     }
     return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": there is no optimizer %.40s; there are: %s", rule, name,
                    list);
@@ -46,11 +46,11 @@ static int set_hyper(pd_rule *rule, char *word, pd_error *err)
 }
 
 /* Reads an optimizer rule from `words`, a copy of its text, which the function cuts into words. */
-static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd_error *err)
+static int parse_words(pd_rule *rule, char *words, const pd_optimizer_ops *const *rows, pd_error *err)
 {
     static const char blank[] = " \t";
     char *rest = NULL, *glob = strtok_r(words, blank, &rest), *name = strtok_r(NULL, blank, &rest), *word;
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     pd_error why;
 
     if (name == NULL)
@@ -68,7 +68,7 @@ static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd
     return PD_OK;
 }
 
-static int parse_rule(pd_rule *rule, const char *text, const pd_row *const *rows, pd_error *err)
+static int parse_rule(pd_rule *rule, const char *text, const pd_optimizer_ops *const *rows, pd_error *err)
 {
     char *words = strdup(text);
     int rc;
@@ -92,8 +92,8 @@ static int make_state_rule(pd_rule *rule, pd_error *err)
     return rule->text != NULL && rule->glob != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
 }
 
-static int parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, bool with_state,
-                 pd_error *err)
+static int parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
+                 bool with_state, pd_error *err)
 {
     static char *const preset[] = { (char *)"* sgd" };
     pd_rule *parsed;
@@ -115,12 +115,13 @@ static int parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, con
     return PD_OK;
 }
 
-int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err)
+int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
+                   pd_error *err)
 {
     return parse(out, n_out, rules, n, rows, false, err);
 }
 
-int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
+int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                     pd_error *err)
 {
     return parse(out, n_out, rules, n, rows, true, err);

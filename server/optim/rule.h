@@ -23,11 +23,11 @@ typedef struct pd_rule {
 /* Reads the texts of n optimizer rules. If there are none, the only rule is "* sgd". `rows` are the known optimizers,
  * with NULL at the end. Stores an array of *n_out rules in *out. PD_INVALID_ARGUMENT: the error names the wrong rule
  * and says what is possible instead. PD_NO_MEMORY: out of memory. */
-int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
+int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                    pd_error *err);
 /* Reads the optimizer rules of a job as pd_rules_parse does, and adds a last rule for model state (parameters that are
  * averaged, not trained): the rule matches no name, and its optimizer is model_state. */
-int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
+int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                     pd_error *err);
 /* Returns the last rule of a job, the one for model state. `n` is the number of all rules, including that one. */
 pd_rule *pd_rules_of_state(pd_rule *rules, size_t n);

@@ -1,9 +1,9 @@
-/* save.c - writes the part of an optimizer that must survive a restart to an image (the state of a job as bytes), or
+/* save.c - writes the part of an optimizer that must survive a restart to an image, or
  * reads it from one, with the same functions. */
 #include "save.h"
 
 #include "plan.h"
-#include "plant.h"
+#include "mutant.h"
 #include "plan_bytes.h"
 #include "quantize.h"
 #include "state.h"
@@ -46,7 +46,7 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a root task (computation of a matrix root) in an image. The task's result is computed, but not yet
+/* The record of a preconditioner task in an image. The task's result is computed, but not yet
  * stored in the optimizer state. */
 typedef struct task_record {
     uint32_t index;
@@ -102,7 +102,8 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a root task that are not yet stored in the optimizer state. A failed task has none. */
+/* Writes or reads the results of a preconditioner task that are not yet stored in the optimizer state. A failed task
+ * has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;
@@ -119,8 +120,8 @@ static void write_task(pd_archive *archive, pd_task *task)
     visit_outputs(archive, task);
 }
 
-/* Writes those pending root tasks that are back. Marks the others, which are still at the root pool, and returns their
- * number. */
+/* Writes those pending preconditioner tasks that are back. Marks the others, which are still at the preconditioner
+ * pool, and returns their number. */
 static size_t write_tasks(pd_archive *archive, const pd_optim *optim)
 {
     size_t awaited = 0;
@@ -160,14 +161,14 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     visit_outputs(archive, task);
 }
 
-/* Writes or reads the pending root tasks. Returns how many of them are still at the root pool, so that their results
- * must be written later. */
+/* Writes or reads the pending preconditioner tasks. Returns how many of them are still at the preconditioner pool, so
+ * that their results must be written later. */
 static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 {
     size_t n = 0;
 
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) n++;
-    if (PD_PLANTED(image_forgets_roots)) n = 0;
+    if (PD_MUTANT(image_forgets_roots)) n = 0;
     pd_archive_count(archive, &n, 4 * optim->shared->plan.n_tasks, 1);
     if (!pd_archive_is_reading(archive)) return n > 0 ? write_tasks(archive, optim) : 0;
     for (size_t i = 0; i < n; i++) read_task(archive, optim);
@@ -179,7 +180,7 @@ static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 static size_t begin(pd_archive *archive, pd_optim *optim)
 {
     pd_archive_enter(archive, "optimizer");
-    pd_archive_agree(archive, "optimizer", pd_row_name(optim->row));
+    pd_archive_agree(archive, "optimizer", pd_optimizer_name(optim->row));
     agree_on_slots(archive, &optim->shared->plan);
     pd_archive_fields(archive, &optim_table, &optim->saved);
     pd_archive_bytes(archive, optim->saved.state, (size_t)optim->state_bytes);

@@ -193,7 +193,7 @@ static void shampoo_note(const pd_task_view *task, float *const *slot)
 /* ---- phases: statistics and direction of a block ---- */
 
 enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_MOVE };
-/* indices of the two sums of squares that block_direction reports for each block (part of the parameter) */
+/* indices of the two sums of squares that block_direction reports for each block */
 enum { OF_DIRECTION, OF_GRAFT };
 
 PD_CLONES(void, blend, (float *restrict S, float w1, const float *restrict term, float w2, int64_t n),
@@ -386,7 +386,7 @@ static void move(const pd_unit *unit)
     pd_scalable_move(&m);
 }
 
-const pd_row pd_scalable_shampoo = {
+const pd_optimizer_ops pd_scalable_shampoo = {
     .name   = "scalable_shampoo",
     .about  = "Google's Distributed Shampoo (optax, scalable_shampoo)",
     .hypers = shampoo_hypers,

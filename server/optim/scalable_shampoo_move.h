@@ -11,7 +11,7 @@
  * momenta and then the weights. */
 typedef struct scalable_move {
     pd_graft graft;
-    /* Whether the parameter has a preconditioned direction. false: the direction of the graft (a first-order optimizer)
+    /* Whether the parameter has a preconditioned direction. false: the direction of the graft
      * is used, and `direction` is NULL. */
     bool own_direction;
     bool nesterov, decays;

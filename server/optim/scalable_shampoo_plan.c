@@ -1,4 +1,4 @@
-/* scalable_shampoo_plan.c - plans the state tensors, blocks and root tasks (computations of matrix roots) of a
+/* scalable_shampoo_plan.c - plans the state tensors, blocks and preconditioner tasks of a
  * parameter of scalable_shampoo. */
 #include <math.h>
 

@@ -1,10 +1,10 @@
-/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and the state tensors (slots) and root tasks
+/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and the state tensors (slots) and preconditioner tasks
  * (computations of matrix roots) of a parameter. In all functions h[] has the hyperparameters' values. Pure
  * functions. */
 #ifndef PD_SCALABLE_SHAMPOO_PLAN_H
 #define PD_SCALABLE_SHAMPOO_PLAN_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* Indices of scalable_shampoo's hyperparameters, in the order of its table of hyperparameters. */
 enum {
@@ -48,7 +48,7 @@ typedef struct scalable_layout {
     int direction, errors, statistics;
     int each;
 } scalable_layout;
-/* the slots (state tensors) of one statistic, as offsets from its first slot */
+/* the slots of one statistic, as offsets from its first slot */
 enum { STATISTIC, PRECONDITIONER, BASIS };
 
 scalable_layout pd_scalable_layout(const pd_plan *plan, const double *h);
@@ -56,8 +56,8 @@ int pd_scalable_slot(const scalable_layout *slots, int64_t statistic, int which)
 bool pd_scalable_quantizes_statistics(const double *h);
 bool pd_scalable_graft_has_diagonal(const double *h);
 int pd_scalable_root_order(const pd_plan *plan, const double *h);
-/* The functions `survey` and `plan` of scalable_shampoo's entry in the table of optimizers (row.h). The survey computes
- * one number: the largest side of a block (part of a parameter). */
+/* The functions `survey` and `plan` of scalable_shampoo's entry in the table of optimizers (optimizer_ops.h). The
+ * survey computes one number: the largest side of a block. */
 void pd_scalable_survey(const pd_declaration *declaration, double *fact);
 int pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 

@@ -20,7 +20,7 @@
 
 typedef struct pd_schedule_kind pd_schedule_kind;
 
-/* A schedule. It is a node of the list `schedules` of a pd_hypers (the hyperparameters of an optimizer). It does not
+/* A schedule. It is a node of the list `schedules` of a pd_hypers. It does not
  * change once it is in the list, so that copies may share it. */
 struct pd_schedule {
     const pd_schedule_kind *kind;
@@ -31,7 +31,7 @@ struct pd_schedule {
     int64_t *from;
     char *text; /* the text of the schedule, as the user wrote it */
 
-    /* The schedule's place in the list of a pd_hypers (the hyperparameters of an optimizer). Set by hypers.c. */
+    /* The schedule's place in the list of a pd_hypers. Set by hypers.c. */
     const pd_schedule *next;
     const pd_hypers *owner; /* the struct of hyperparameters in which the schedule was set, and which frees it */
     int index;              /* index of the hyperparameter that follows the schedule */

@@ -12,7 +12,7 @@
 #include <math.h>
 
 #include "clones.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE };
 
@@ -116,7 +116,7 @@ static void move(const pd_unit *unit)
                                                         unit->gradient + unit->first, b, unit->n, f);
 }
 
-const pd_row pd_sgd = {
+const pd_optimizer_ops pd_sgd = {
     .name = "sgd",
     .about = "stochastic gradient descent with momentum (torch.optim.SGD)",
     .hypers = sgd_hypers,

@@ -147,7 +147,7 @@ static const pd_hyper shampoo_hypers[] = {
 
 /* ---- roots ---- */
 
-/* Why a root task (computation of a matrix root) gives no root: the root is not finite (NOT_FINITE), or the method
+/* Why a preconditioner task gives no root: the root is not finite (NOT_FINITE), or the method
  * failed (FAILED). */
 enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
 
@@ -174,7 +174,7 @@ static pd_root_want want_of(const pd_task_view *task)
                            .order = (int)h[ROOT_ITERATION_ORDER] };
 }
 
-/* Returns why a factor (matrix of statistics) has no root: it has a NaN (PD_UNFIT_NAN), or infinities but no NaN
+/* Returns why a factor has no root: it has a NaN (PD_UNFIT_NAN), or infinities but no NaN
  * (PD_UNFIT_INF). PD_FIT: it is finite. A finite factor, the usual case, costs one fast scan. */
 static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
 {
@@ -284,7 +284,7 @@ static pd_dtype shampoo_update_dtype(const double *h)
     return h[COMMUNICATE_PARAMS] != 0 ? (pd_dtype)0 : types[(int)h[COMMUNICATION_DTYPE]];
 }
 
-const pd_row pd_shampoo = {
+const pd_optimizer_ops pd_shampoo = {
     .name   = "shampoo",
     .about  = "Meta's PyTorch Distributed Shampoo",
     .hypers = shampoo_hypers,

@@ -1,4 +1,4 @@
-/* shampoo_plan.c - plans the state tensors, blocks and root tasks (computations of matrix roots) of a parameter of the
+/* shampoo_plan.c - plans the state tensors, blocks and preconditioner tasks of a parameter of the
  * optimizer shampoo. */
 #include <math.h>
 
@@ -169,7 +169,7 @@ static void plan_work(pd_plan *plan, const double *h)
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
         plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
         /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
-         * factor (half of a product), and twice as many for the direction (a whole product). */
+         * factor, and twice as many for the direction (a whole product). */
         for (int d = 0; d < plan->shape.rank; d++)
             plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
     }

@@ -1,19 +1,19 @@
-/* shampoo_plan.h - the state tensors (slots) and root tasks (computations of matrix roots) of a parameter of shampoo.
+/* shampoo_plan.h - the state tensors (slots) and preconditioner tasks of a parameter of shampoo.
  * In all functions h[] has the hyperparameters' values. Pure functions. */
 #ifndef PD_SHAMPOO_PLAN_H
 #define PD_SHAMPOO_PLAN_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 #include "shampoo_hypers.h"
 
 /* Indices of a parameter's slots. -1: the parameter does not have this slot. */
 typedef struct shampoo_layout {
     int filtered_grad, momentum, second_moment;
-    /* Index of the first slot (state tensor) of the first factor (matrix of statistics); number of slots that each
+    /* Index of the first slot of the first factor; number of slots that each
      * factor has. */
     int factors, each;
 } shampoo_layout;
-/* the slots (state tensors) of one factor, as offsets from its first slot */
+/* the slots of one factor, as offsets from its first slot */
 enum { FACTOR, INVERSE, BASIS };
 
 shampoo_layout pd_shampoo_layout(const double *h);
@@ -34,7 +34,7 @@ typedef struct shampoo_box {
 shampoo_box pd_shampoo_box(const pd_plan *plan, const pd_block *block);
 /* Sizes of the parts of a thread's scratch memory for one block, in floats. 0: the part is not needed. */
 typedef struct shampoo_scratch {
-    /* size of a copy of the gradient of a block (part of the parameter), needed if the L2 penalty is added to it, or if
+    /* size of a copy of the gradient of a block, needed if the L2 penalty is added to it, or if
      * the block is not used in place */
     int64_t gradient;
     int64_t filtered;  /* size of the filtered gradient; 0 if gradients are not filtered */

@@ -156,7 +156,7 @@ static void update_moment(const work *w)
         pd_graft_accumulate(state_at(w, w->slots.second_moment, i), gradient_at(w, i), w->run, &graft);
 }
 
-/* Updates the factors (matrices of statistics) of a block in steps that start to compute new roots: the roots must be
+/* Updates the factors of a block in steps that start to compute new roots: the roots must be
  * those of the new factors. In other steps pd_shampoo_step updates the factors, while it has the block in the caches
  * anyway. */
 void pd_shampoo_factors(const pd_unit *unit)
@@ -191,7 +191,7 @@ static shampoo_filter filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Computes the filtered gradient D of a block (part of the parameter) in w->filtered. If gradients are not filtered,
+/* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered,
  * the gradient itself is used. Returns the sum of squares of the graft's direction: that of the first-order optimizer
  * whose step length is used. */
 static double filter(work *w, const pd_graft *graft)
@@ -242,7 +242,7 @@ static float precondition(const work *w, double graft_squares)
     return unit->hyper[GRAFTING] == GRAFT_NONE ? 1.0f : pd_norm(graft_squares) / (pd_norm(squares) + TINY);
 }
 
-/* Writes the direction of the graft (a first-order optimizer) to w->direction, or zeros without grafting. Used before
+/* Writes the direction of the graft to w->direction, or zeros without grafting. Used before
  * the block's first matrix roots exist. */
 static void go_with_graft(const work *w, const pd_graft *graft)
 {

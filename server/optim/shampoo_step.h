@@ -2,12 +2,12 @@
 #ifndef PD_SHAMPOO_STEP_H
 #define PD_SHAMPOO_STEP_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* Returns the bias correction 1 - beta^t as the original implementation computes it: in float32, including the
  * power. */
 float pd_shampoo_correction(double beta, int64_t t);
-/* Returns whether this step starts to compute new inverse roots from the factors (matrices of statistics). */
+/* Returns whether this step starts to compute new inverse roots from the factors. */
 bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot);
 
 /* The phases of a shampoo step, each for one block. pd_shampoo_factors updates the statistics in steps that compute

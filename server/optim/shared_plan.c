@@ -1,5 +1,5 @@
-/* shared_plan.c - frees the plan (the list of state tensors, blocks and root tasks) that an optimizer shares with its
- * root tasks, when its last user drops it. */
+/* shared_plan.c - frees the plan (the list of state tensors, blocks and preconditioner tasks) that an optimizer shares
+ * with its preconditioner tasks, when its last user drops it. */
 #include "shared_plan.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* shared_plan.h - the data that an optimizer shares with its root tasks (computations of matrix roots): the plan, the
+/* shared_plan.h - the data that an optimizer shares with its preconditioner tasks: the plan, the
  * numbers about all parameters of the job (facts) and the random streams. Nobody changes them. Only the step thread
  * makes and frees optimizers and tasks, so it alone counts the references. */
 #ifndef PD_SHARED_PLAN_H
 #define PD_SHARED_PLAN_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 typedef struct pd_shared_plan {
     unsigned refs;

@@ -1,8 +1,8 @@
 /* state.h - the private data of one parameter's optimizer, for the files of this folder: optimizer.c (begins and ends
- * steps), task.c (root tasks: computations of matrix roots), batch.c (runs steps), stored.c (keeps the slots, the
- * tensors of the state), part.c (reads slots). Used by the step thread, unless a comment says otherwise.
+ * steps), task.c (preconditioner tasks: computations of matrix roots), batch.c (runs steps), stored.c (keeps the slots,
+ * the tensors of the state), part.c (reads slots). Used by the step thread, unless a comment says otherwise.
  *
- * A step captures a root task (copies its inputs for the root pool), and the same step or a later one adopts it (stores
+ * A step captures a preconditioner task, and the same step or a later one adopts it (stores
  * its result). */
 #ifndef PD_STATE_H
 #define PD_STATE_H
@@ -14,11 +14,11 @@
 typedef enum pd_stage {
     PD_STAGE_IDLE, /* no step is under way */
     PD_STAGE_OPEN, /* making the float32 forms of state tensors that are stored in fewer bits */
-    /* running phases (passes of the step), until root tasks must be captured or adopted */
+    /* running phases, until preconditioner tasks must be captured or adopted */
     PD_STAGE_PHASES,
-    PD_STAGE_CAPTURE, /* copying the inputs of the root tasks that this step starts */
-    /* waiting for the root tasks whose results this step must use, and for the other steps of its atomic group (steps
-     * that succeed or fail together) */
+    PD_STAGE_CAPTURE, /* copying the inputs of the preconditioner tasks that this step starts */
+    /* waiting for the preconditioner tasks whose results this step must use, and for the other steps of its atomic
+     * group (steps that succeed or fail together) */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
     PD_STAGE_CHECK, /* looking whether the new weights are finite, where no phase over ranges has done so */
@@ -33,8 +33,8 @@ typedef struct pd_stored {
     pd_quantized codes;
 } pd_stored;
 
-/* Memory for all root tasks that one step both captures and adopts. It is one allocation, so that it may lie on huge
- * pages. `refs` counts the tasks that use it. */
+/* Memory for all preconditioner tasks that one step both captures and adopts. It is one allocation, so that it may lie
+ * on huge pages. `refs` counts the tasks that use it. */
 typedef struct pd_task_arena {
     unsigned refs;
     int64_t used; /* number of floats that are in use */
@@ -52,8 +52,8 @@ typedef struct pd_optim_saved {
     /* Memory of all tensors of the state except those that live for one step, in the types in which they are stored. */
     void *state;
     pd_root_stats stats;
-    pd_root_state *roots; /* one record for each root task of the plan */
-    /* List of the root tasks that are captured and not adopted yet, in the order of capture. */
+    pd_root_state *roots; /* one record for each preconditioner task of the plan */
+    /* List of the preconditioner tasks that are captured and not adopted yet, in the order of capture. */
     pd_pending_task *oldest, *newest;
 } pd_optim_saved;
 
@@ -61,13 +61,13 @@ typedef struct pd_optim_saved {
  * belong to the step under way. */
 struct pd_optim {
     pd_optim_saved saved;
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     char name[PD_NAME_KEPT];
     pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
     int n_phases;
     int last_ranges; /* index of the last phase over ranges of elements, which writes the weights; -1: there is none */
-    /* largest number of units (parts that one thread computes) that a phase of the plan has */
+    /* largest number of units that a phase of the plan has */
     int64_t most_units;
     double cost_ns;
 
@@ -89,9 +89,9 @@ struct pd_optim {
     pd_stage stage;
     int phase;     /* index of the next phase to run */
     int64_t round; /* number of times that the next phase to run has run in this step already */
-    /* whether this step has captured its root tasks, and adopted the due ones */
+    /* whether this step has captured its preconditioner tasks, and adopted the due ones */
     bool captured, adopted;
-    /* whether the step waits for a root task and is counted in stats.waits */
+    /* whether the step waits for a preconditioner task and is counted in stats.waits */
     bool parked;
     pd_step_io io;
     double hyper[PD_MAX_HYPERS]; /* the hyperparameters that this step uses */
@@ -110,49 +110,50 @@ struct pd_optim {
     size_t place; /* position of the step in its atomic group */
     /* whether the step has told its atomic group whether it fails */
     bool settled;
-    /* the first root task whose failure makes this step fail; NULL: none */
+    /* the first preconditioner task whose failure makes this step fail; NULL: none */
     const pd_pending_task *last;
-    /* whether the remaining root tasks are thrown away, because an earlier one made the step fail */
+    /* whether the remaining preconditioner tasks are thrown away, because an earlier one made the step fail */
     bool dropping;
     bool refused;
     /* whether the step is refused if it makes finite weights infinite or NaN; whether it has done so */
     bool guards, spoils;
 
-    /* ---- the root tasks of the step ---- */
-    /* root tasks whose inputs are being copied or whose results are being stored; has room for all tasks of the plan */
+    /* ---- the preconditioner tasks of the step ---- */
+    /* preconditioner tasks whose inputs are being copied or whose results are being stored; has room for all tasks of
+     * the plan */
     pd_task **work;
     size_t n_work;
-    /* where the step notes which root tasks it takes, or (`retakes`) which it must take; NULL: it takes those that are
-     * due, and notes nothing */
+    /* where the step notes which preconditioner tasks it takes, or (`retakes`) which it must take; NULL: it takes those
+     * that are due, and notes nothing */
     pd_taken_roots *taken;
     bool retakes;
-    /* later steps will repeat earlier ones, so no root task may be left out */
+    /* later steps will repeat earlier ones, so no preconditioner task may be left out */
     bool keeps_tasks;
-    /* the first root task whose inputs are copied and that pd_optim_capture has not handed out yet */
+    /* the first preconditioner task whose inputs are copied and that pd_optim_capture has not handed out yet */
     pd_pending_task *to_hand_out;
 };
 
-/* The optimizer's record of a pending root task: its inputs were copied, and its result is not stored in the state
- * yet. */
+/* The optimizer's record of a pending preconditioner task: its inputs were copied, and its result is not stored in the
+ * state yet. */
 struct pd_pending_task {
     pd_pending_task *next;
     int64_t count;  /* number of the step in which the task's inputs were copied */
     uint32_t index; /* index of the task in the plan */
-    pd_task *task;  /* the task; NULL while the task is at the root pool */
+    pd_task *task;  /* the task; NULL while the task is at the preconditioner pool */
     bool kept;      /* as in pd_task */
     bool back;
     bool due; /* whether the task's result is to be stored in this step; set by pd_step_settle */
-    /* whether an image (saved state as bytes) that is being written waits for the task's result: save.h */
+    /* whether an image that is being written waits for the task's result: save.h */
     bool awaited;
 };
 
 struct pd_task {
-    pd_pending_task *pending; /* the optimizer's record of this root task */
-    const pd_row *row;
+    pd_pending_task *pending; /* the optimizer's record of this preconditioner task */
+    const pd_optimizer_ops *row;
     pd_shared_plan *shared;
     pd_task_view view;
-    int status; /* PD_CANCELLED until the root task has run; then PD_OK, or why it gave no root */
-    bool kept;  /* the root task must run, even if a newer one of the same root comes */
+    int status; /* PD_CANCELLED until the preconditioner task has run; then PD_OK, or why it gave no root */
+    bool kept;  /* the preconditioner task must run, even if a newer one of the same root comes */
     double ms;
     double hyper[PD_MAX_HYPERS];
     /* The task's copies of its inputs, and memory for its results. `view`, which the optimizer's task function gets,

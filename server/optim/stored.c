@@ -1,6 +1,6 @@
 /* stored.c - keeps the tensors of a parameter's optimizer state (slots) in memory. Float32 and float64 slots are used
  * in place. Coded slots are stored in fewer bits; they get a float32 form while a step, a unit (the work of one thread,
- * for instance on a block) or a root task (computation of a matrix root) uses them. */
+ * for instance on a block) or a preconditioner task uses them. */
 #include "stored.h"
 
 #include <assert.h>
@@ -189,7 +189,7 @@ int pd_slots_make(pd_optim *optim)
 
 /* ---- initial values ---- */
 
-/* Fills a coded slot (a state tensor that is stored in fewer bits) with initial values: makes its float32 form and
+/* Fills a coded slot with initial values: makes its float32 form and
  * encodes it. */
 static int fill_coded(const pd_optim *optim, int slot, int64_t n)
 {
@@ -378,8 +378,8 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
 
 /* ---- copies of a task's share of a slot ---- */
 
-/* Returns where the item of a root task begins in a slot that has one item for each block (PD_SHARE_ITEM). The slot
- * must have its float32 form now. */
+/* Returns where the item of a preconditioner task begins in a slot that has one item for each block (PD_SHARE_ITEM).
+ * The slot must have its float32 form now. */
 static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
 {
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));

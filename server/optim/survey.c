@@ -11,7 +11,7 @@ double pd_folded(pd_fold fold, double sofar, double value)
     return isnan(sofar) || value <= sofar ? sofar : value;
 }
 
-void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *any, double *fact)
+void pd_optim_survey_one(const pd_optimizer_ops *row, const pd_declaration *param, bool *any, double *fact)
 {
     double value[PD_MAX_FACTS] = { 0 };
 
@@ -22,7 +22,7 @@ void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *a
     *any = true;
 }
 
-void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact)
+void pd_optim_survey(const pd_optimizer_ops *row, const pd_declaration *params, size_t n, double *fact)
 {
     bool any = false;
 

@@ -1,7 +1,7 @@
 /* table.c - lists every optimizer that the server knows, and finds an optimizer by name or index. */
 #include "table.h"
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 #include <string.h>
 
@@ -25,37 +25,37 @@
     X(pd_kron)                                                                                                         \
     X(pd_model_state)
 
-#define DECLARE(row) extern const pd_row row;
+#define DECLARE(row) extern const pd_optimizer_ops row;
 ROWS(DECLARE)
 
 #define ADDRESS(row) &row,
-const pd_row *const pd_rows[] = { ROWS(ADDRESS) NULL };
+const pd_optimizer_ops *const pd_rows[] = { ROWS(ADDRESS) NULL };
 
-const pd_row *pd_optim_at(size_t index)
+const pd_optimizer_ops *pd_optim_at(size_t index)
 {
     for (size_t i = 0; pd_rows[i] != NULL; i++)
         if (i == index) return pd_rows[i];
     return NULL;
 }
 
-const pd_row *pd_optim_find(const char *name)
+const pd_optimizer_ops *pd_optim_find(const char *name)
 {
     for (size_t i = 0; pd_rows[i] != NULL; i++)
         if (strcmp(pd_rows[i]->name, name) == 0) return pd_rows[i];
     return NULL;
 }
 
-const char *pd_row_name(const pd_row *row)
+const char *pd_optimizer_name(const pd_optimizer_ops *row)
 {
     return row->name;
 }
 
-const char *pd_row_about(const pd_row *row)
+const char *pd_optimizer_about(const pd_optimizer_ops *row)
 {
     return row->about;
 }
 
-const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count)
+const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *row, size_t *count)
 {
     size_t n = 0;
 

@@ -4,9 +4,9 @@
 
 #include "paramd/optim.h"
 
-extern const pd_row *const pd_rows[]; /* the known optimizers; NULL after the last one */
+extern const pd_optimizer_ops *const pd_rows[]; /* the known optimizers; NULL after the last one */
 /* The optimizer of parameters that a worker declares as model state (averaged, not trained). The job's rules do not
  * apply to them. */
-extern const pd_row pd_model_state;
+extern const pd_optimizer_ops pd_model_state;
 
 #endif

@@ -1,4 +1,4 @@
-/* task.c - root tasks (computations of matrix roots): copies their inputs, hands them to the scheduler, takes them
+/* task.c - preconditioner tasks: copies their inputs, hands them to the scheduler, takes them
  * back, and decides whether a task that failed makes the step fail. */
 #include "task.h"
 
@@ -13,9 +13,9 @@
 
 /* ---- capture ---- */
 
-/* Assigns the memory of a root task to n tensors, one after the other. Tensor i is as large as the task's share of the
- * state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the number of floats that the tensors
- * take. */
+/* Assigns the memory of a preconditioner task to n tensors, one after the other. Tensor i is as large as the task's
+ * share of the state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the number of floats that the
+ * tensors take. */
 static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory,
                        float **tensor)
 {
@@ -36,8 +36,8 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
            lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Allocates one arena (memory shared by all root tasks of a step). With a root delay of 0, results are used and the
- * tasks freed in the same step. With another delay, with a single task, or if memory runs out, returns NULL: then each
+/* Allocates one arena. With a root delay of 0, results are used and the
+ * tasks freed in the same step. With another delay, with a single task, or if out of memory, returns NULL: then each
  * task allocates its own memory. */
 static pd_task_arena *arena_new(const pd_plan *plan)
 {
@@ -76,8 +76,8 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* Makes a root task that belongs to step `count`, with memory for its inputs and outputs. Returns NULL if out of
- * memory. */
+/* Makes a preconditioner task that belongs to step `count`, with memory for its inputs and outputs. Returns NULL if out
+ * of memory. */
 static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
@@ -115,9 +115,9 @@ void pd_task_free(pd_task *task)
     free(task);
 }
 
-/* Returns whether the optimizer has room for one more root task (computation of a matrix root) of each root. With
- * root_delay = ready a root may be computed by several threads of the root pool at a time, each time from newer
- * statistics. The limit does not depend on time when a step is repeated: the same tasks are pending then. */
+/* Returns whether the optimizer has room for one more preconditioner task of each root. With root_delay = ready a root
+ * may be computed by several threads of the preconditioner pool at a time, each time from newer statistics. The limit
+ * does not depend on time when a step is repeated: the same tasks are pending then. */
 static bool has_room(const pd_optim *optim)
 {
     size_t pending = 0;
@@ -160,9 +160,9 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
         pd_slot_part_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
-/* Inserts a root task into the list of pending tasks (those whose results are not stored in the state yet). The list is
- * sorted by the step in which the inputs were copied, and within a step by the order of the plan. Call it only while no
- * task of the list is at the root pool. */
+/* Inserts a preconditioner task into the list of pending tasks (those whose results are not stored in the state yet).
+ * The list is sorted by the step in which the inputs were copied, and within a step by the order of the plan. Call it
+ * only while no task of the list is at the preconditioner pool. */
 static void insert(pd_optim *optim, pd_pending_task *pending)
 {
     pd_pending_task **link = &optim->saved.oldest;
@@ -176,7 +176,7 @@ static void insert(pd_optim *optim, pd_pending_task *pending)
     if (pending->next == NULL) optim->saved.newest = pending;
 }
 
-/* Appends a root task to the list of pending tasks. */
+/* Appends a preconditioner task to the list of pending tasks. */
 static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
@@ -225,8 +225,8 @@ pd_task *pd_optim_capture(pd_optim *optim)
 
 /* ---- running a task: any thread ---- */
 
-/* Returns whether n tensors of a root task have finite values only. Tensor i belongs to the state tensor with index
- * slot[i]. */
+/* Returns whether n tensors of a preconditioner task have finite values only. Tensor i belongs to the state tensor with
+ * index slot[i]. */
 static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
 {
     for (int i = 0; i < n; i++) {
@@ -249,8 +249,8 @@ static bool has_nan(const void *at, bool is_wide, int64_t n)
     return found;
 }
 
-/* Returns why the inputs of a root task, which are not all finite, have no root: they have a NaN (PD_UNFIT_NAN), or
- * infinities but no NaN (PD_UNFIT_INF). */
+/* Returns why the inputs of a preconditioner task, which are not all finite, have no root: they have a NaN
+ * (PD_UNFIT_NAN), or infinities but no NaN (PD_UNFIT_INF). */
 static pd_unfit why_unfit(const pd_task *task)
 {
     const pd_plan *plan = task->view.plan;
@@ -326,8 +326,8 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
-/* Returns the entry of a pending root task in the list of those that a replayed step takes; NULL: the step does not
- * take it. */
+/* Returns the entry of a pending preconditioner task in the list of those that a replayed step takes; NULL: the step
+ * does not take it. */
 static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     for (size_t i = 0; i < taken->n; i++)
@@ -335,7 +335,7 @@ static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pen
     return NULL;
 }
 
-/* Returns whether a pending root task is due: its result must be stored in this step. */
+/* Returns whether a pending preconditioner task is due: its result must be stored in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (adopts_when_ready(optim) && optim->taken != NULL && optim->retakes)
@@ -344,9 +344,9 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
-/* Returns whether a step that uses roots when they are ready waits for a root task at the root pool: a repeated step
- * for those that it takes; the first step that repeats none for those that had to be kept, so that there are never more
- * of them than a job has counted memory for. */
+/* Returns whether a step that uses roots when they are ready waits for a preconditioner task at the preconditioner
+ * pool: a repeated step for those that it takes; the first step that repeats none for those that had to be kept, so
+ * that there are never more of them than a job has counted memory for. */
 static bool is_awaited(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (optim->taken != NULL && optim->retakes) return find_taken(optim->taken, pending) != NULL;
@@ -369,8 +369,8 @@ static bool tasks_are_back(const pd_optim *optim)
     return true;
 }
 
-/* Removes from the list of pending root tasks the one that follows `before`; if `before` is NULL, the oldest one.
- * Returns its task. */
+/* Removes from the list of pending preconditioner tasks the one that follows `before`; if `before` is NULL, the oldest
+ * one. Returns its task. */
 static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 {
     pd_pending_task **link = before == NULL ? &optim->saved.oldest : &before->next, *pending = *link;
@@ -382,8 +382,8 @@ static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
     return task;
 }
 
-/* Returns whether the result of a root task is out of date. Either the task was never run, because a newer one replaced
- * it, or a newer root is in use already. */
+/* Returns whether the result of a preconditioner task is out of date. Either the task was never run, because a newer
+ * one replaced it, or a newer root is in use already. */
 static bool is_stale(const pd_optim *optim, const pd_task *task)
 {
     return adopts_when_ready(optim) &&
@@ -404,7 +404,7 @@ static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
     return true;
 }
 
-/* Adds a root task to the list of those that the step takes. */
+/* Adds a preconditioner task to the list of those that the step takes. */
 static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
 {
     if (taken->n == taken->room)
@@ -413,7 +413,7 @@ static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
         taken->at[taken->n++] = (pd_taken_root){ pending->index, pending->count, pending->task->status };
 }
 
-/* Lets a root task fail as it had failed in the step that is replayed. */
+/* Lets a preconditioner task fail as it had failed in the step that is replayed. */
 static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     const pd_taken_root *noted = find_taken(taken, pending);
@@ -421,7 +421,7 @@ static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
     if (noted != NULL && noted->status != PD_OK) pending->task->status = noted->status;
 }
 
-/* Notes the due root tasks of a step, or compares them with those of the step that is replayed. */
+/* Notes the due preconditioner tasks of a step, or compares them with those of the step that is replayed. */
 static void settle_taken(pd_optim *optim)
 {
     pd_taken_roots *taken = optim->taken;
@@ -508,9 +508,9 @@ bool pd_optim_waits(const pd_optim *optim)
 
 /* ---- adoption ---- */
 
-/* Takes the root task that follows `before` from the list of pending tasks, and adds it to optim->work, so that its
- * result is stored. Throws the task away instead if its result is out of date, or if it comes after the task that made
- * the step fail. */
+/* Takes the preconditioner task that follows `before` from the list of pending tasks, and adds it to optim->work, so
+ * that its result is stored. Throws the task away instead if its result is out of date, or if it comes after the task
+ * that made the step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->last;

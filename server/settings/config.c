@@ -370,7 +370,7 @@ static void resolve(pd_config *config)
     if (config->pool_threads == 0) config->pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }
 
-/* Puts the directory that the service manager (systemd) has made for this service in place of the value "auto" of
+/* Puts the directory that the service manager has made for this service in place of the value "auto" of
  * server.state_dir. */
 static int resolve_state_dir(pd_config *config, pd_error *err)
 {

@@ -17,7 +17,7 @@
 
 #include <stdio.h>
 
-/* Makes a configuration with the default values. Returns NULL if memory is out. */
+/* Makes a configuration with the default values. Returns NULL if out of memory. */
 pd_config *pd_config_new(void);
 void pd_config_free(pd_config *config); /* accepts NULL */
 

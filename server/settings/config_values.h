@@ -1,4 +1,4 @@
-/* config_values.h - the parts of a configuration: its keys (the names of the settings), and their values by type. Used
+/* config_values.h - the parts of a configuration: its keys, and their values by type. Used
  * by the thread that owns the configuration. */
 #ifndef PD_CONFIG_VALUES_H
 #define PD_CONFIG_VALUES_H

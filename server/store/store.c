@@ -15,11 +15,11 @@
 #include "info.h"
 #include "job_owner.h"
 #include "job_turn.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "override_command.h"
 #include "overdue.h"
 #include "notes.h"
-#include "plant.h"
+#include "mutant.h"
 #include "push.h"
 #include "ranks.h"
 #include "share.h"
@@ -88,9 +88,9 @@ static void free_effects(pd_store *store)
     for (pd_effect *effect = pd_effects_take(&store->outbox), *next; effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
         if (effect->kind == PD_EFF_CLOSED)
-            for (size_t i = 0; i < effect->u.closed.n; i++) pd_snapshot_unref(effect->u.closed.at[i].snapshot);
-        if (effect->kind == PD_EFF_KEEP) pd_kept_drop_weights(effect->u.kept);
-        if (effect->kind == PD_EFF_KEEP) pd_kept_free(effect->u.kept);
+            for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
+        if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_drop_weights(effect->u.kept);
+        if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_free(effect->u.kept);
         if (effect->kind == PD_EFF_LOGGED) pd_logging_drop(effect->u.logged);
         pd_effect_free(effect);
     }
@@ -103,7 +103,7 @@ void pd_store_free(pd_store *store)
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
     pd_store_end_all(store, &err);
-    /* No job is left here, because the caller has returned all root tasks (computations of matrix roots). */
+    /* No job is left here, because the caller has returned all preconditioner tasks. */
     assert(store->jobs.numbers == NULL);
     pd_jobs_free_ended(&store->jobs);
     pd_drain_free(&store->drain);
@@ -173,7 +173,7 @@ static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
     queue_unchanged(store, job, now_ns);
 }
 
-/* Lets all jobs look again for ranks over quota (whose frames use up their share of memory), if reserves have grown
+/* Lets all jobs look again for ranks over quota, if reserves have grown
  * or a connection is blocked for lack of memory. Both can put ranks of any job over quota. */
 static void look_again(pd_store *store, uint64_t now_ns)
 {
@@ -181,7 +181,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
 
     if (!store->ingest.grown) return;
     store->ingest.grown = false;
-    if (PD_PLANTED(stale_look)) return;
+    if (PD_MUTANT(stale_look)) return;
     HASH_ITER(hh, store->jobs.names, job, next)
     {
         job->steps.look = job->steps.look_loose = true;
@@ -244,20 +244,20 @@ static void drop(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* Returns snapshots (published weights) that the loop thread has released to their buffer pools. A snapshot knows its
+/* Returns published versions that the loop thread has released to their buffer pools. A published version knows its
  * pools, since its parameter may be freed already. */
 static void released(pd_request *request)
 {
-    pd_snapshot *next;
+    pd_published *next;
 
-    for (pd_snapshot *snapshot = request->u.released.first; snapshot != NULL; snapshot = next) {
-        next = snapshot->next_released;
-        pd_snapshot_returned(snapshot);
+    for (pd_published *published = request->u.released.first; published != NULL; published = next) {
+        next = published->next_released;
+        pd_published_returned(published);
     }
     pd_request_free(request);
 }
 
-/* The loop thread has forgotten a job, which may still wait for its root tasks. */
+/* The loop thread has forgotten a job, which may still wait for its preconditioner tasks. */
 static void forgotten(pd_store *store, pd_request *request)
 {
     const pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -271,7 +271,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last root task has come back. */
+    /* The job exists, because it is freed only after its last preconditioner task has come back. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
@@ -291,7 +291,7 @@ static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.kept->number);
 
     if (job != NULL && job->gone) job = NULL;
-    pd_checkpoint_kept(job, &store->outbox, request, now_ns);
+    pd_checkpoint_done(job, &store->outbox, request, now_ns);
     if (job != NULL) queue(store, job, now_ns);
 }
 
@@ -545,7 +545,7 @@ size_t pd_store_count_losing(const pd_store *store)
     const pd_job *job, *next;
     size_t n = 0;
 
-    HASH_ITER(hh, store->jobs.names, job, next) n += pd_keeping_loses(job);
+    HASH_ITER(hh, store->jobs.names, job, next) n += pd_checkpoint_policy_loses(job);
     return n;
 }
 

@@ -1,6 +1,6 @@
 /* store.h - the whole training state (jobs, parameters, rounds, weights), and how it handles requests. Step thread.
  *
- * A pure state machine: requests come in together with the time, and effects (answers and notices) come out. It uses
+ * A pure state machine: requests come in together with the time, and effects come out. It uses
  * no clock, sockets, files, threads or random numbers, so tests and simulations can drive it exactly as the daemon
  * does. */
 #ifndef PD_STORE_H
@@ -13,8 +13,8 @@ typedef struct pd_store pd_store;
 
 int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
 /* Frees the store. Accepts NULL. Before, the caller must end all jobs (PD_REQ_DROP without a name) and take the
- * effects, so that payload buffers go back to their connections. It must also return all root tasks (computations of
- * matrix roots, PD_REQ_TASK) and published snapshots (PD_REQ_RELEASED). */
+ * effects, so that payload buffers go back to their connections. It must also return all preconditioner tasks and
+ * published versions (PD_REQ_RELEASED). */
 void pd_store_free(pd_store *store);
 
 /* Applies a request, or a part of it that takes about `budget_ns` (ns of one core, by estimates): the request is
@@ -35,17 +35,17 @@ void pd_store_tick(pd_store *store, uint64_t now_ns);
 uint64_t pd_store_next_tick(const pd_store *store);
 
 /* Writes an image: the state of a job that a restart must bring back (image/image.h). Stores in *image an allocated
- * buffer of *n bytes, which the caller frees. PD_NOT_FOUND: there is no such job. PD_UNAVAILABLE: a step or a root task
- * is under way, try again after the next batch or task. PD_NO_MEMORY. */
+ * buffer of *n bytes, which the caller frees. PD_NOT_FOUND: there is no such job. PD_UNAVAILABLE: a step or a
+ * preconditioner task is under way, try again after the next batch or task. PD_NO_MEMORY. */
 int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err);
-/* Makes a job from an image (saved state), every byte of which is checked. Its workers count as lost until they come
+/* Makes a job from an image, every byte of which is checked. Its workers count as lost until they come
  * back; then they send their unanswered requests again. After an error nothing has changed. */
 int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
 
 /* Makes a job from a checkpoint that was read from the disk, every byte of which is checked again. The checkpoint is
  * borrowed for the call. The errors are those of pd_store_load_job, and PD_FAILED_PRECONDITION: other BLAS kernels or
  * instructions have made the checkpoint, and the job says exact = yes. After an error nothing has changed. */
-int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err);
+int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err);
 
 /* Repeats a step of a job that was just restored, from an entry of its log: the first step after the checkpoint, then
  * one after the other (image/log_replay.h). The entry is borrowed for the call. After an error *kept says whether the
@@ -64,7 +64,7 @@ pd_effect *pd_store_effects(pd_store *store);
 
 /* Bytes of memory in use, by purpose, for operators and limits. */
 typedef struct pd_store_bytes {
-    uint64_t weights, accumulators, state, snapshots, held;
+    uint64_t weights, accumulators, state, published_list, held;
 } pd_store_bytes;
 pd_store_bytes pd_store_count_bytes(const pd_store *store);
 

@@ -17,6 +17,6 @@ pd_store_bytes pd_store_count_bytes(const pd_store *store)
             bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
         }
     }
-    bytes.snapshots = store->pools.used + store->pools.idle - bytes.weights - bytes.accumulators;
+    bytes.published_list = store->pools.used + store->pools.idle - bytes.weights - bytes.accumulators;
     return bytes;
 }

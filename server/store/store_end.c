@@ -5,7 +5,7 @@
 #include "deadlines.h"
 #include "export.h"
 #include "job_end.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 
 #include <utlist.h>
 
@@ -41,7 +41,7 @@ static void end(pd_store *store, pd_job *job, bool stops, const pd_error *err)
            err->text);
     pd_checkpoint_release(job, err);
     pd_job_release(job, err);
-    if (!stops) pd_keeping_end(job);
+    if (!stops) pd_checkpoint_policy_end(job);
     pd_jobs_free_gone(&store->jobs, job);
 }
 
@@ -62,8 +62,8 @@ void pd_store_end_all(pd_store *store, const pd_error *err)
 
 static bool may_end(const pd_job *job, const pd_account *except)
 {
-    return pd_job_is_over(job) && job->export == NULL && job->import == NULL && job->keeping.exports.first == NULL &&
-           &job->steps.account != except;
+    return pd_job_is_over(job) && job->export == NULL && job->import == NULL &&
+           job->checkpointing.exports.first == NULL && &job->steps.account != except;
 }
 
 /* Returns whether the bytes of a job count in a budget; NULL: in that of all jobs. */

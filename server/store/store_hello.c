@@ -6,12 +6,12 @@
 #include "export.h"
 #include "hello.h"
 #include "job_owner.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "lingering.h"
 #include "ranks.h"
 #include "store_end.h"
 #include "succession.h"
-#include "world_change.h"
+#include "resize.h"
 
 /* ---- new jobs ---- */
 
@@ -55,7 +55,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     if (old != NULL && (rc = pd_job_owner_may_begin_anew(old, store->roles, request, err)) != PD_OK) return rc;
     if ((rc = pd_hello_check_globs(request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_keeping_begin(job, err)) != PD_OK || (rc = take_place(store, old, request, err)) != PD_OK ||
+    if ((rc = pd_checkpoint_policy_begin(job, err)) != PD_OK || (rc = take_place(store, old, request, err)) != PD_OK ||
         (rc = pd_job_owner_set(job, &store->owners, store->roles, request, err)) != PD_OK ||
         (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_owner_remove(job->owner);
@@ -86,7 +86,7 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
 
     if ((rc = pd_job_owner_admits(*job, store->roles, request, err)) != PD_OK) return rc;
     pd_store_forget(store, *job);
-    rc = pd_world_change(job, &store->jobs, &env, request, now_ns, err);
+    rc = pd_resize(job, &store->jobs, &env, request, now_ns, err);
     pd_job_owner_resume(*job, &store->owners, store->roles);
     return rc;
 }
@@ -95,8 +95,8 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
  * not, and the job has no workers at present, the error says so. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = pd_world_may_change(*job, request) ? change_world(store, job, request, now_ns, err)
-                                                : pd_job_agrees(*job, request, err);
+    int rc = pd_may_resize(*job, request) ? change_world(store, job, request, now_ns, err)
+                                          : pd_job_agrees(*job, request, err);
 
     if (rc == PD_FAILED_PRECONDITION) pd_linger_explain(*job, now_ns, err);
     return rc;

@@ -30,7 +30,7 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
     return rc;
 }
 
-int pd_store_restore(pd_store *store, const pd_kept *kept, uint64_t now_ns, pd_error *err)
+int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);
     int rc;

@@ -2,7 +2,7 @@
  * a party do. */
 #include "flows.h"
 
-#include "plant.h"
+#include "mutant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static void tidy(pd_flows *flows, pd_flow *flow)
     if (party->owner != NULL && party->waiting == 0 && party->balance_ns > 0) end(flows, party);
 }
 
-/* Moves a flow to its party's flows of the other kind, if its first request is of that kind. If memory is short, it
+/* Moves a flow to its party's flows of the other kind, if its first request is of that kind. If out of memory, it
  * stays where it is. */
 static void move(pd_flows *flows, pd_flow *flow)
 {
@@ -178,7 +178,7 @@ void pd_flows_add(pd_flows *flows, pd_request *request)
         return;
     }
     flow = flow_of(flows, request);
-    if (PD_PLANTED(flow_overtaken))
+    if (PD_MUTANT(flow_overtaken))
         prepend(&flow->first, &flow->last, &request->mail);
     else
         append(&flow->first, &flow->last, &request->mail);

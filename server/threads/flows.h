@@ -48,7 +48,7 @@ typedef struct pd_flows {
     pd_mail *first, *last; /* requests of the daemon itself (pd_request.party 0), the oldest first */
     pd_flow others, reads; /* the parties with requests of each kind */
     pd_flow *served;       /* flow of the request that was taken last; NULL: the daemon's */
-    /* The flow of all that have none when memory is short; it is a party of its own. While it has requests, no new flow
+    /* The flow of all that have none when out of memory; it is a party of its own. While it has requests, no new flow
      * is made, so no request overtakes an earlier one of its own flow. */
     pd_flow spare;
     pd_flow *buckets[PD_FLOW_BUCKETS]; /* hash table of flows and parties by key */

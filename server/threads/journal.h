@@ -3,7 +3,7 @@
  * The step thread hands it entries as effects (PD_EFF_LOGGED). They come back as requests (PD_REQ_LOGGED) with the
  * result, in the order of their jobs' steps, each exactly once. All entries that wait are written together, and then
  * the thread waits for the disk once. It is another thread than the keeper, because writing a checkpoint may take many
- * seconds, and outranks the root pool, because the log's speed is that of its wake-ups. */
+ * seconds, and outranks the preconditioner pool, because the log's speed is that of its wake-ups. */
 #ifndef PD_JOURNAL_H
 #define PD_JOURNAL_H
 

@@ -20,9 +20,9 @@ struct pd_keeper {
     pd_disk_thread thread;
     char *root;
     pd_state_dir lock;
-    pd_kept_about about;
-    atomic_bool stop;            /* checkpoints that wait are not written any more; set before the thread ends */
-    _Atomic(const pd_kept *) at; /* the checkpoint that is being written; NULL: none */
+    pd_checkpoint_about about;
+    atomic_bool stop; /* checkpoints that wait are not written any more; set before the thread ends */
+    _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: none */
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -33,9 +33,9 @@ static uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-pd_kept_about pd_keeper_about(void)
+pd_checkpoint_about pd_keeper_about(void)
 {
-    pd_kept_about about = { 0 };
+    pd_checkpoint_about about = { 0 };
 
     snprintf(about.paramd, sizeof about.paramd, "%s", PD_VERSION);
     snprintf(about.blas, sizeof about.blas, "%s", pd_blas_core());
@@ -47,22 +47,22 @@ pd_kept_about pd_keeper_about(void)
 
 pd_request *pd_keeper_refuse(pd_effect *effect)
 {
-    pd_kept *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.kept;
 
     pd_fail(&kept->error, PD_CANCELLED, "the server stops, so the checkpoint of step %llu is not written",
             (unsigned long long)kept->step);
-    return pd_effect_become_kept(effect);
+    return pd_effect_become_checkpointed(effect);
 }
 
 /* Writes a checkpoint, or the mark that a job has ended, and hands it back with the result. Older checkpoints are
  * removed after that, because nobody needs to wait for it. */
 static void keep(pd_keeper *keeper, pd_effect *effect)
 {
-    pd_kept *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.kept;
     uint64_t left = kept->keep;
     bool tidy;
     char job_dir[PD_KEEP_PATH];
-    pd_kept_about about = keeper->about;
+    pd_checkpoint_about about = keeper->about;
     uint64_t begun = clock_ns(CLOCK_MONOTONIC);
 
     about.written_ms = clock_ns(CLOCK_REALTIME) / 1000000;
@@ -72,7 +72,7 @@ static void keep(pd_keeper *keeper, pd_effect *effect)
     kept->ns = clock_ns(CLOCK_MONOTONIC) - begun;
     if (tidy) pd_checkpoint_job_dir(job_dir, keeper->root, kept);
     atomic_store(&keeper->at, NULL);
-    pd_disk_thread_hand_back(&keeper->thread, pd_effect_become_kept(effect));
+    pd_disk_thread_hand_back(&keeper->thread, pd_effect_become_checkpointed(effect));
     if (tidy) pd_checkpoint_tidy(keeper->thread.disk, job_dir, left);
 }
 
@@ -137,7 +137,7 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
 /* Says what keeps the keeper thread from ending in time. */
 static int say_late(pd_keeper *keeper, pd_error *err)
 {
-    const pd_kept *kept = atomic_load(&keeper->at);
+    const pd_checkpoint_image *kept = atomic_load(&keeper->at);
 
     if (kept == NULL)
         return pd_fail(err, PD_DEADLINE_EXCEEDED, "%.300s: the disk does not answer: old checkpoints are not removed",

@@ -36,6 +36,6 @@ int pd_keeper_stop(pd_keeper *keeper, uint64_t until_ns, pd_error *err);
  * there is no keeper thread any more. */
 pd_request *pd_keeper_refuse(pd_effect *effect);
 /* Tells what software and hardware this process is, for manifests; the time is not filled in. */
-pd_kept_about pd_keeper_about(void);
+pd_checkpoint_about pd_keeper_about(void);
 
 #endif

@@ -60,7 +60,7 @@ int pd_mailbox_post(pd_mailbox *box, pd_mail *first, pd_mail *last)
     return PD_OK;
 }
 
-/* Removes all mail (messages) from the mailbox and returns it. Called with the lock held. */
+/* Removes all mail from the mailbox and returns it. Called with the lock held. */
 static pd_mail *take_all(pd_mailbox *box)
 {
     pd_mail *all = box->first;

@@ -1,4 +1,4 @@
-/* stepper.c - the step thread: runs turns, hands root tasks (computations of matrix roots) to the root pool, and ends
+/* stepper.c - the step thread: runs turns, hands preconditioner tasks to the preconditioner pool, and ends
  * in an orderly way. */
 #include "stepper.h"
 
@@ -8,8 +8,8 @@
 #include "log.h"
 #include "readahead.h"
 #include "recover.h"
-#include "rootpool.h"
-#include "rootqueue.h"
+#include "precond_pool.h"
+#include "precond_queue.h"
 #include "thread.h"
 #include "turn.h"
 #include "warm.h"
@@ -23,7 +23,7 @@
 struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
     pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the keeper thread has ended */
     pd_warmer *warmer;    /* while jobs are restored */
     pd_journal *journal;  /* NULL: jobs have no logs, or the journal thread has ended */
@@ -67,26 +67,27 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a root task, which came in an effect, to the root pool. If the pool has no memory for the task, the task comes
- * back as failed. The step thread does not wait for memory: another job may have to go on before there is some. */
+/* Hands a preconditioner task, which came in an effect, to the preconditioner pool. If the pool has no memory for the
+ * task, the task comes back as failed. The step thread does not wait for memory: another job may have to go on before
+ * there is some. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
     pd_request *refused;
 
-    if (pd_rootpool_submit(stepper->pool, effect->u.task.task, effect->job, effect->u.task.param) == PD_OK) {
+    if (pd_precond_pool_submit(stepper->pool, effect->u.task.task, effect->job, effect->u.task.param) == PD_OK) {
         pd_effect_free(effect);
         return;
     }
     pd_log(LOG_ERR, "out of memory for a root task: the root counts as failed, and its last good one stays in use");
-    refused = pd_rootqueue_refuse(effect);
+    refused = pd_precond_queue_refuse(effect);
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
 static void forget_tasks(void *arg, uint32_t job)
 {
     pd_stepper *stepper = arg;
-    pd_rootpool_forget(stepper->pool, job);
+    pd_precond_pool_forget(stepper->pool, job);
 }
 
 /* Hands a checkpoint, which came in an effect, to the keeper thread. */
@@ -149,8 +150,8 @@ static void stop_disk_threads(pd_stepper *stepper)
     }
 }
 
-/* Ends all jobs, and takes the tasks of the root pool, the checkpoints of the keeper thread and the entries of the
- * journal thread back, so that all buffers, snapshots (published weights) and tasks are returned before the store is
+/* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the keeper thread and the entries
+ * of the journal thread back, so that all buffers, published versions and tasks are returned before the store is
  * freed. */
 static void wind_up(pd_stepper *stepper)
 {
@@ -160,7 +161,7 @@ static void wind_up(pd_stepper *stepper)
     stepper->lost = pd_store_count_losing(stepper->store);
     if (drop != NULL) pd_turn_add(&stepper->turn, &drop->mail);
     pd_turn_finish(&stepper->turn);
-    pd_rootpool_stop(stepper->pool);
+    pd_precond_pool_stop(stepper->pool);
     stepper->pool = NULL;
     finish(stepper);
     stop_disk_threads(stepper);
@@ -199,7 +200,7 @@ static void *run(void *arg)
 
 /* ---- functions for the thread that starts and stops the step thread ---- */
 
-static int restore(void *arg, const pd_kept *kept, pd_error *err)
+static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 {
     return pd_store_restore(arg, kept, now_ns(), err);
 }
@@ -276,7 +277,7 @@ static void free_unstarted(pd_stepper *stepper)
 {
     (void)pd_journal_stop(stepper->journal, UINT64_MAX, NULL);
     (void)pd_keeper_stop(stepper->keeper, UINT64_MAX, NULL);
-    pd_rootpool_stop(stepper->pool);
+    pd_precond_pool_stop(stepper->pool);
     pd_store_free(stepper->store);
     pd_request_free(stepper->last_call);
     pd_mailbox_free(stepper->requests);
@@ -302,7 +303,7 @@ static int start_threads(pd_stepper *stepper, const pd_stepper_config *config, p
                                          .forget = forget_tasks,
                                          .keep = hand_to_keeper,
                                          .log = hand_to_journal };
-    rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err);
+    rc = pd_precond_pool_start(&stepper->pool, config->pool_threads, stepper->requests, err);
     return rc == PD_OK ? pd_thread_start(&stepper->thread, run, stepper, "step thread", err) : rc;
 }
 
@@ -332,16 +333,16 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
 }
 
 /* Asks the step thread to stop, and wakes it with an empty request. The mailbox of requests stays open, because the
- * root pool still posts its tasks to it. */
+ * preconditioner pool still posts its tasks to it. */
 static void ask_to_stop(pd_stepper *stepper)
 {
     atomic_store(&stepper->stop, true);
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store back the snapshots in effects that the loop thread has not read. The effects stay in the loop
- * thread's mailbox. */
-static void take_back_snapshots(pd_stepper *stepper)
+/* Gives the store back the published versions in effects that the loop thread has not read. The effects stay in the
+ * loop thread's mailbox. */
+static void take_back_published(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;
 
@@ -349,11 +350,11 @@ static void take_back_snapshots(pd_stepper *stepper)
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
             pd_request *released =
-                effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
+                effect->u.closed.at[i].published != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
             if (released == NULL) continue;
-            released->u.released.first = effect->u.closed.at[i].snapshot;
+            released->u.released.first = effect->u.closed.at[i].published;
             released->u.released.first->next_released = NULL;
-            effect->u.closed.at[i].snapshot = NULL;
+            effect->u.closed.at[i].published = NULL;
             pd_store_apply(stepper->store, released, now_ns());
         }
     }
@@ -370,7 +371,7 @@ bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost)
     if (lost != NULL) *lost = stepper->lost;
     if (stepper->left) return false;
     pd_mailbox_close(stepper->requests);
-    take_back_snapshots(stepper);
+    take_back_published(stepper);
     pd_turn_finish(&stepper->turn);
     pd_store_free(stepper->store);
     pd_mailbox_free(stepper->requests);

@@ -1,8 +1,8 @@
 /* tracer_json.c - writes events of a job's steps as trace events in JSON.
  *
- * Each parameter has a track of its own ("tid"), and the step thread has one for its batches of work. Root tasks of a
- * parameter overlap, so they are asynchronous spans. Each has a number of this process ("id2"): viewers show spans
- * whose numbers belong to no process ("id") in another place. */
+ * Each parameter has a track of its own ("tid"), and the step thread has one for its batches of work. Preconditioner
+ * tasks of a parameter overlap, so they are asynchronous spans. Each has a number of this process ("id2"): viewers show
+ * spans whose numbers belong to no process ("id") in another place. */
 #include "tracer_json.h"
 
 #include <stdlib.h>

@@ -19,7 +19,7 @@ typedef struct pd_trace_tracks {
     uint64_t begin_ns; /* time 0 of the trace */
     bool work, *params;
     uint32_t n_params; /* number of entries of `params` */
-    uint64_t roots;    /* number of root tasks so far */
+    uint64_t roots;    /* number of preconditioner tasks so far */
 } pd_trace_tracks;
 
 /* Appends the event to the text: one line or more, each of which ends with a comma and a newline. A round of a

@@ -1,5 +1,5 @@
 /* turn.h - one turn of the step thread: applies requests for a bounded time, does one batch of work (sums and
- * optimizer steps), checks deadlines, and forwards effects (the store's answers and reports).
+ * optimizer steps), checks deadlines, and forwards effects.
  *
  * This module has no thread, clock or mailbox, so the daemon's step thread and the single-threaded simulator run the
  * same code. Both take mail from a mailbox and repeat:
@@ -32,14 +32,14 @@ typedef struct pd_turn_user {
     void *arg;
     /* Returns the time in nanoseconds, by a clock that never goes back. */
     uint64_t (*now_ns)(void *arg);
-    /* Posts effects (answers and reports of the store) to the loop thread: those from `first` to `last`, linked by
+    /* Posts effects to the loop thread: those from `first` to `last`, linked by
      * mail.next. */
     void (*effects)(void *arg, pd_mail *first, pd_mail *last);
-    /* Hands a root task (the computation of a matrix root), which comes in an effect, to the root pool. The task comes
+    /* Hands a preconditioner task, which comes in an effect, to the preconditioner pool. The task comes
      * back as a PD_REQ_TASK request. */
     void (*task)(void *arg, pd_effect *effect);
-    /* Takes back from the root pool the waiting root tasks of a job that has ended. They come as PD_REQ_TASK
-     * requests. */
+    /* Takes back from the preconditioner pool the waiting preconditioner tasks of a job that has ended. They come as
+     * PD_REQ_TASK requests. */
     void (*forget)(void *arg, uint32_t job);
     /* Hands a checkpoint, which comes in an effect, to the keeper thread. It comes back as a PD_REQ_KEPT request. NULL:
      * there is no keeper thread (pd_store_config.keeps is false). */
@@ -69,8 +69,9 @@ bool pd_turn_run(pd_turn *turn);
 /* Applies all waiting requests to the store, however long that takes, and forwards the effects. Called when the step
  * thread ends. */
 void pd_turn_finish(pd_turn *turn);
-/* Forwards the effects of the store (its answers, reports and tasks): root tasks to the root pool, checkpoints to the
- * keeper thread, entries of logs to the journal thread, all other effects to the loop thread as one chain.
+/* Forwards the effects of the store (its answers, reports and tasks): preconditioner tasks to the preconditioner pool,
+ * checkpoints to the keeper thread, entries of logs to the journal thread, all other effects to the loop thread as one
+ * chain.
  *
  * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.
  *

@@ -10,7 +10,7 @@
 
 /* Returns the time of the monotonic clock in milliseconds. */
 double figure_ms(void);
-/* Returns zeroed memory. Ends the program if memory runs out. */
+/* Returns zeroed memory. Ends the program if out of memory. */
 void *figure_alloc(size_t bytes);
 /* Ends the program with "NAME: text" on stderr and status 1. */
 _Noreturn void figure_stop(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -16,18 +16,18 @@
 /* A checkpoint of AdamW: two numbers of state for each weight, in parameters of PARAM_BYTES. */
 enum { ROUNDS = 5, PARAM_BYTES = 16 << 20, PARAMS = 32 };
 
-static pd_kept *make_checkpoint(void)
+static pd_checkpoint_image *make_checkpoint(void)
 {
-    pd_kept *kept = figure_alloc(sizeof *kept);
+    pd_checkpoint_image *kept = figure_alloc(sizeof *kept);
     float *weights = pd_pages_new((size_t)PARAMS * PARAM_BYTES);
 
-    *kept = (pd_kept){ .job = strdup("figure"), .keep = 1, .n_params = PARAMS, .memory = weights };
+    *kept = (pd_checkpoint_image){ .job = strdup("figure"), .keep = 1, .n_params = PARAMS, .memory = weights };
     kept->params = figure_alloc(PARAMS * sizeof *kept->params);
     kept->head = figure_alloc(1);
     if (weights == NULL) figure_stop("out of memory");
     figure_fill(weights, (size_t)PARAMS * PARAM_BYTES);
     for (int i = 0; i < PARAMS; i++) {
-        pd_kept_param *p = &kept->params[i];
+        pd_checkpoint_param *p = &kept->params[i];
         char name[16];
         snprintf(name, sizeof name, "w%02d", i);
         p->name = strdup(name);
@@ -42,9 +42,9 @@ static pd_kept *make_checkpoint(void)
 }
 
 /* Returns how many ms it takes until the checkpoint is on the disk. The one before is removed after that. */
-static double checkpoint_ms(const pd_disk *disk, const char *root, pd_kept *kept)
+static double checkpoint_ms(const pd_disk *disk, const char *root, pd_checkpoint_image *kept)
 {
-    const pd_kept_about about = { .paramd = "figure" };
+    const pd_checkpoint_about about = { .paramd = "figure" };
     char job_dir[PD_KEEP_PATH];
     double begin = figure_ms(), end;
     pd_error err;
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     char root[512];
     double share[ROUNDS], rate[ROUNDS], plain[ROUNDS], cached[ROUNDS];
     void *piece = pd_pages_new(FIGURE_PIECE);
-    pd_kept *kept = make_checkpoint();
+    pd_checkpoint_image *kept = make_checkpoint();
 
     pd_write_behind *behind;
     const pd_disk *disk;

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "figure.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "plan_make.h"
 #include "sgemm.h"
 

@@ -1,8 +1,9 @@
-/* roots_parallel: how much faster the root pool computes 64 roots of 512 x 512 (p = 4) with one thread for each core
- * than with one thread. The root tasks belong to an optimizer in this file, and the daemon's own pool runs them. The
- * time is measured from the first submitted task until the last task is back. The roots are computed by coupled
- * Newton, the default method, from well-conditioned statistics, which keeps the time short. The note has the figure
- * for roots by eigendecomposition. Runs with one thread and with many alternate, and the median ratio counts. */
+/* roots_parallel: how much faster the preconditioner pool computes 64 roots of 512 x 512 (p = 4) with one thread for
+ * each core than with one thread. The preconditioner tasks belong to an optimizer in this file, and the daemon's own
+ * pool runs them. The time is measured from the first submitted task until the last task is back. The roots are
+ * computed by coupled Newton, the default method, from well-conditioned statistics, which keeps the time short. The
+ * note has the figure for roots by eigendecomposition. Runs with one thread and with many alternate, and the median
+ * ratio counts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,8 +14,8 @@
 #include "matrices.h"
 #include "optimizer.h"
 #include "root.h"
-#include "rootpool.h"
-#include "row.h"
+#include "precond_pool.h"
+#include "optimizer_ops.h"
 
 enum { ROOTS = 64, SIDE = 512, ORDER = 4, CONDITION = 4, PAIRS = 3 };
 
@@ -68,7 +69,7 @@ static bool always(const pd_plan *plan, const double *hyper, int64_t count, floa
     return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
 }
 
-static const pd_row row = {
+static const pd_optimizer_ops row = {
     .name = "roots",
     .hypers = none,
     .plan = plan_root,
@@ -130,24 +131,25 @@ static double processor_ms(void)
 static double run(int threads, double *busy)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     pd_task *task[ROOTS];
     pd_error err;
     double ms;
 
-    if (done == NULL || pd_rootpool_start(&pool, threads, done, &err) != PD_OK) figure_stop("the pool does not start");
+    if (done == NULL || pd_precond_pool_start(&pool, threads, done, &err) != PD_OK)
+        figure_stop("the pool does not start");
     begin();
     for (int i = 0; i < ROOTS; i++)
         if ((task[i] = pd_optim_capture(optims[i])) == NULL) figure_stop("no task");
     *busy = processor_ms();
     ms = figure_ms();
     for (uint32_t i = 0; i < ROOTS; i++)
-        if (pd_rootpool_submit(pool, task[i], 0, i) != PD_OK) figure_stop("no memory for a task");
+        if (pd_precond_pool_submit(pool, task[i], 0, i) != PD_OK) figure_stop("no memory for a task");
     collect(done);
     ms = figure_ms() - ms;
     *busy = processor_ms() - *busy;
     finish();
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
     return ms;
 }

@@ -32,7 +32,7 @@ pd_optim *stepped_by_rule(const char *rule, pd_shape shape)
 
 pd_hypers stepped_hypers(const char *row, char **argument, int n)
 {
-    const pd_row *found = pd_optim_find(row);
+    const pd_optimizer_ops *found = pd_optim_find(row);
     pd_hypers hypers;
     pd_error err;
 
@@ -67,7 +67,7 @@ void stepped_fill_roots(const pd_optim *optim)
         }
 }
 
-/* Runs all root tasks that the optimizer has captured, on all cores, and returns the time that it took. */
+/* Runs all preconditioner tasks that the optimizer has captured, on all cores, and returns the time that it took. */
 static double run_tasks(pd_optim *optim)
 {
     double begin = figure_ms();

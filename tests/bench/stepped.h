@@ -16,7 +16,8 @@ pd_optim *stepped_optim(const char *row, const char *hyper, const char *value, p
 pd_optim *stepped_by_rule(const char *rule, pd_shape shape);
 /* Fills all roots with dense matrices, so that steps cost as much as with computed roots. */
 void stepped_fill_roots(const pd_optim *optim);
-/* Takes a step and returns its time in milliseconds. Root tasks run within the call, but their time does not count. */
+/* Takes a step and returns its time in milliseconds. Preconditioner tasks run within the call, but their time does not
+ * count. */
 double stepped_ms(pd_optim *optim, const pd_step_io *io, int threads);
 
 #endif

@@ -29,7 +29,7 @@ trial_data *trial_load(void)
 /* ---- making the optimizer from its rule ---- */
 
 /* Returns the index of the learning rate among the hyperparameters. */
-static int rate_of(const pd_row *row)
+static int rate_of(const pd_optimizer_ops *row)
 {
     int lr = pd_hypers_find(row, "lr");
     return lr >= 0 ? lr : pd_hypers_find(row, "learning_rate");

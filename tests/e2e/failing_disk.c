@@ -48,7 +48,7 @@ static bool read_trouble(char *text, size_t size)
     return n > 0;
 }
 
-/* Returns the error that this call shall have; 0: none, HANGS: it shall not return. */
+/* Returns the error that this call must have; 0: none, HANGS: it must not return. */
 static int next_error(const char *call)
 {
     char text[sizeof last_text];
@@ -67,7 +67,7 @@ static int next_error(const char *call)
     return code;
 }
 
-/* Returns the error that this call shall have; 0: none. Does not return while the disk hangs. */
+/* Returns the error that this call must have; 0: none. Does not return while the disk hangs. */
 static int error_of(const char *call)
 {
     int code;

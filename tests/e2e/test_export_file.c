@@ -299,7 +299,8 @@ static bool has_weights(void *arg)
     return paramctl("export team %s --force", f->file) == 0;
 }
 
-/* Checks that the file is a snapshot of one step: all weights equal minus the number of steps. Returns that number. */
+/* Checks that the file is a published version of one step: all weights equal minus the number of steps. Returns that
+ * number. */
 static double assert_of_one_step(const fixture *f)
 {
     contents c;

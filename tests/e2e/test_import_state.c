@@ -218,7 +218,7 @@ static void save_kron(saved *s, const local *l, size_t param, const pd_slot_spec
 
 static bool is_of(const local *l, const char *optimizer)
 {
-    return strcmp(pd_row_name(l->rule->hypers.row), optimizer) == 0;
+    return strcmp(pd_optimizer_name(l->rule->hypers.row), optimizer) == 0;
 }
 
 static void save_by_paths(saved *s, const local *l, size_t param, const pd_slot_spec *spec, bool keystr)

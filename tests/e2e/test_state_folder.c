@@ -157,12 +157,12 @@ static void verify_says_which_file_is_damaged(void **state)
 /* Writes a checkpoint of step 4 into a directory, and a log of the steps 5 to 7. */
 static void write_log(const char *dir)
 {
-    pd_kept *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_kept(4, 1);
     pd_logs *logs;
     pd_error err;
 
     if (pd_checkpoint_write(&pd_disk_posix, dir, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     assert_int_equal(pd_logs_new(&logs, &pd_disk_posix, dir, LOG_SEGMENT_BYTES, NULL), PD_OK);
     for (uint64_t step = 5; step <= 7; step++) {
         pd_logged *e = sample_logged(step, 4, 1);

@@ -6,8 +6,8 @@ static void on_keep(void *arg, pd_effect *effect)
 {
     (void)arg;
     MUST(effect->mail.next == NULL);
-    if (world.keeping == NULL)
-        world.keeping = &effect->mail;
+    if (world.checkpointing == NULL)
+        world.checkpointing = &effect->mail;
     else
         world.last_keeping->next = &effect->mail;
     world.last_keeping = &effect->mail;
@@ -16,14 +16,14 @@ static void on_keep(void *arg, pd_effect *effect)
 /* Gives back the oldest of these to the store: it is on the disk, or the disk has failed. */
 static void give_back(bool failed)
 {
-    pd_effect *effect = (pd_effect *)(void *)world.keeping;
+    pd_effect *effect = (pd_effect *)(void *)world.checkpointing;
     pd_request *request;
     pd_error *error;
 
     if (effect == NULL) return;
-    world.keeping = effect->mail.next;
+    world.checkpointing = effect->mail.next;
     if (effect->kind == PD_EFF_KEEP) {
-        request = pd_effect_become_kept(effect);
+        request = pd_effect_become_checkpointed(effect);
         request->u.kept->bytes = 1000;
         error = &request->u.kept->error;
     } else {

@@ -20,7 +20,7 @@ static const uint8_t training[] = {
     PD_BARRIER, 0, 1,  PD_BARRIER, 1, 1,  PD_HEARTBEAT, 0,  PD_LEAVE, 0,  PD_LEAVE, 1,
 };
 #define SHAMPOO (0x30 | 3)              /* Hello: no job options, a shampoo rule that communicates in bfloat16 */
-/* A worker pulls updates (changes of weights) instead of weights. It names different versions of the weights that it
+/* A worker pulls updates instead of weights. It names different versions of the weights that it
  * has, and also asks for updates that the server does not have. */
 static const uint8_t updating[] = {
     PD_HELLO, 0, WORKER(1, 0, 1), SHAMPOO, 1,  PD_DECLARE, 0, 1, 0 | 1 << 3 | 3 << 6, 10, 10,  PD_INIT, 0, 0, 2, 0,
@@ -243,7 +243,7 @@ static const uint8_t sharing[] = {
 /* Two ranks with a window train, give notes and ask for checkpoints. One checkpoint fails, and one is asked for while
  * another is under way. A worker reads its note, an operator asks by name, for a step that never comes, and for a job
  * that is not there. The job ends while a checkpoint is out. */
-static const uint8_t keeping[] = {
+static const uint8_t checkpointing[] = {
     PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1 | WINDOW,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2 | WINDOW,
     PD_NOTE, 0, 1, 10, 7,  PD_RECALL, 0,
     PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_DECLARE, 1, 2, 0, 10, 10, 1, 1, 7,

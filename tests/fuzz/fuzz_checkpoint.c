@@ -23,11 +23,11 @@ static mem_disk *with_checkpoint(void)
 {
     mem_disk *memory = mem_disk_new();
     pd_disk disk = mem_disk_table(memory);
-    pd_kept *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_kept(4, 1);
 
     MUST(disk.make_dir(disk.arg, ROOT) == 0);
     MUST(pd_checkpoint_write(&disk, ROOT, kept, &sample_about, NULL) == PD_OK);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return memory;
 }
 
@@ -104,7 +104,7 @@ static void mend_text(uint8_t *text, size_t bytes)
 }
 
 /* Writes a checkpoint that was read. Its state and notes have as many bytes as before. */
-static void write_again(const pd_disk *disk, mem_disk *memory, pd_kept *kept, int which, size_t size)
+static void write_again(const pd_disk *disk, mem_disk *memory, pd_checkpoint_image *kept, int which, size_t size)
 {
     size_t bytes;
 
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mem_disk *memory;
     pd_disk disk;
     pd_manifest manifest;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     pd_error err = { 0 };
     uint8_t *copy;
     int which;
@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (which != MANIFEST) mend_manifest(memory, which, copy, size);
     if (pd_checkpoint_load(&disk, DIR, &kept, &manifest, &err) == PD_OK) {
         write_again(&disk, memory, kept, which, size);
-        pd_kept_free(kept);
+        pd_checkpoint_image_free(kept);
     } else {
         MUST(err.text[0] != '\0');
     }

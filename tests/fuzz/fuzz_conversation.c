@@ -2,8 +2,8 @@
  * real store in the same thread. The input is a sequence of choices. Each operation is a byte, modulo OPS, followed by
  * the connection and by the choices that the operation needs. With the top bit of the byte set, the daemon sees the
  * operation only together with the next one. Frames are well formed unless a choice damages them. Whatever is sent, the
- * daemon answers with well-formed frames, and in the end every buffer and every snapshot is freed. Started with
- * PARAMD_SEEDS, the program also checks that the seeds reach every handler. */
+ * daemon answers with well-formed frames, and in the end every buffer and every published version is freed. Started
+ * with PARAMD_SEEDS, the program also checks that the seeds reach every handler. */
 #define _GNU_SOURCE /* memfd_create, F_ADD_SEALS */
 #include "daemon.h"
 #include "message.h"
@@ -46,9 +46,9 @@ static struct {
     unsigned changed;                      /* number of the change by hand that was sent last */
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
-    int pass;                        /* descriptor that goes with the next bytes; -1: none */
-    pd_mail *keeping, *last_keeping; /* checkpoints and entries that the store has handed out, the oldest first */
-    int first_free;                  /* lowest descriptor that was free when the conversation began */
+    int pass;                              /* descriptor that goes with the next bytes; -1: none */
+    pd_mail *checkpointing, *last_keeping; /* checkpoints and entries that the store has handed out, the oldest first */
+    int first_free;                        /* lowest descriptor that was free when the conversation began */
 } world;
 
 static uint64_t calls[PD_METHODS]; /* calls of each method in all conversations */
@@ -253,8 +253,8 @@ static void end_world(void)
     pd_daemon_end(world.daemon);
     apply_requests();
     post_effects();
-    while (world.keeping != NULL) give_back(false);
-    MUST(pd_store_count_bytes(world.store).held == 0 && pd_store_count_bytes(world.store).snapshots == 0);
+    while (world.checkpointing != NULL) give_back(false);
+    MUST(pd_store_count_bytes(world.store).held == 0 && pd_store_count_bytes(world.store).published_list == 0);
     post_effects();
     pd_daemon_free(world.daemon); /* asserts that the memory of every payload is freed */
     pd_store_free(world.store);
@@ -673,7 +673,7 @@ static void make_seeds(const char *folder)
         { "shards", shards, sizeof shards },          { "collecting", collecting, sizeof collecting },
         { "alone", alone, sizeof alone },             { "merging", merging, sizeof merging },
         { "stating", stating, sizeof stating },       { "averaging", averaging, sizeof averaging },
-        { "sharing", sharing, sizeof sharing },       { "keeping", keeping, sizeof keeping },
+        { "sharing", sharing, sizeof sharing },       { "keeping", checkpointing, sizeof checkpointing },
     };
     /* clang-format on */
 

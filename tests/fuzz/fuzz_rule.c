@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "optimizer.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "rule.h"
 #include "seed.h"
 
@@ -36,7 +36,7 @@ static void write_and_read(const pd_hypers *hypers)
 {
     pd_hypers again;
     size_t n;
-    const pd_hyper *list = pd_row_hypers(hypers->row, &n);
+    const pd_hyper *list = pd_optimizer_hypers(hypers->row, &n);
     char text[64];
 
     pd_hypers_init(&again, hypers->row);

@@ -33,7 +33,7 @@ typedef struct foe_frame {
     unsigned method;
 } foe_frame;
 
-/* Packs a frame. Ends the program if memory runs out, or if the header is too long for a frame. */
+/* Packs a frame. Ends the program if out of memory, or if the header is too long for a frame. */
 foe_frame foe_pack(unsigned method, const ProtobufCMessage *message, size_t payload_bytes);
 void foe_frame_free(foe_frame *frame);
 void foe_frames_free(foe_frame *frames, size_t n); /* frees the array, too */

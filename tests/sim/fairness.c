@@ -1,8 +1,8 @@
-/* fairness.c - checks that the root pool lets tasks of other jobs overtake a waiting task no more than rootqueue.h
- * promises. */
+/* fairness.c - checks that the preconditioner pool lets tasks of other jobs overtake a waiting task no more than
+ * precond_queue.h promises. */
 #include "fairness.h"
 
-#include "rootqueue.h"
+#include "precond_queue.h"
 #include "sim.h"
 
 #include <math.h>
@@ -35,12 +35,12 @@ void sim_fairness_wait(sim_fairness *all, uint32_t job, double cost)
     sim_flow *flow = find_or_add(all, job);
 
     if (flow->waiting++ == 0) begin_anew(flow);
-    flow->largest = fmax(flow->largest, cost + PD_ROOTQUEUE_HANDOVER);
+    flow->largest = fmax(flow->largest, cost + PD_PRECOND_QUEUE_HANDOVER);
 }
 
 static void overtake(sim_flow *late, const sim_flow *taken, size_t i, double cost)
 {
-    late->overtaken[i] += cost + PD_ROOTQUEUE_HANDOVER;
+    late->overtaken[i] += cost + PD_PRECOND_QUEUE_HANDOVER;
     if (late->overtaken[i] > (late->largest + taken->largest) * (1 + 1e-9))
         sim_fail("liveness",
                  "a root of job %u waits while tasks of job %u that cost %.0f are taken, at most %.0f are allowed",

@@ -1,5 +1,5 @@
-/* fairness.h - watches how the root pool divides its threads among jobs, and checks the bound that rootqueue.h
- * promises. */
+/* fairness.h - watches how the preconditioner pool divides its threads among jobs, and checks the bound that
+ * precond_queue.h promises. */
 #ifndef SIM_FAIRNESS_H
 #define SIM_FAIRNESS_H
 

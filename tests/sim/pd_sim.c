@@ -17,12 +17,12 @@
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
 enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES };
 
-enum pd_plant pd_planted; /* declared in plant.h */
+enum pd_mutant pd_mutant_on; /* declared in mutant.h */
 
 typedef struct settings {
     uint64_t first, last;
     bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes;
-    enum pd_plant plant;
+    enum pd_mutant mutant;
 } settings;
 
 /* Results of the process that runs seeds, in memory shared with the process that waits for it. */
@@ -36,12 +36,12 @@ static report *shared;
 
 static const struct {
     const char *name, *text;
-} plants[] = {
-#define PLANT_ROW(name, text) { #name, text },
-    { "none", "" }, PD_PLANTS_TABLE(PLANT_ROW)
-#undef PLANT_ROW
+} mutants[] = {
+#define MUTANT_ROW(name, text) { #name, text },
+    { "none", "" }, PD_MUTANTS_TABLE(MUTANT_ROW)
+#undef MUTANT_ROW
 };
-enum { PLANTS = sizeof plants / sizeof plants[0] };
+enum { PLANTS = sizeof mutants / sizeof mutants[0] };
 
 /* ---- a process that runs plans ---- */
 
@@ -72,7 +72,7 @@ static void run_plan(const sim_plan *plan, const settings *set)
 {
     shared->seed = plan->seed;
     alarm(SEED_SECONDS);
-    pd_planted = plan->plant;
+    pd_mutant_on = plan->mutant;
     shared->hash = sim_run(plan, set->trace, NULL);
     if (set->unshared && plan->shares) run_unshared(plan);
     if (set->twice) {
@@ -117,7 +117,7 @@ static void run_range(const void *arg, const settings *set)
 
     for (uint64_t seed = *from; seed <= set->last; seed++) {
         draw_plan(&plan, seed, set);
-        plan.plant = set->plant;
+        plan.mutant = set->mutant;
         run_plan(&plan, set);
     }
 }
@@ -211,7 +211,7 @@ static void report_failure(const settings *set)
     printf("seed %llu: %s\n", (unsigned long long)shared->seed, shared->text);
     if (!set->shrink) return;
     draw_plan(&plan, shared->seed, set);
-    plan.plant = set->plant;
+    plan.mutant = set->mutant;
     shrink(&plan, set);
 }
 
@@ -243,8 +243,8 @@ static const struct argp_option options[] = {
     { "trace", 't', 0, 0, "Print the plan and every event of a seed", 0 },
     { "shrink", 'x', 0, 0, "Take faults, jobs, parameters and steps away as long as the same invariant is violated",
       0 },
-    { "plant", 'p', "NAME", 0, "Switch a planted bug on", 0 },
-    { "list-plants", OPT_LIST, 0, 0, "List the planted bugs", 0 },
+    { "mutant", 'p', "NAME", 0, "Switch a mutant on", 0 },
+    { "list-mutants", OPT_LIST, 0, 0, "List the mutants", 0 },
     { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
     { "unshared", OPT_UNSHARED, 0, 0, "Run each seed with and without shared memory, and compare the weights", 0 },
     { "crashes", OPT_CRASHES, 0, 0, "Give the server a disk, and kill it in every run", 0 },
@@ -275,9 +275,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPT_SCRAPES: set->scrapes = true; return 0;
     case OPT_CRASHES: set->crashes = true; return 0;
     case 'p':
-        for (n = 0; n < PLANTS && strcmp(plants[n].name, value) != 0; n++) continue;
-        if (n == PLANTS) argp_error(state, "--plant %s: no such bug, --list-plants lists them", value);
-        set->plant = (enum pd_plant)n;
+        for (n = 0; n < PLANTS && strcmp(mutants[n].name, value) != 0; n++) continue;
+        if (n == PLANTS) argp_error(state, "--mutant %s: no such bug, --list-mutants lists them", value);
+        set->mutant = (enum pd_mutant)n;
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -302,7 +302,7 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 2;
     if (set.list) {
-        for (int i = 1; i < PLANTS; i++) printf("%-28s %s\n", plants[i].name, plants[i].text);
+        for (int i = 1; i < PLANTS; i++) printf("%-28s %s\n", mutants[i].name, mutants[i].text);
         return 0;
     }
     if (set.trace) {

@@ -1,4 +1,4 @@
-/* server.h - the real server in the simulation: its loop thread, step thread and root pool as events. */
+/* server.h - the real server in the simulation: its loop thread, step thread and preconditioner pool as events. */
 #ifndef SIM_SERVER_H
 #define SIM_SERVER_H
 

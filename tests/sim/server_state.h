@@ -1,11 +1,11 @@
 /* server_state.h - the state of the simulated server that sim_loop.c (the loop thread's side) and sim_step.c (the
- * step thread and the root pool) share. */
+ * step thread and the preconditioner pool) share. */
 #ifndef SIM_SERVER_STATE_H
 #define SIM_SERVER_STATE_H
 
 #include "fairness.h"
 #include "mailbox.h"
-#include "rootqueue.h"
+#include "precond_queue.h"
 #include "server.h"
 #include "turn.h"
 
@@ -18,9 +18,9 @@ struct sim_server {
     pd_store *store;
     pd_mailbox *requests;
     pd_turn turn;
-    pd_rootqueue *roots;
+    pd_precond_queue *roots;
     sim_fairness fairness;
-    uint32_t busy[2];              /* number of busy pool threads, by pd_rootqueue_choice */
+    uint32_t busy[2];              /* number of busy pool threads, by pd_precond_queue_choice */
     pd_request *running[SIM_POOL]; /* tasks that pool threads are running */
     pd_transport *ends[SIM_ENDS];
     size_t n_ends;
@@ -31,10 +31,10 @@ struct sim_server {
     bool slow; /* in this turn of the loop, each reading of the clock shows a later time */
     uint64_t loop_not_before, step_not_before, stop_asked_ns;
     uint64_t loop_spent_ns, step_clock_ns, step_timer; /* step_timer: number of the step thread's last timer */
-    uint64_t life;              /* how often the server was killed: events of an earlier process do nothing */
-    uint64_t starts;            /* number of processes of the server so far */
-    struct sim_disk *disk;      /* survives the server; NULL: no plan with crashes */
-    pd_kept *keeping[SIM_KEPT]; /* checkpoints that wait for the keeper thread, the oldest first */
+    uint64_t life;         /* how often the server was killed: events of an earlier process do nothing */
+    uint64_t starts;       /* number of processes of the server so far */
+    struct sim_disk *disk; /* survives the server; NULL: no plan with crashes */
+    pd_checkpoint_image *checkpointing[SIM_KEPT]; /* checkpoints that wait for the keeper thread, the oldest first */
     size_t n_keeping;
     bool keeper_due;
     char tidy_dir[128]; /* directory of the job of which the keeper thread removes older checkpoints next; "": none */
@@ -62,8 +62,8 @@ bool sim_loop_is_caught_up(const sim_server *server);
 
 /* ---- sim_step.c ---- */
 void sim_step_make(sim_server *server);
-/* Ends the step thread, after the loop thread. Applies all requests, ends the jobs, takes root tasks and snapshots
- * back, and frees the store. */
+/* Ends the step thread, after the loop thread. Applies all requests, ends the jobs, takes preconditioner tasks and
+ * published versions back, and frees the store. */
 void sim_step_end(sim_server *server);
 /* Posts a request to the step thread. */
 void sim_step_post(sim_server *server, pd_request *request);

@@ -187,8 +187,8 @@ static void step_twin(rig *r, const sim_history *h, uint64_t step)
 static void compare_twin(rig *r, const sim_history *h, uint64_t step)
 {
     for (uint32_t p = 0; p < h->job->n_params; p++) {
-        const published *pub = &h->params[p];
-        const rig_entry *twin = rig_board(r, r->job, p);
+        const sim_published *pub = &h->params[p];
+        const rig_entry *twin = rig_versions(r, r->job, p);
         if (pub->weights[0] == NULL || pub->step < step) continue;
         if (twin->step != step || (step > 0 && twin->outcome != pub->outcome[step]))
             sim_fail("exactly once", "%s %s: step %llu has outcome %d, the undisturbed twin %d (at step %llu)",

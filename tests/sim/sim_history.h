@@ -14,7 +14,7 @@ typedef struct lost_weights {
     float at[];
 } lost_weights;
 
-typedef struct published {
+typedef struct sim_published {
     float *weights[VERSIONS];  /* weights by version; NULL: no step has made this version */
     float *replaced[VERSIONS]; /* weights by which those of a step were replaced; NULL: they were not */
     bool is_replaced;          /* the present weights are those of `replaced` */
@@ -26,7 +26,7 @@ typedef struct published {
     uint64_t most; /* last step that was ever closed: larger than `step` once the server has gone back */
     bool begun;    /* the initial weights were published */
     bool again;    /* the server was restarted, and has not reported this parameter since */
-} published;
+} sim_published;
 
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
@@ -39,7 +39,7 @@ typedef struct sim_history {
     bool loose;       /* some steps could take another course than before: sim_judge_loosen */
     bool end_kept;    /* the end of the job is on the disk, so it must not come back */
     uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
-    published params[SIM_PARAMS];
+    sim_published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;
 

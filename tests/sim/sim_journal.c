@@ -123,7 +123,7 @@ static int take_control(void *arg, const pd_logged *entry, pd_error *err)
     return PD_OK;
 }
 
-static void load_control(sim_server *server, const char *job_dir, const pd_kept *kept)
+static void load_control(sim_server *server, const char *job_dir, const pd_checkpoint_image *kept)
 {
     const pd_disk *disk = sim_disk_functions(server->disk);
     pd_log_about about;
@@ -135,7 +135,7 @@ static void load_control(sim_server *server, const char *job_dir, const pd_kept 
         sim_fail("durability", "the control log of %s cannot be cut: %s", kept->job, err.text);
 }
 
-void sim_journal_load(sim_server *server, const char *job_dir, const pd_kept *kept)
+void sim_journal_load(sim_server *server, const char *job_dir, const pd_checkpoint_image *kept)
 {
     const pd_disk *disk = sim_disk_functions(server->disk);
     pd_log_about about;

@@ -10,6 +10,6 @@ void sim_journal_take(void *arg, pd_effect *effect);
 /* Hands all entries that wait back to the step thread, unwritten, and closes the logs. */
 void sim_journal_end(sim_server *server);
 /* Repeats the steps that the log of a job has after the checkpoint from which the job was restored. */
-void sim_journal_load(sim_server *server, const char *job_dir, const pd_kept *kept);
+void sim_journal_load(sim_server *server, const char *job_dir, const pd_checkpoint_image *kept);
 
 #endif

@@ -136,7 +136,7 @@ static void check_mark(const sim_job *job, const sim_param *param, const float *
 }
 
 /* Keeps the weights of a version that are about to be replaced. */
-static void lose(published *pub, uint64_t version, size_t bytes)
+static void lose(sim_published *pub, uint64_t version, size_t bytes)
 {
     lost_weights *lost = sim_must(malloc(sizeof *lost + bytes));
 
@@ -146,43 +146,43 @@ static void lose(published *pub, uint64_t version, size_t bytes)
 }
 
 /* Checks weights that a server publishes for the second time, because it has gone back. */
-static void check_repeated(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
+static void check_repeated(sim_history *h, uint32_t p, const pd_published *published)
 {
     const sim_param *param = &h->job->params[p];
-    float *before = h->params[p].weights[snapshot->version];
+    float *before = h->params[p].weights[published->version];
     size_t bytes = (size_t)param->n * sizeof(float);
 
-    if (memcmp(before, snapshot->at[PD_F32], bytes) == 0) return;
-    if (!h->params[p].open[snapshot->version])
+    if (memcmp(before, published->at[PD_F32], bytes) == 0) return;
+    if (!h->params[p].open[published->version])
         sim_fail("durability", "%s %s: version %llu has other weights than before the server went back", h->job->name,
-                 param->name, (unsigned long long)snapshot->version);
-    lose(&h->params[p], snapshot->version, bytes);
-    memcpy(before, snapshot->at[PD_F32], bytes);
+                 param->name, (unsigned long long)published->version);
+    lose(&h->params[p], published->version, bytes);
+    memcpy(before, published->at[PD_F32], bytes);
 }
 
-static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
+static void keep(sim_history *h, uint32_t p, const pd_published *published)
 {
-    published *pub = &h->params[p];
+    sim_published *pub = &h->params[p];
     const sim_param *param = &h->job->params[p];
 
-    if (snapshot->version > h->job->steps)
+    if (published->version > h->job->steps)
         sim_fail("exactly once", "%s %s has version %llu after %llu steps", h->job->name, param->name,
-                 (unsigned long long)snapshot->version, (unsigned long long)h->job->steps);
-    if (pub->begun && snapshot->version <= pub->version)
+                 (unsigned long long)published->version, (unsigned long long)h->job->steps);
+    if (pub->begun && published->version <= pub->version)
         sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name,
-                 (unsigned long long)pub->version, (unsigned long long)snapshot->version);
-    pub->version = snapshot->version;
+                 (unsigned long long)pub->version, (unsigned long long)published->version);
+    pub->version = published->version;
     pub->is_replaced = false;
-    if (pub->weights[snapshot->version] != NULL) {
-        check_repeated(h, p, snapshot);
+    if (pub->weights[published->version] != NULL) {
+        check_repeated(h, p, published);
         return;
     }
-    pub->weights[snapshot->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
-    memcpy(pub->weights[snapshot->version], snapshot->at[PD_F32], (size_t)param->n * sizeof(float));
+    pub->weights[published->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
+    memcpy(pub->weights[published->version], published->at[PD_F32], (size_t)param->n * sizeof(float));
 }
 
 /* Returns the present weights of a parameter. */
-static const float *present(const published *pub)
+static const float *present(const sim_published *pub)
 {
     return pub->is_replaced ? pub->replaced[pub->version] : pub->weights[pub->version];
 }
@@ -190,14 +190,14 @@ static const float *present(const published *pub)
 /* Keeps weights that replace those of the parameter's last step: they are those that the workers have made. */
 static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
 {
-    published *pub = &h->params[p];
+    sim_published *pub = &h->params[p];
     size_t bytes = (size_t)h->job->params[p].n * sizeof(float);
     float *made = sim_must(malloc(bytes));
 
     sim_note(s, h->job->name, p, "has other weights after step", closed->step, closed->outcome);
     sim_replacement(h->job, closed->step, p, made);
     if (closed->step != pub->step || !sim_is_replaced(h->job, closed->step, p) ||
-        memcmp(made, closed->snapshot->at[PD_F32], bytes) != 0)
+        memcmp(made, closed->published->at[PD_F32], bytes) != 0)
         sim_fail("consistency", "%s %s: weights were replaced after step %llu, which are not those that workers made",
                  h->job->name, h->job->params[p].name, (unsigned long long)closed->step);
     free(pub->replaced[closed->step]);
@@ -209,21 +209,21 @@ static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *c
 /* Takes a parameter back to the step of a checkpoint, which a restarted server has reported. */
 static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
 {
-    published *pub = &h->params[p];
+    sim_published *pub = &h->params[p];
     const char *name = h->job->params[p].name;
 
     if (closed->step > pub->step || closed->step < h->durable)
         sim_fail("durability", "%s %s comes back at step %llu, it was at step %llu, and step %llu was durable",
                  h->job->name, name, (unsigned long long)closed->step, (unsigned long long)pub->step,
                  (unsigned long long)h->durable);
-    if (closed->snapshot == NULL || closed->snapshot->version > closed->step ||
-        (pub->weights[closed->snapshot->version] == NULL && pub->replaced[closed->snapshot->version] == NULL))
+    if (closed->published == NULL || closed->published->version > closed->step ||
+        (pub->weights[closed->published->version] == NULL && pub->replaced[closed->published->version] == NULL))
         sim_fail("durability", "%s %s comes back at step %llu with weights that it never had", h->job->name, name,
                  (unsigned long long)closed->step);
     pub->step = closed->step;
-    pub->version = closed->snapshot->version;
+    pub->version = closed->published->version;
     pub->is_replaced =
-        pub->replaced[pub->version] != NULL && memcmp(pub->replaced[pub->version], closed->snapshot->at[PD_F32],
+        pub->replaced[pub->version] != NULL && memcmp(pub->replaced[pub->version], closed->published->at[PD_F32],
                                                       (size_t)h->job->params[p].n * sizeof(float)) == 0;
 }
 
@@ -231,21 +231,21 @@ static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
  * step to which a killed server goes back. */
 static void check_again(const sim_history *h, uint32_t p, const pd_closed *closed)
 {
-    const published *pub = &h->params[p];
+    const sim_published *pub = &h->params[p];
     pd_outcome last = pub->step > 0 ? pub->outcome[pub->step] : (pd_outcome)0;
 
-    if (closed->step != pub->step || closed->outcome != last || closed->snapshot == NULL ||
-        closed->snapshot->version != pub->version)
+    if (closed->step != pub->step || closed->outcome != last || closed->published == NULL ||
+        closed->published->version != pub->version)
         sim_fail("image", "%s %s comes back at step %llu with outcome %d, it was at step %llu with outcome %d",
                  h->job->name, h->job->params[p].name, (unsigned long long)closed->step, (int)closed->outcome,
                  (unsigned long long)pub->step, (int)last);
-    if (memcmp(closed->snapshot->at[PD_F32], present(pub), (size_t)h->job->params[p].n * sizeof(float)) != 0)
+    if (memcmp(closed->published->at[PD_F32], present(pub), (size_t)h->job->params[p].n * sizeof(float)) != 0)
         sim_fail("image", "%s %s comes back with other weights", h->job->name, h->job->params[p].name);
 }
 
 static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
 {
-    published *pub = &h->params[p];
+    sim_published *pub = &h->params[p];
     const sim_param *param = &h->job->params[p];
 
     if (pub->again) {
@@ -260,7 +260,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     }
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
              closed->outcome);
-    if (closed->snapshot != NULL) keep(h, p, closed->snapshot);
+    if (closed->published != NULL) keep(h, p, closed->published);
     if (closed->outcome == 0) {
         if (pub->begun)
             sim_fail("consistency", "%s %s has initial weights for the second time", h->job->name, param->name);
@@ -479,7 +479,7 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
  * weights were `replaced`. NULL: the step is not closed. */
 static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step, bool replaced)
 {
-    const published *pub = &h->params[param];
+    const sim_published *pub = &h->params[param];
     uint64_t version = step < VERSIONS ? step : VERSIONS - 1;
 
     if (pub->step < step) return NULL;
@@ -560,7 +560,7 @@ uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_
     return compared;
 }
 
-static void free_weights(published *pub)
+static void free_weights(sim_published *pub)
 {
     for (int v = 0; v < VERSIONS; v++) {
         free(pub->weights[v]);

@@ -14,8 +14,8 @@ static const char root[] = SIM_STATE_DIR;
 
 /* ---- the keeper thread ---- */
 
-/* Hands a checkpoint back to the step thread, which takes its snapshots back and frees it. */
-static void hand_back(sim_server *server, pd_kept *kept)
+/* Hands a checkpoint back to the step thread, which takes its published versions back and frees it. */
+static void hand_back(sim_server *server, pd_checkpoint_image *kept)
 {
     pd_request *request = pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 });
 
@@ -35,20 +35,20 @@ static void wake_keeper(sim_server *server)
               server, server->life);
 }
 
-static pd_kept *take_first(sim_server *server)
+static pd_checkpoint_image *take_first(sim_server *server)
 {
-    pd_kept *kept = server->keeping[0];
+    pd_checkpoint_image *kept = server->checkpointing[0];
 
     server->n_keeping--;
-    memmove(server->keeping, server->keeping + 1, server->n_keeping * sizeof server->keeping[0]);
+    memmove(server->checkpointing, server->checkpointing + 1, server->n_keeping * sizeof server->checkpointing[0]);
     return kept;
 }
 
 /* Writes a checkpoint and hands it back. Older ones are removed after that, as in the daemon
  * (server/threads/keeper.c). */
-static void keep(sim_server *server, pd_kept *kept)
+static void keep(sim_server *server, pd_checkpoint_image *kept)
 {
-    static const pd_kept_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };
+    static const pd_checkpoint_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };
     const pd_disk *disk = sim_disk_functions(server->disk);
     uint64_t before = sim_disk_calls(server->disk);
     char job_dir[PD_KEEP_PATH];
@@ -97,7 +97,7 @@ static void keeper_turn(sim *s, void *who, uint64_t life)
 void sim_keeper_keep(void *arg, pd_effect *effect)
 {
     sim_server *server = arg;
-    pd_kept *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.kept;
 
     effect->u.kept = NULL;
     pd_effect_free(effect);
@@ -106,7 +106,7 @@ void sim_keeper_keep(void *arg, pd_effect *effect)
         return;
     }
     if (server->n_keeping == SIM_KEPT) sim_fail("liveness", "%d checkpoints wait for the keeper", SIM_KEPT);
-    server->keeping[server->n_keeping++] = kept;
+    server->checkpointing[server->n_keeping++] = kept;
     wake_keeper(server);
 }
 
@@ -130,7 +130,7 @@ static void note_damage(void *arg, const char *dir, const pd_error *why)
 static void load_job(sim_server *server, const char *dir)
 {
     pd_manifest manifest;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
     pd_error err;
     int rc = pd_checkpoint_newest(sim_disk_functions(server->disk), dir, &kept, &manifest, note_damage, server, &err);
 
@@ -140,7 +140,7 @@ static void load_job(sim_server *server, const char *dir)
     if (pd_store_restore(server->store, kept, server->s->now_ns, &err) != PD_OK)
         sim_fail("durability", "%s cannot be restored: %s", dir, err.text);
     sim_journal_load(server, dir, kept);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static bool has_ended(const pd_disk *disk, const char *dir)

@@ -5,7 +5,7 @@
 #define SIM_PLAN_H
 
 #include "paramd/tensor.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <stdbool.h>
 
@@ -55,7 +55,7 @@ typedef struct sim_job {
     uint32_t window[SIM_WORLD];
     uint64_t checkpoint_every;
     /* The numbers of workers with which the job goes on after crashes, in a plan with crashes; 0: it does not change
-     * again. All ranks of a job whose world changes contribute the same, so that the number of ranks does not change
+     * again. All ranks of a job whose resizes contribute the same, so that the number of ranks does not change
      * the weights. */
     uint32_t later[SIM_CHANGES];
 } sim_job;
@@ -106,7 +106,7 @@ typedef struct sim_fault {
 
 typedef struct sim_plan {
     uint64_t seed;
-    enum pd_plant plant;
+    enum pd_mutant mutant;
     bool roles;   /* the server has roles: --roles */
     bool scrapes; /* peers ask the HTTP listener: --scrapes */
     uint32_t n_jobs, n_faults;

@@ -138,10 +138,10 @@ static bool is_course_kept(const pd_job *job)
 {
     const pd_control *control = job->steps.control;
 
-    for (uint32_t i = 0; i < job->steps.n_params && job->keeping.log.wanted; i++)
-        if (job->steps.params[i].saved.step > job->keeping.durable_step) return false;
+    for (uint32_t i = 0; i < job->steps.n_params && job->checkpointing.log.wanted; i++)
+        if (job->steps.params[i].saved.step > job->checkpointing.durable_step) return false;
     if (control == NULL) return true;
-    return job->keeping.control.on && job->keeping.control.under_way == 0 && control->made.first == NULL;
+    return job->checkpointing.control.on && job->checkpointing.control.under_way == 0 && control->made.first == NULL;
 }
 
 /* Returns whether an operator may set a value of the job while it repeats steps, which had other values before. */

@@ -1,5 +1,5 @@
-/* sim_step.c - the server's step thread and root pool as events. Random draws decide when they run, whether mail is
- * taken, and when a root is done. */
+/* sim_step.c - the server's step thread and preconditioner pool as events. Random draws decide when they run, whether
+ * mail is taken, and when a root is done. */
 #include "server_state.h"
 
 #include "sim_journal.h"
@@ -88,11 +88,11 @@ static uint64_t duration_ns(sim *s, const struct pd_task *task)
 }
 
 /* Lets each free pool thread of this kind take a task. */
-static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t threads)
+static void take_tasks(sim_server *server, pd_precond_queue_choice choice, uint32_t threads)
 {
     pd_request *request;
 
-    while (server->busy[choice] < threads && (request = pd_rootqueue_take(server->roots, choice)) != NULL) {
+    while (server->busy[choice] < threads && (request = pd_precond_queue_take(server->roots, choice)) != NULL) {
         server->busy[choice]++;
         *place_of(server, NULL) = request;
         sim_fairness_take(&server->fairness, request->job, pd_task_cost(request->u.task.task),
@@ -119,8 +119,8 @@ static void on_task(void *arg, pd_effect *effect)
     sim_server *server = arg;
     pd_request *unrun = NULL;
 
-    if (pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun) != PD_OK) {
-        sim_step_post(server, pd_rootqueue_refuse(effect));
+    if (pd_precond_queue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun) != PD_OK) {
+        sim_step_post(server, pd_precond_queue_refuse(effect));
         return;
     }
     if (unrun != NULL)
@@ -134,7 +134,7 @@ static void on_task(void *arg, pd_effect *effect)
 static void on_forget(void *arg, uint32_t job)
 {
     sim_server *server = arg;
-    pd_request *unrun = pd_rootqueue_forget(server->roots, job), *next;
+    pd_request *unrun = pd_precond_queue_forget(server->roots, job), *next;
 
     sim_fairness_forget(&server->fairness, job);
     for (; unrun != NULL; unrun = next) {
@@ -292,7 +292,7 @@ void sim_step_make(sim_server *server)
     config.clock_ns = measure;
     config.clock_arg = server;
     server->requests = pd_mailbox_new(on_mail, server);
-    server->roots = pd_rootqueue_new();
+    server->roots = pd_precond_queue_new();
     if (server->requests == NULL || server->roots == NULL || pd_store_new(&server->store, &config, &err) != PD_OK)
         sim_fail("harness", "the store cannot be made");
     server->turn = (pd_turn){ .store = server->store,
@@ -305,7 +305,7 @@ void sim_step_make(sim_server *server)
                                         .log = server->disk != NULL ? sim_journal_take : NULL } };
 }
 
-/* Returns snapshots to the store whose publication the loop thread has not taken from its mailbox. */
+/* Returns published versions to the store whose publication the loop thread has not taken from its mailbox. */
 static void take_back(sim_server *server)
 {
     pd_mail *mail = pd_mailbox_take(pd_conversation_effects(server->daemon)), *first = mail, *last = NULL;
@@ -314,11 +314,11 @@ static void take_back(sim_server *server)
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
             pd_request *released =
-                effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
+                effect->u.closed.at[i].published != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
             if (released == NULL) continue;
-            released->u.released.first = effect->u.closed.at[i].snapshot;
+            released->u.released.first = effect->u.closed.at[i].published;
             released->u.released.first->next_released = NULL;
-            effect->u.closed.at[i].snapshot = NULL;
+            effect->u.closed.at[i].published = NULL;
             pd_store_apply(server->store, released, server->s->now_ns);
         }
     }
@@ -351,5 +351,5 @@ void sim_step_end(sim_server *server)
     pd_turn_finish(&server->turn);
     pd_store_free(server->store);
     pd_mailbox_free(server->requests);
-    pd_rootqueue_free(server->roots);
+    pd_precond_queue_free(server->roots);
 }

@@ -13,10 +13,10 @@
 
 const int64_t clipped_sizes[CLIPPED] = { 70, 3, 300, 1 };
 
-static const pd_row **all_rows(void)
+static const pd_optimizer_ops **all_rows(void)
 {
     static const char *const names[] = { "sgd", "adam", "shampoo", "scalable_shampoo" };
-    static const pd_row *rows[8];
+    static const pd_optimizer_ops *rows[8];
 
     for (int i = 0; i < 4; i++) rows[i] = pd_optim_find(names[i]);
     rows[4] = limited_row();

@@ -49,7 +49,7 @@ static int refuse(const pd_task_view *task, pd_error *err)
     return pd_fail(err, PD_FAILED_PRECONDITION, "the root of step %lld is too large", (long long)task->count);
 }
 
-const pd_row counting_row = {
+const pd_optimizer_ops counting_row = {
     .name = "counting",
     .about = "for tests: counts by group, and refuses",
     .hypers = counting_hypers,
@@ -64,9 +64,9 @@ const pd_row counting_row = {
     .counts_by_group = true,
 };
 
-const pd_row *const *counting_rows(void)
+const pd_optimizer_ops *const *counting_rows(void)
 {
-    static const pd_row *rows[4];
+    static const pd_optimizer_ops *rows[4];
 
     rows[0] = &counting_row;
     rows[1] = pd_optim_find("sgd");

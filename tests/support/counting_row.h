@@ -10,13 +10,13 @@
 #ifndef COUNTING_ROW_H
 #define COUNTING_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 #define COUNTING_LIMIT 1000
 
-extern const pd_row counting_row;
+extern const pd_optimizer_ops counting_row;
 
 /* Returns the optimizers for a store's configuration: counting_row, sgd and adam. */
-const pd_row *const *counting_rows(void);
+const pd_optimizer_ops *const *counting_rows(void);
 
 #endif

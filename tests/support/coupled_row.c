@@ -1,4 +1,4 @@
-/* coupled_row.c - an optimizer for tests that uses everything that the interface pd_row offers. */
+/* coupled_row.c - an optimizer for tests that uses everything that the interface pd_optimizer_ops offers. */
 #include "coupled_row.h"
 
 #include <math.h>
@@ -146,7 +146,7 @@ static bool even(const pd_plan *plan, const double *hyper, int64_t count)
     return count % 2 == 0;
 }
 
-const pd_row coupled_row = {
+const pd_optimizer_ops coupled_row = {
     .name   = "coupled",
     .about  = "for tests: blocks, roots, norms and facts",
     .hypers = coupled_hypers,

@@ -16,7 +16,7 @@
 #ifndef COUPLED_ROW_H
 #define COUPLED_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum {
     COUPLED_LR,
@@ -29,6 +29,6 @@ enum {
 };
 enum { COUPLED_SPOIL_NONE, COUPLED_SPOIL_ERROR, COUPLED_SPOIL_NAN };
 
-extern const pd_row coupled_row;
+extern const pd_optimizer_ops coupled_row;
 
 #endif

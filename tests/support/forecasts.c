@@ -49,14 +49,15 @@ static int literal_plan(const pd_declaration *declaration, const double *fact, p
     return pd_plan_slot(plan, &letters) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static const pd_row literal_row = {
+static const pd_optimizer_ops literal_row = {
     .name = "literal", .about = "for tests", .hypers = literal_hypers, .plan = literal_plan
 };
 
-static pd_row varied_row; /* copied from coupled_row and changed by make_forecast */
-extern const pd_row pd_sgd, pd_scalable_shampoo;
-const pd_row *const forecast_rows[] = { &pd_sgd,      &coupled_row, &varied_row, &wide_row, &pd_scalable_shampoo,
-                                        &literal_row, NULL };
+static pd_optimizer_ops varied_row; /* copied from coupled_row and changed by make_forecast */
+extern const pd_optimizer_ops pd_sgd, pd_scalable_shampoo;
+const pd_optimizer_ops *const forecast_rows[] = { &pd_sgd,   &coupled_row,         &varied_row,
+                                                  &wide_row, &pd_scalable_shampoo, &literal_row,
+                                                  NULL };
 
 void add_param(model *m, const char *name, int rank, int64_t a, int64_t b)
 {

@@ -12,7 +12,7 @@ static void *copy_bytes(const void *at, size_t bytes)
     return copy;
 }
 
-static void copy_params(pd_kept *to, const pd_kept *from)
+static void copy_params(pd_checkpoint_image *to, const pd_checkpoint_image *from)
 {
     size_t n = 0;
     float *weights;
@@ -21,19 +21,19 @@ static void copy_params(pd_kept *to, const pd_kept *from)
     to->memory = weights = malloc((n + 1) * sizeof *weights);
     to->params = calloc(from->n_params + 1, sizeof *to->params);
     for (uint32_t i = 0; i < from->n_params; i++) {
-        const pd_kept_param *param = &from->params[i];
+        const pd_checkpoint_param *param = &from->params[i];
         to->params[i] = *param;
         to->params[i].name = strdup(param->name);
-        to->params[i].snapshot = NULL;
+        to->params[i].published = NULL;
         to->params[i].state = copy_bytes(param->state, param->state_bytes);
         to->params[i].weights = memcpy(weights, param->weights, (size_t)param->elements * sizeof *weights);
         weights += param->elements;
     }
 }
 
-pd_kept *kept_copy(const pd_kept *from)
+pd_checkpoint_image *kept_copy(const pd_checkpoint_image *from)
 {
-    pd_kept *to = copy_bytes(from, sizeof *from);
+    pd_checkpoint_image *to = copy_bytes(from, sizeof *from);
 
     if (to == NULL) return NULL;
     to->number = 0;

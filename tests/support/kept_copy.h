@@ -2,9 +2,9 @@
 #ifndef KEPT_COPY_H
 #define KEPT_COPY_H
 
-#include "kept.h"
+#include "checkpoint_image.h"
 
 /* Returns a copy of a checkpoint, whose weights lie in memory of its own. NULL: out of memory. */
-pd_kept *kept_copy(const pd_kept *kept);
+pd_checkpoint_image *kept_copy(const pd_checkpoint_image *kept);
 
 #endif

@@ -12,7 +12,9 @@
 #include "info_entries.h"
 #include "kept_sample.h"
 
-const pd_kept_about sample_about = { .paramd = "9.8.7", .blas = "Haswell", .cpu = "avx2", .written_ms = 1234567890123 };
+const pd_checkpoint_about sample_about = {
+    .paramd = "9.8.7", .blas = "Haswell", .cpu = "avx2", .written_ms = 1234567890123
+};
 
 static const struct {
     const char *name;
@@ -46,13 +48,15 @@ static void *filled(size_t bytes, uint64_t step, uint64_t what)
     return at;
 }
 
-static bool add_params(pd_kept *kept)
+static bool add_params(pd_checkpoint_image *kept)
 {
     uint8_t *at = kept->memory;
 
     for (uint32_t i = 0; i < PARAMS; i++, at += (size_t)2 * ALIGN) {
-        pd_kept_param *p = &kept->params[kept->n_params++];
-        *p = (pd_kept_param){ .shape = sample[i].shape, .step = kept->step + i, .state_bytes = sample[i].state_bytes };
+        pd_checkpoint_param *p = &kept->params[kept->n_params++];
+        *p = (pd_checkpoint_param){ .shape = sample[i].shape,
+                                    .step = kept->step + i,
+                                    .state_bytes = sample[i].state_bytes };
         p->weights = (const float *)(void *)at;
         p->name = strdup(sample[i].name);
         p->state = filled(p->state_bytes, kept->step, i);
@@ -62,22 +66,22 @@ static bool add_params(pd_kept *kept)
     return true;
 }
 
-static bool add_notes(pd_kept *kept)
+static bool add_notes(pd_checkpoint_image *kept)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        pd_kept_note *note = &kept->notes[kept->n_notes++];
-        *note = (pd_kept_note){ .rank = 2 * i, .step = kept->step - i, .bytes = 5 * i };
+        pd_worker_state *note = &kept->notes[kept->n_notes++];
+        *note = (pd_worker_state){ .rank = 2 * i, .step = kept->step - i, .bytes = 5 * i };
         if ((note->at = filled(note->bytes, kept->step, 50 + i)) == NULL) return false;
     }
     return true;
 }
 
-pd_kept *sample_kept(uint64_t step, uint64_t keep)
+pd_checkpoint_image *sample_kept(uint64_t step, uint64_t keep)
 {
-    pd_kept *kept = calloc(1, sizeof *kept);
+    pd_checkpoint_image *kept = calloc(1, sizeof *kept);
 
     if (kept == NULL) return NULL;
-    *kept = (pd_kept){ .creator = SAMPLE_CREATOR, .step = step, .keep = keep, .head_bytes = 53 };
+    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .keep = keep, .head_bytes = 53 };
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(kept->head_bytes, step, 99);
     kept->params = calloc(PARAMS, sizeof *kept->params);
@@ -87,25 +91,25 @@ pd_kept *sample_kept(uint64_t step, uint64_t keep)
     if (kept->job != NULL && kept->head != NULL && kept->params != NULL && kept->notes != NULL &&
         kept->memory != NULL && add_params(kept) && add_notes(kept))
         return kept;
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return NULL;
 }
 
-pd_kept *sample_long_names(uint64_t step, uint32_t n)
+pd_checkpoint_image *sample_long_names(uint64_t step, uint32_t n)
 {
-    pd_kept *kept = calloc(1, sizeof *kept);
+    pd_checkpoint_image *kept = calloc(1, sizeof *kept);
     float *weights;
 
     assert_non_null(kept);
-    *kept = (pd_kept){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = n };
+    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = n };
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(0, step, 0);
     kept->params = calloc(n, sizeof *kept->params);
     weights = kept->memory = calloc(n, sizeof *weights);
     assert_true(kept->job != NULL && kept->head != NULL && kept->params != NULL && weights != NULL);
     for (uint32_t i = 0; i < n; i++) {
-        pd_kept_param *p = &kept->params[i];
-        *p = (pd_kept_param){ .shape = { 1, { 1 } }, .elements = 1, .step = step, .weights = &weights[i] };
+        pd_checkpoint_param *p = &kept->params[i];
+        *p = (pd_checkpoint_param){ .shape = { 1, { 1 } }, .elements = 1, .step = step, .weights = &weights[i] };
         weights[i] = (float)i;
         p->state = filled(0, step, i);
         p->name = malloc(PD_NAME_MAX + 1);
@@ -116,20 +120,20 @@ pd_kept *sample_long_names(uint64_t step, uint32_t n)
     return kept;
 }
 
-pd_kept *sample_large(uint64_t step, size_t bytes, size_t aligned)
+pd_checkpoint_image *sample_large(uint64_t step, size_t bytes, size_t aligned)
 {
-    pd_kept *kept = calloc(1, sizeof *kept);
-    pd_kept_param *p;
+    pd_checkpoint_image *kept = calloc(1, sizeof *kept);
+    pd_checkpoint_param *p;
 
     assert_non_null(kept);
-    *kept = (pd_kept){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = 1 };
+    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = 1 };
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(0, step, 0);
     p = kept->params = calloc(1, sizeof *kept->params);
     kept->memory = aligned_alloc(4096, (bytes + aligned + 4095) / 4096 * 4096);
     assert_true(kept->job != NULL && kept->head != NULL && p != NULL && kept->memory != NULL);
     fill(kept->memory, bytes + aligned, step, 77);
-    *p = (pd_kept_param){ .name = strdup("w"), .step = step, .state_bytes = bytes };
+    *p = (pd_checkpoint_param){ .name = strdup("w"), .step = step, .state_bytes = bytes };
     p->shape = (pd_shape){ 1, { (int64_t)(bytes / sizeof(float)) } };
     p->elements = p->shape.dim[0];
     p->weights = (const float *)(void *)((uint8_t *)kept->memory + aligned);
@@ -138,7 +142,7 @@ pd_kept *sample_large(uint64_t step, size_t bytes, size_t aligned)
     return kept;
 }
 
-static void assert_params_same(const pd_kept_param *a, const pd_kept_param *b)
+static void assert_params_same(const pd_checkpoint_param *a, const pd_checkpoint_param *b)
 {
     assert_string_equal(a->name, b->name);
     assert_true(pd_shape_equal(&a->shape, &b->shape));
@@ -149,7 +153,7 @@ static void assert_params_same(const pd_kept_param *a, const pd_kept_param *b)
     assert_memory_equal(a->weights, b->weights, sizeof(float) * (size_t)a->elements);
 }
 
-void assert_kept_same(const pd_kept *a, const pd_kept *b)
+void assert_kept_same(const pd_checkpoint_image *a, const pd_checkpoint_image *b)
 {
     assert_string_equal(a->job, b->job);
     assert_int_equal(a->creator, b->creator);

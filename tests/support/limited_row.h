@@ -3,12 +3,12 @@
 #ifndef LIMITED_ROW_H
 #define LIMITED_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* Returns the optimizer "limited", which clips all gradients of a rule by their common norm. The limit is the
  * hyperparameter `dampening`, which sgd does not use without momentum. */
-const pd_row *limited_row(void);
+const pd_optimizer_ops *limited_row(void);
 /* Returns the optimizer "values", whose inputs are values instead of gradients. */
-const pd_row *values_row(void);
+const pd_optimizer_ops *values_row(void);
 
 #endif

@@ -54,9 +54,9 @@ void mean_send_all(rig *r, uint32_t rank, uint64_t again)
     for (uint32_t p = 0; p < MEAN_PARAMS; p++) mean_send_param(r, rank, again, p);
 }
 
-const pd_snapshot *mean_published(const rig *r, uint32_t param)
+const pd_published *mean_published(const rig *r, uint32_t param)
 {
-    const rig_entry *board = r->board[r->job % RIG_JOBS];
+    const rig_entry *versions = r->versions[r->job % RIG_JOBS];
 
-    return board != NULL ? board[param].snapshot : NULL;
+    return versions != NULL ? versions[param].published : NULL;
 }

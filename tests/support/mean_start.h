@@ -21,6 +21,6 @@ int mean_send_chunk(rig *r, uint32_t rank, uint64_t again, uint32_t param, int64
 void mean_send_param(rig *r, uint32_t rank, uint64_t again, uint32_t param);
 void mean_send_all(rig *r, uint32_t rank, uint64_t again);
 /* Returns the published weights of a parameter; NULL: there are none. */
-const pd_snapshot *mean_published(const rig *r, uint32_t param);
+const pd_published *mean_published(const rig *r, uint32_t param);
 
 #endif

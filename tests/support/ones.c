@@ -28,7 +28,7 @@ double ones_step_with(ones *f, uint32_t param, const char *name, const char *val
     if (name != NULL) rig_hyper(frame, name, value);
     assert_int_equal(rig_send(&f->r, frame), PD_OK);
     rig_work(&f->r);
-    assert_int_equal(f->r.board[f->job % RIG_JOBS][param].step, f->step[param]);
+    assert_int_equal(f->r.versions[f->job % RIG_JOBS][param].step, f->step[param]);
     return (double)before - (double)rig_weights(&f->r, f->job, param)[0];
 }
 

@@ -58,14 +58,14 @@ pd_ticket rig_ticket(rig *r, uint64_t conn)
 
 /* ---- effects ---- */
 
-static void release(rig *r, pd_snapshot *snapshot)
+static void release(rig *r, pd_published *published)
 {
     pd_request *request;
 
-    if (snapshot == NULL) return;
+    if (published == NULL) return;
     request = must(pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }));
-    snapshot->next_released = NULL;
-    request->u.released.first = snapshot;
+    published->next_released = NULL;
+    request->u.released.first = published;
     pd_store_apply(r->store, request, r->now);
 }
 
@@ -81,14 +81,14 @@ static void take_scalars(rig_entry *entry, pd_closed *closed)
 
 static void on_closed(rig *r, const pd_effect *effect)
 {
-    rig_entry **board = &r->board[effect->job % RIG_JOBS];
+    rig_entry **versions = &r->versions[effect->job % RIG_JOBS];
 
-    if (*board == NULL) *board = must(calloc(4096, sizeof **board));
+    if (*versions == NULL) *versions = must(calloc(4096, sizeof **versions));
     if (r->batches < 1024) r->batch_jobs[r->batches] = effect->job;
     r->batches++;
     for (size_t i = 0; i < effect->u.closed.n; i++) {
         pd_closed *closed = &effect->u.closed.at[i];
-        rig_entry *entry = &(*board)[closed->param];
+        rig_entry *entry = &(*versions)[closed->param];
         assert_true(entry->closed == 0 || closed->step == entry->step + (closed->outcome != 0));
         entry->step = closed->step;
         entry->outcome = closed->outcome;
@@ -96,24 +96,24 @@ static void on_closed(rig *r, const pd_effect *effect)
         snprintf(entry->why, sizeof entry->why, "%s", closed->why != NULL ? closed->why->text : "");
         assert_true(closed->why == NULL || closed->outcome == PD_REFUSED);
         take_scalars(entry, closed);
-        if (closed->snapshot == NULL) continue;
-        assert_int_equal(closed->snapshot->param, closed->param);
-        assert_int_equal(closed->snapshot->job, effect->job);
-        release(r, entry->snapshot);
-        entry->snapshot = closed->snapshot;
+        if (closed->published == NULL) continue;
+        assert_int_equal(closed->published->param, closed->param);
+        assert_int_equal(closed->published->job, effect->job);
+        release(r, entry->published);
+        entry->published = closed->published;
     }
 }
 
 static void forget_board(rig *r, uint32_t job)
 {
-    rig_entry *board = r->board[job % RIG_JOBS];
+    rig_entry *versions = r->versions[job % RIG_JOBS];
 
-    for (int i = 0; board != NULL && i < 4096; i++) {
-        release(r, board[i].snapshot);
-        pd_scalar_means_unref(board[i].scalars);
+    for (int i = 0; versions != NULL && i < 4096; i++) {
+        release(r, versions[i].published);
+        pd_scalar_means_unref(versions[i].scalars);
     }
-    free(board);
-    r->board[job % RIG_JOBS] = NULL;
+    free(versions);
+    r->versions[job % RIG_JOBS] = NULL;
 }
 
 static void on_buffer(rig *r, pd_buffer *buffer)
@@ -135,7 +135,7 @@ static void bring_back(rig *r, struct pd_task *task, uint32_t job, uint32_t para
     pd_store_apply(r->store, request, r->now);
 }
 
-/* Runs a root task as the root pool does. */
+/* Runs a preconditioner task as the preconditioner pool does. */
 static void run_task(struct pd_task *task)
 {
     pd_blas_one_thread();
@@ -629,31 +629,31 @@ int rig_set(rig *r, const char *job, const char *pattern, const char *options, u
     return rig_apply(r, rig_set_request(r, job, pattern, options, from_step));
 }
 
-const rig_entry *rig_board(const rig *r, uint32_t job, uint32_t param)
+const rig_entry *rig_versions(const rig *r, uint32_t job, uint32_t param)
 {
-    assert_non_null(r->board[job % RIG_JOBS]);
-    return &r->board[job % RIG_JOBS][param];
+    assert_non_null(r->versions[job % RIG_JOBS]);
+    return &r->versions[job % RIG_JOBS][param];
 }
 
 const float *rig_weights(rig *r, uint32_t job, uint32_t param)
 {
-    assert_non_null(rig_board(r, job, param)->snapshot);
-    return rig_board(r, job, param)->snapshot->at[PD_F32];
+    assert_non_null(rig_versions(r, job, param)->published);
+    return rig_versions(r, job, param)->published->at[PD_F32];
 }
 
 void rig_free(rig *r)
 {
     rig_apply(r, must(pd_request_new(PD_REQ_DROP, rig_ticket(r, 1))));
     while (r->n_tasks > 0) rig_finish_task(r, 0);
-    if (r->keeping != NULL) rig_kept(r);
+    if (r->checkpointing != NULL) rig_kept(r);
     while (r->n_logging > 0) rig_logged(r);
-    pd_kept_free(r->disk);
+    pd_checkpoint_image_free(r->disk);
     rig_forget_entries(r, UINT64_MAX);
     for (size_t i = 0; i < r->n_controls; i++) pd_logged_free(r->controls[i]);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
     assert_int_equal(r->buffers_out, 0);
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);
-    assert_int_equal(pd_store_count_bytes(r->store).snapshots, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).published_list, 0);
     pd_info_free(r->info);
     free(r->exported.at);
     pd_set_result_free(r->set);

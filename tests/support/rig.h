@@ -1,7 +1,7 @@
 /* rig.h - a store for tests that is driven as the loop thread drives it, but without sockets or threads.
  *
  * Each rank has a connection number. The rig keeps answers, publications and returned buffers for the test to look
- * at. rig_free asserts that every request was answered, and that every buffer and snapshot was returned. */
+ * at. rig_free asserts that every request was answered, and that every buffer and published version was returned. */
 #ifndef RIG_H
 #define RIG_H
 
@@ -9,11 +9,11 @@
 
 enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_ENTRIES = 128 };
 
-/* The record of a parameter that the loop thread's board would keep. */
+/* The record of a parameter that the loop thread's version table would keep. */
 typedef struct rig_entry {
     uint64_t step, closed; /* step: that of the last entry; closed: number of entries so far */
     pd_outcome outcome;
-    pd_snapshot *snapshot;    /* the snapshot that was published last */
+    pd_published *published;  /* the published version that was published last */
     char why[200];            /* reason why the last step was refused; "": it was not refused */
     pd_scalar_means *scalars; /* means of the scalars of the last closed round; NULL: the round had none */
 } rig_entry;
@@ -52,7 +52,7 @@ typedef struct rig {
     pd_set_result *set;   /* the last answer to Set; the rig owns it */
     pd_exported exported; /* the last answer to Export; the rig owns its bytes */
     /* What the store reported without a request. */
-    rig_entry *board[RIG_JOBS]; /* board of each job, by job number: 4096 parameters each */
+    rig_entry *versions[RIG_JOBS]; /* version table of each job, by job number: 4096 parameters each */
     uint64_t fenced_conn;
     pd_error fenced;
     uint64_t timed_out, timed_out_step;
@@ -70,10 +70,11 @@ typedef struct rig {
     uint32_t task_params[256], task_jobs[256];
     size_t n_tasks;
     /* Checkpoints. The rig plays the keeper thread, if the configuration says that there is one (keeps). */
-    pd_kept *keeping;     /* the checkpoint that the store has handed over and that rig_kept has not returned */
-    pd_kept *disk;        /* a copy of the last checkpoint that was written, as the disk would return it */
-    uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the keeper thread */
-    uint64_t durable;     /* last reported durable step */
+    pd_checkpoint_image
+        *checkpointing;        /* the checkpoint that the store has handed over and that rig_kept has not returned */
+    pd_checkpoint_image *disk; /* a copy of the last checkpoint that was written, as the disk would return it */
+    uint64_t kept, ended;      /* number of checkpoints written; of jobs whose end was reported to the keeper thread */
+    uint64_t durable;          /* last reported durable step */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
     uint64_t note_step;                         /* the last answer to Recall: step, and the note as text */
     char note[64];
@@ -120,7 +121,7 @@ void rig_absorb(rig *r);
 void rig_kept(rig *r);   /* writes the checkpoint that lazy_disk has kept to the disk of the rig, or fails to */
 void rig_logged(rig *r); /* writes the oldest entry that lazy_log has kept to the log of the rig, or fails to */
 /* Take a checkpoint or an entry that the store hands over. Used by rig.c. */
-void rig_on_kept(rig *r, pd_kept *kept);
+void rig_on_kept(rig *r, pd_checkpoint_image *kept);
 void rig_on_entry(rig *r, pd_logged *entry);
 /* Drops the entries that a checkpoint of step `step` makes superfluous, and those that wait. Used by rig.c. */
 void rig_forget_entries(rig *r, uint64_t step);
@@ -193,8 +194,8 @@ pd_info *rig_ask(rig *r, pd_info_what what, const char *job); /* gets a list, bo
 pd_request *rig_set_request(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step);
 int rig_set(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step);
 
-/* Returns the board's record of a parameter. */
-const rig_entry *rig_board(const rig *r, uint32_t job, uint32_t param);
+/* Returns the version table's record of a parameter. */
+const rig_entry *rig_versions(const rig *r, uint32_t job, uint32_t param);
 /* Returns the published weights of a parameter as float32, borrowed until the next publication. */
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);
 

@@ -17,7 +17,7 @@ static void *must(void *at)
 }
 
 /* Gives a checkpoint back to the store: it is written, or the disk has failed. */
-static void give_back(rig *r, pd_kept *kept)
+static void give_back(rig *r, pd_checkpoint_image *kept)
 {
     pd_request *request = must(pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 }));
 
@@ -25,10 +25,10 @@ static void give_back(rig *r, pd_kept *kept)
     if (r->disk_error != NULL)
         pd_fail(&kept->error, PD_UNAVAILABLE, "%s", r->disk_error);
     else
-        kept->bytes = pd_kept_bytes(kept);
+        kept->bytes = pd_checkpoint_image_bytes(kept);
     if (r->disk_error == NULL && kept->ended) r->ended++;
     if (r->disk_error == NULL && !kept->ended) {
-        pd_kept_free(r->disk);
+        pd_checkpoint_image_free(r->disk);
         r->disk = must(kept_copy(kept));
         r->kept++;
         rig_forget_entries(r, kept->step);
@@ -37,22 +37,22 @@ static void give_back(rig *r, pd_kept *kept)
     pd_store_apply(r->store, request, r->now);
 }
 
-void rig_on_kept(rig *r, pd_kept *kept)
+void rig_on_kept(rig *r, pd_checkpoint_image *kept)
 {
     if (!r->lazy_disk || kept->ended) {
         give_back(r, kept);
         return;
     }
-    assert_null(r->keeping);
-    r->keeping = kept;
+    assert_null(r->checkpointing);
+    r->checkpointing = kept;
 }
 
 void rig_kept(rig *r)
 {
-    pd_kept *kept = r->keeping;
+    pd_checkpoint_image *kept = r->checkpointing;
 
     assert_non_null(kept);
-    r->keeping = NULL;
+    r->checkpointing = NULL;
     give_back(r, kept);
     rig_absorb(r);
 }

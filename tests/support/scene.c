@@ -64,7 +64,7 @@ static pd_daemon_config scene_config(uint32_t max_params, uint64_t chunk)
     return config;
 }
 
-static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chunk, uint64_t max_total_bytes)
+static scene *make(uint32_t max_params, const pd_optimizer_ops *const *rows, uint64_t chunk, uint64_t max_total_bytes)
 {
     pd_daemon_config config = scene_config(max_params, chunk);
     pd_store_config store = { .max_jobs = 2,
@@ -92,7 +92,7 @@ static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chun
     return s;
 }
 
-scene *scene_new(uint32_t max_params, const pd_row *const *rows)
+scene *scene_new(uint32_t max_params, const pd_optimizer_ops *const *rows)
 {
     return make(max_params, rows, CHUNK, max_params > 16 ? 1 << 26 : 1 << 20);
 }

@@ -5,7 +5,7 @@
 
 #include "daemon.h"
 #include "message.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "turn.h"
 
 enum { CHUNK = 1024, SCENE_HEARD = 80 * 1024 };
@@ -29,10 +29,10 @@ typedef struct scene {
 
 /* Makes a scene whose jobs may have max_params parameters. `rows` NULL: the optimizers of the table. There may be only
  * one scene at a time. */
-scene *scene_new(uint32_t max_params, const pd_row *const *rows);
+scene *scene_new(uint32_t max_params, const pd_optimizer_ops *const *rows);
 /* Makes a scene whose chunks have another size than CHUNK elements. */
 scene *scene_new_chunks(uint64_t elements);
-/* Drops all jobs, checks that all payload buffers and snapshots were returned, and frees the scene. */
+/* Drops all jobs, checks that all payload buffers and published versions were returned, and frees the scene. */
 void scene_free(scene *s);
 
 /* Runs a turn of the loop alone. Its requests to the store stay in the mailbox. */

@@ -68,19 +68,19 @@ static int make_root(pd_task_view *task)
         }                                                                                                              \
     }
 
-const pd_row split_between = { .name = "split_between",
-                               .hypers = hypers,
-                               .plan = plan,
-                               .phases = PHASES,
-                               .capture_phase = 1,
-                               .adopt_phase = 2,
-                               .due = always,
-                               .task = make_root };
-const pd_row split_after = { .name = "split_after",
-                             .hypers = hypers,
-                             .plan = plan,
-                             .phases = PHASES,
-                             .capture_phase = 3,
-                             .adopt_phase = 0,
-                             .due = always,
-                             .task = make_root };
+const pd_optimizer_ops split_between = { .name = "split_between",
+                                         .hypers = hypers,
+                                         .plan = plan,
+                                         .phases = PHASES,
+                                         .capture_phase = 1,
+                                         .adopt_phase = 2,
+                                         .due = always,
+                                         .task = make_root };
+const pd_optimizer_ops split_after = { .name = "split_after",
+                                       .hypers = hypers,
+                                       .plan = plan,
+                                       .phases = PHASES,
+                                       .capture_phase = 3,
+                                       .adopt_phase = 0,
+                                       .due = always,
+                                       .task = make_root };

@@ -11,10 +11,10 @@
 #ifndef SPLIT_ROW_H
 #define SPLIT_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { SPLIT_STATISTICS, SPLIT_ROOT }; /* indices of the slots */
 
-extern const pd_row split_between, split_after;
+extern const pd_optimizer_ops split_between, split_after;
 
 #endif

@@ -114,5 +114,5 @@ static int64_t normals(const pd_plan *plan)
     .due = due, .task = share,                                                                                         \
     .phases = { { "collect", PD_RANGES, collect, { 0 }, NULL }, { "move", PD_RANGES, move, { 0 }, NULL } }
 
-const pd_row stacked_row = { ROW };
-const pd_row stacked_row_adopting = { ROW, .adopt = adopt };
+const pd_optimizer_ops stacked_row = { ROW };
+const pd_optimizer_ops stacked_row_adopting = { ROW, .adopt = adopt };

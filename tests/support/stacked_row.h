@@ -18,15 +18,15 @@
 #ifndef STACKED_ROW_H
 #define STACKED_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* index of each hyperparameter in the optimizer's list */
 enum { STACKED_BLOCK_SIZE, STACKED_ROOT_DELAY, STACKED_STORAGE, STACKED_THRESHOLD };
 enum { STACKED_DIRECTION, STACKED_Q, STACKED_TALLY, STACKED_TRACE }; /* indices of the slots */
 enum { STACKED_ROWS = 2, STACKED_COLS = 3, STACKED_SQUARE = STACKED_ROWS * STACKED_COLS };
 
-extern const pd_row stacked_row;
+extern const pd_optimizer_ops stacked_row;
 /* A variant of stacked_row that copies the results of its tasks into the slots itself. */
-extern const pd_row stacked_row_adopting;
+extern const pd_optimizer_ops stacked_row_adopting;
 
 #endif

@@ -127,7 +127,7 @@ static pd_dtype float32(const double *hyper)
     return PD_F32;
 }
 
-const pd_row stern_row = {
+const pd_optimizer_ops stern_row = {
     .name = "stern",
     .hypers = hypers,
     .plan = plan,

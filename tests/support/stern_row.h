@@ -17,7 +17,7 @@
 #ifndef STERN_ROW_H
 #define STERN_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { STERN_BLOCK = 4 };
 /* index of each hyperparameter in the optimizer's list */
@@ -30,6 +30,6 @@ enum {
     STERN_FIRST_BLOCK
 }; /* index of each slot; the slots "sum" and "root" of each block follow */
 
-extern const pd_row stern_row;
+extern const pd_optimizer_ops stern_row;
 
 #endif

@@ -104,7 +104,7 @@ static void move(const pd_unit *unit)
         unit->after[i] = unit->before[i] - X[i] / (1 + (float)unit->total[PHASE_ITERATE][0]);
 }
 
-const pd_row striped_row = {
+const pd_optimizer_ops striped_row = {
     .name = "striped", .hypers = hypers, .plan = plan, .own_bytes = sizeof(striped_own),
     .phases = {
         [PHASE_NORM]    = { .name = "norm", .kind = PD_WHOLE, .run = norm, .fold = { PD_FOLD_SUM } },

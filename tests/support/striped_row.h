@@ -7,13 +7,13 @@
 #ifndef STRIPED_ROW_H
 #define STRIPED_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { STRIPED_ITERATIONS = 5 };
 #define STRIPED_A 3.4445f
 #define STRIPED_B (-4.7750f)
 #define STRIPED_C 2.0315f
 
-extern const pd_row striped_row;
+extern const pd_optimizer_ops striped_row;
 
 #endif

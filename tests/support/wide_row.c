@@ -140,7 +140,7 @@ static void move(const pd_unit *unit)
     }
 }
 
-const pd_row wide_row = {
+const pd_optimizer_ops wide_row = {
     .name = "wide",
     .hypers = hypers,
     .plan = plan,

@@ -17,7 +17,7 @@
 #ifndef WIDE_ROW_H
 #define WIDE_ROW_H
 
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { WIDE_SIDE = 3 };
 enum { WIDE_STORAGE, WIDE_DELAY }; /* index of each hyperparameter in the optimizer's list */
@@ -29,6 +29,6 @@ enum {
     WIDE_FIRST_BLOCK
 }; /* index of each slot; the slots statistics, root and short of each block follow */
 
-extern const pd_row wide_row;
+extern const pd_optimizer_ops wide_row;
 
 #endif

@@ -1,4 +1,4 @@
-/* Tests adafactor against a second implementation (the twin) in float64 that works element by element, without blocks.
+/* Tests adafactor against a second implementation in float64 that works element by element, without blocks.
  * Shapes, rules and options are random. */
 #include <math.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static float noise(void)
     return (float)(real(-1, 1) + real(-1, 1));
 }
 
-/* ---- the second implementation (the twin) ---- */
+/* ---- the second implementation ---- */
 
 typedef struct twin {
     double *w, *v_row, *v_col, *v, *m;

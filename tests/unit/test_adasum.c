@@ -15,7 +15,7 @@
 
 enum { K_MAX = 130, FEW = 40, N_MAX = 70001, RUNS_MAX = 64 };
 
-/* The input vectors, the runs (contiguous segments) that they are cut into, and the buffers for results. */
+/* The input vectors, the runs that they are cut into, and the buffers for results. */
 typedef struct fixture {
     int k;
     int64_t n, ends[RUNS_MAX];

@@ -1,5 +1,5 @@
 /* Tests atomic groups (pd_optim_bind): the steps of all members of a group succeed or fail together. Members wait
- * for each other's root tasks, which compute roots of matrices beside the steps. */
+ * for each other's preconditioner tasks, which compute roots of matrices beside the steps. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,7 +103,7 @@ static void a_member_waits_for_the_others_tasks(void **state)
     stern_give_back(f, 0);
     stern_give_back(f, 2);
     for (int p = 0; p < STERN_PARAMS; p++) assert_true(pd_optim_waits(f->optim[p]));
-    stern_run_all(f, 2); /* does nothing: every member still waits for the root tasks of "b" */
+    stern_run_all(f, 2); /* does nothing: every member still waits for the preconditioner tasks of "b" */
     for (int p = 0; p < STERN_PARAMS; p++) {
         assert_true(pd_optim_waits(f->optim[p]) && !pd_optim_done(f->optim[p]));
         assert_int_equal(pd_optim_root_stats(f->optim[p]).waits, 1);
@@ -111,7 +111,8 @@ static void a_member_waits_for_the_others_tasks(void **state)
     }
     stern_give_back(f, 1);
     for (int p = 0; p < STERN_PARAMS; p++) assert_false(pd_optim_waits(f->optim[p]));
-    assert_int_equal(pd_batch_run(&f->optim[2], 1, 1), PD_OK); /* once all root tasks have come back, the members can
+    assert_int_equal(pd_batch_run(&f->optim[2], 1, 1),
+                     PD_OK); /* once all preconditioner tasks have come back, the members can
                                                                 * run in separate calls and in any order */
     assert_int_equal(pd_batch_run(&f->optim[0], 2, 1), PD_OK);
     assert_true(stern_all_done(f));
@@ -126,7 +127,7 @@ static void a_member_waits_for_others_that_have_not_run(void **state)
     stern_fill(f, 1);
     stern_step(f);
     stern_fill(f, 2);
-    stern_begin_bound(f); /* step 2 must begin to use the roots of step 1, whose root tasks have come back */
+    stern_begin_bound(f); /* step 2 must begin to use the roots of step 1, whose preconditioner tasks have come back */
     assert_int_equal(pd_batch_run(&f->optim[0], 2, 1), PD_OK);
     assert_true(pd_optim_waits(f->optim[0]) && pd_optim_waits(f->optim[1]) && !pd_optim_waits(f->optim[2]));
     assert_int_equal(pd_batch_run(&f->optim[2], 1, 1), PD_OK);
@@ -171,12 +172,13 @@ static void ready_members_are_refused_together_for_a_root_that_failed(void **sta
     f->gradient[1][4] = -100;
     stern_begin_bound(f);
     stern_run_all(f, 1);
-    assert_true(stern_all_done(f)); /* step 1 finishes before any root task comes back */
+    assert_true(stern_all_done(f)); /* step 1 finishes before any preconditioner task comes back */
     stern_take_tasks(f);
     stern_give_back(f, 1);
     stern_fill(f, 2);
     stern_begin_bound(f);
-    assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK); /* the first member runs before any of its root tasks has
+    assert_int_equal(pd_batch_run(f->optim, 1, 1),
+                     PD_OK); /* the first member runs before any of its preconditioner tasks has
                                                             * come back */
     stern_give_back(f, 0);
     stern_run_all(f, 1);

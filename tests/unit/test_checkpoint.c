@@ -30,7 +30,7 @@ static void finish_tasks(rig *r)
     while (r->n_tasks > 0) rig_finish_task(r, 0);
 }
 
-/* Takes one step. If the root tasks of the rig are lazy, some of them come back later than the step. */
+/* Takes one step. If the preconditioner tasks of the rig are lazy, some of them come back later than the step. */
 static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
 {
     course_step_to(r, p, step, COURSE_WORLD * COURSE_PARAMS);
@@ -71,7 +71,7 @@ static uint64_t crash(rig *r, const course *p)
     rig_free(r);
     *r = next;
     course_join(r, p);
-    return inside_job(r->store, r->job)->keeping.durable_step;
+    return inside_job(r->store, r->job)->checkpointing.durable_step;
 }
 
 /* Trains a job that is killed at a random step and one that is not, and compares them. The option checkpoint_every of
@@ -103,12 +103,12 @@ static void check(const course *p, bool lazy, uint64_t seed)
 static void every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits(void **state)
 {
     (void)state;
-    for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
+    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
         char rule[96];
-        snprintf(rule, sizeof rule, "* %s", pd_row_name(*row));
-        if (strcmp(pd_row_name(*row), "scalable_shampoo") == 0)
+        snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
+        if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0)
             strcat(rule, " root_delay=1"); /* with the default root_delay, the bits would depend on timing */
-        if (strcmp(pd_row_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
+        if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
         check(&(course){ .options = "checkpoint_every=4", .rules = rule }, false, (uint64_t)(row - pd_rows));
     }
 }
@@ -295,13 +295,13 @@ static void a_step_that_is_under_way_too_long_costs_the_checkpoint(void **state)
     rig_free(&r);
 }
 
-/* ---- root tasks under way ---- */
+/* ---- preconditioner tasks under way ---- */
 
 static const course with_roots = { .options = "checkpoint_every=4",
                                    .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
                                             "start_preconditioning_step=2 root_delay=2" };
 
-/* Trains a job up to step 4, whose roots are still at the root pool. */
+/* Trains a job up to step 4, whose roots are still at the preconditioner pool. */
 static void train_to_roots(rig *r, const course *p)
 {
     uint64_t seed = 1;
@@ -366,7 +366,7 @@ static void roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint(v
 
 static uint32_t copied(const rig *r)
 {
-    return inside_job(r->store, r->job)->keeping.making->copied;
+    return inside_job(r->store, r->job)->checkpointing.making->copied;
 }
 
 static void parameters_are_copied_in_slices_and_go_on_one_by_one(void **state)
@@ -397,7 +397,7 @@ static void a_slow_disk_skips_multiples_and_says_so(void **state)
     kept_job_start(&r, &config, "checkpoint_every=2");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 4; step++) kept_job_step(&r, step);
-    assert_non_null(r.keeping);
+    assert_non_null(r.checkpointing);
     assert_int_equal(kept_job_step_of(&r, 0), 4);
     assert_non_null(strstr(r.warning, "no checkpoint of step 4"));
     rig_kept(&r);

@@ -52,20 +52,20 @@ enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 
 static int write_step(const pd_disk *disk, uint64_t step, uint64_t keep, pd_error *err)
 {
-    pd_kept *kept = sample_kept(step, keep);
+    pd_checkpoint_image *kept = sample_kept(step, keep);
     int rc = kept != NULL ? pd_checkpoint_write(disk, ROOT, kept, &sample_about, err) : PD_NO_MEMORY;
 
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
     return rc;
 }
 
 /* Writes a second checkpoint of step 3, as if the power was cut before the first one was removed. */
 static void write_second(const pd_disk *disk)
 {
-    pd_kept *kept = sample_kept(3, 1);
+    pd_checkpoint_image *kept = sample_kept(3, 1);
 
     assert_int_equal(pd_checkpoint_put(disk, ROOT, kept, &sample_about, NULL), PD_OK);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void damage(mem_disk *memory, const char *path)
@@ -98,7 +98,7 @@ static void ignore_damage(void *arg, const char *dir, const pd_error *why)
 /* Loads the newest checkpoint. Returns its step, after comparing it with what was written; 0: there is none. */
 static uint64_t newest(const pd_disk *disk)
 {
-    pd_kept *kept, *expected;
+    pd_checkpoint_image *kept, *expected;
     pd_manifest manifest;
     uint64_t step;
     int rc = pd_checkpoint_newest(disk, JOB_DIR, &kept, &manifest, ignore_damage, NULL, NULL);
@@ -108,8 +108,8 @@ static uint64_t newest(const pd_disk *disk)
     step = kept->step;
     expected = sample_kept(step, 1);
     assert_kept_same(kept, expected);
-    pd_kept_free(expected);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(expected);
+    pd_checkpoint_image_free(kept);
     return step;
 }
 
@@ -299,13 +299,13 @@ static void no_memory_while_writing_leaves_the_old_checkpoint(void **state)
 
 static int sweep_load(const void *what)
 {
-    pd_kept *kept = NULL;
+    pd_checkpoint_image *kept = NULL;
     pd_manifest manifest;
     int rc = pd_checkpoint_newest(what, JOB_DIR, &kept, &manifest, ignore_damage, NULL, NULL);
 
     if (rc == PD_OK) {
         rc = kept->step == 3 ? PD_OK : PD_DATA_LOSS; /* an older one must not take its place */
-        pd_kept_free(kept);
+        pd_checkpoint_image_free(kept);
     }
     return rc;
 }

@@ -47,11 +47,11 @@ static int tear_down(void **state)
 
 static void write_step(fixture *f, uint64_t step, uint64_t keep)
 {
-    pd_kept *kept = sample_kept(step, keep);
+    pd_checkpoint_image *kept = sample_kept(step, keep);
     pd_error err = { 0 };
 
     if (pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void note_damage(void *arg, const char *dir, const pd_error *why)
@@ -66,7 +66,7 @@ static void note_damage(void *arg, const char *dir, const pd_error *why)
 /* Loads the newest checkpoint. Returns its step, after comparing it with what was written; 0: there is none. */
 static uint64_t newest(fixture *f)
 {
-    pd_kept *kept, *expected;
+    pd_checkpoint_image *kept, *expected;
     pd_manifest manifest;
     pd_error err = { 0 };
     uint64_t step;
@@ -79,8 +79,8 @@ static uint64_t newest(fixture *f)
     step = kept->step;
     expected = sample_kept(step, 1);
     assert_kept_same(kept, expected);
-    pd_kept_free(expected);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(expected);
+    pd_checkpoint_image_free(kept);
     return step;
 }
 
@@ -88,7 +88,7 @@ static void a_checkpoint_loads_as_it_was_written(void **state)
 {
     fixture *f = *state;
     pd_manifest manifest;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
 
     write_step(f, 4, 3);
     assert_int_equal(newest(f), 4);
@@ -97,7 +97,7 @@ static void a_checkpoint_loads_as_it_was_written(void **state)
     assert_int_equal(kept->number, 0);
     assert_string_equal(manifest.job, SAMPLE_JOB);
     assert_memory_equal(&manifest.about, &sample_about, sizeof sample_about);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
@@ -106,7 +106,7 @@ static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
     pd_safetensors *file;
     size_t bytes;
     const uint8_t *at;
-    pd_kept *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_kept(4, 1);
 
     write_step(f, 4, 1);
     at = mem_disk_file(f->memory, STEP(4) "/weights.safetensors", &bytes);
@@ -114,7 +114,7 @@ static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
     assert_string_equal(pd_safetensors_meta(file, "job"), SAMPLE_JOB);
     assert_string_equal(pd_safetensors_meta(file, "step"), "4");
     for (uint32_t i = 0; i < kept->n_params; i++) {
-        const pd_kept_param *p = &kept->params[i];
+        const pd_checkpoint_param *p = &kept->params[i];
         const pd_st_tensor *tensor = pd_safetensors_find(file, p->name);
         assert_non_null(tensor);
         assert_true(pd_shape_equal(&tensor->shape, &p->shape));
@@ -122,14 +122,14 @@ static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
     }
     assert_int_equal(((const uint8_t *)pd_safetensors_data(file, pd_safetensors_tensors(file, &bytes)) - at) % 64, 0);
     pd_safetensors_free(file);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 /* A job has as many parameters, and names as long, as the daemon's limits let it. Their header has 37 MB. */
 static void most_parameters_with_the_longest_names_are_written_and_read(void **state)
 {
     fixture *f = *state;
-    pd_kept *kept = sample_long_names(4, 65536), *read;
+    pd_checkpoint_image *kept = sample_long_names(4, 65536), *read;
     pd_manifest manifest;
     pd_error err = { 0 };
     size_t bytes;
@@ -139,15 +139,15 @@ static void most_parameters_with_the_longest_names_are_written_and_read(void **s
     assert_true(bytes > (size_t)65536 * 512 && bytes <= kept->bytes);
     if (pd_checkpoint_load(&f->disk, STEP(4), &read, &manifest, &err) != PD_OK) fail_msg("%s", err.text);
     assert_kept_same(read, kept);
-    pd_kept_free(read);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(read);
+    pd_checkpoint_image_free(kept);
 }
 
 static void the_size_that_is_told_is_that_of_all_files(void **state)
 {
     fixture *f = *state;
     const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
-    pd_kept *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_kept(4, 1);
     size_t sum = 0, bytes;
     char path[512];
 
@@ -158,7 +158,7 @@ static void the_size_that_is_told_is_that_of_all_files(void **state)
         sum += bytes;
     }
     assert_int_equal(kept->bytes, sum);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void any_byte_that_changes_brings_the_checkpoint_before(void **state)
@@ -212,7 +212,7 @@ static void a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before(vo
 static void the_error_names_the_parameter_whose_state_is_damaged(void **state)
 {
     fixture *f = *state;
-    pd_kept *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_kept(4, 1);
     size_t bytes;
     uint8_t *at;
 
@@ -221,7 +221,7 @@ static void the_error_names_the_parameter_whose_state_is_damaged(void **state)
     at[16 + kept->head_bytes + kept->params[0].state_bytes] ^= 1; /* the state of parameter 1 has no bytes */
     assert_int_equal(newest(f), 0);
     assert_non_null(strstr(f->why.text, "the state of parameter a scale is damaged"));
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 /* Copies a file of one checkpoint over that of another. */
@@ -259,7 +259,7 @@ static void a_directory_of_another_job_is_refused(void **state)
 {
     fixture *f = *state;
     pd_manifest manifest;
-    pd_kept *kept;
+    pd_checkpoint_image *kept;
 
     write_step(f, 4, 1);
     assert_int_equal(f->disk.rename(f->disk.arg, JOB_DIR, ROOT "/other-0123456789abcdef"), 0);
@@ -320,7 +320,7 @@ static void later_checkpoints_that_the_job_has_left_behind_are_removed(void **st
 static void the_mark_of_an_ended_job_stays(void **state)
 {
     fixture *f = *state;
-    pd_kept *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_kept(4, 1);
     pd_step_list list;
 
     kept->ended = true; /* without a checkpoint there is nothing to mark */
@@ -333,7 +333,7 @@ static void the_mark_of_an_ended_job_stays(void **state)
     assert_int_equal(pd_step_list_read(&list, &f->disk, JOB_DIR, NULL), PD_OK);
     assert_true(list.ended);
     pd_step_list_free(&list);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void names_of_jobs_fit_into_directories(void **state)
@@ -385,7 +385,7 @@ static void names_of_steps_are_read_as_they_are_written(void **state)
 static void restore_sets_newer_checkpoints_aside(void **state)
 {
     fixture *f = *state;
-    pd_kept *ended = sample_kept(0, 1);
+    pd_checkpoint_image *ended = sample_kept(0, 1);
     size_t n;
     bool log;
 
@@ -404,7 +404,7 @@ static void restore_sets_newer_checkpoints_aside(void **state)
     assert_int_equal(pd_checkpoint_restore(&f->disk, ROOT, SAMPLE_JOB, 0, 5, &n, &log, NULL), PD_OK);
     assert_int_equal(n, 1);
     assert_int_equal(newest(f), 5);
-    pd_kept_free(ended);
+    pd_checkpoint_image_free(ended);
 }
 
 static void restore_sets_the_log_aside(void **state)
@@ -466,13 +466,13 @@ static void large_weights_are_written_in_pieces_wherever_they_lie(void **state)
     size_t aligned[] = { 0, 64 };
 
     for (int i = 0; i < 2; i++) {
-        pd_kept *kept = sample_large(1 + (uint64_t)i, (9u << 20) + 4, aligned[i]), *loaded;
+        pd_checkpoint_image *kept = sample_large(1 + (uint64_t)i, (9u << 20) + 4, aligned[i]), *loaded;
         pd_manifest manifest;
         assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
         assert_int_equal(pd_checkpoint_newest(&f->disk, JOB_DIR, &loaded, &manifest, note_damage, f, NULL), PD_OK);
         assert_kept_same(kept, loaded);
-        pd_kept_free(kept);
-        pd_kept_free(loaded);
+        pd_checkpoint_image_free(kept);
+        pd_checkpoint_image_free(loaded);
     }
 }
 

@@ -157,7 +157,7 @@ static void bits_do_not_depend_on_threads_batches_chunks_or_arrivals(void **stat
 static void the_library_gives_the_same_bits(void **state)
 {
     static const char *const rules[] = { "* limited lr=0.5 dampening=0.1", "* sgd lr=0.5" };
-    const pd_row *rows[] = { limited_row(), pd_optim_find("sgd") };
+    const pd_optimizer_ops *rows[] = { limited_row(), pd_optim_find("sgd") };
     float *gradient[CLIPPED], *weights[CLIPPED];
 
     (void)state;
@@ -207,7 +207,7 @@ static void no_step_begins_before_all_gradients_are_there(void **state)
     uint32_t job = clipped_start(r, "clip_global_norm=1 step_timeout=10s", NULL);
 
     for (uint32_t p = 0; p < CLIPPED; p++) {
-        for (uint32_t q = 0; q < CLIPPED; q++) assert_int_equal(rig_board(r, job, q)->step, 0);
+        for (uint32_t q = 0; q < CLIPPED; q++) assert_int_equal(rig_versions(r, job, q)->step, 0);
         if (p == 3) {
             rig_sleep(r, 11);
             assert_non_null(strstr(
@@ -217,7 +217,7 @@ static void no_step_begins_before_all_gradients_are_there(void **state)
         clipped_push(r, job, 1, p);
         rig_work(r);
     }
-    for (uint32_t q = 0; q < CLIPPED; q++) assert_int_equal(rig_board(r, job, q)->outcome, PD_STEPPED);
+    for (uint32_t q = 0; q < CLIPPED; q++) assert_int_equal(rig_versions(r, job, q)->outcome, PD_STEPPED);
     rig_sleep(r, 30);
     assert_int_equal(r->timed_out, 1);
 }
@@ -241,15 +241,15 @@ static void a_large_job_leaves_others_their_turns(void **state)
         assert_true(pd_store_work(own.store, own.now));
         rig_absorb(&own);
     }
-    assert_int_equal(rig_board(&own, job, 0)->step, 0);
+    assert_int_equal(rig_versions(&own, job, 0)->step, 0);
     for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_scaled(&own, small, 0, 20, 1, p, clipped_sizes[p], 1);
     while (pd_store_work(own.store, own.now)) {
         rig_absorb(&own);
-        was_first = was_first || (rig_board(&own, small, 3)->step == 1 && rig_board(&own, job, 0)->step == 0);
+        was_first = was_first || (rig_versions(&own, small, 3)->step == 1 && rig_versions(&own, job, 0)->step == 0);
     }
     rig_absorb(&own);
     assert_true(was_first);
-    assert_int_equal(rig_board(&own, job, 0)->step, 1);
+    assert_int_equal(rig_versions(&own, job, 0)->step, 1);
     rig_free(&own);
 }
 
@@ -319,7 +319,7 @@ static void two_jobs_do_not_disturb_each_other(void **state)
         rig_work(r);
     }
     assert_true(*rig_weights(r, a, 3) == before[0] - 1);
-    assert_int_equal(rig_board(r, b, 0)->step, 0);
+    assert_int_equal(rig_versions(r, b, 0)->step, 0);
     assert_int_equal(rig_push(r, b, 0, 20, 1, 3, (float[]){ 8 }, 1), PD_OK);
     rig_work(r);
     assert_true(*rig_weights(r, b, 3) == before[1] - 2);

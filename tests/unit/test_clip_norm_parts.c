@@ -26,8 +26,8 @@ static void absent_gradients_have_no_part_in_the_norm(void **state)
     clipped_push_absent(r, job, 1, 3);
     rig_work(r);
     assert_true(fabs(clipped_info(r)->gradient_norm - clipped_norm(1, 0, 1)) < 1e-14);
-    assert_int_equal(rig_board(r, job, 1)->outcome, PD_NO_GRADIENT);
-    assert_int_equal(rig_board(r, job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, job, 1)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_versions(r, job, 0)->outcome, PD_STEPPED);
 }
 
 static void a_step_without_any_gradient_closes_and_keeps_the_last_norm(void **state)
@@ -43,7 +43,7 @@ static void a_step_without_any_gradient_closes_and_keeps_the_last_norm(void **st
                 clipped_push_absent(r, job, step, p);
         rig_work(r);
     }
-    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_board(r, job, p)->outcome, PD_NO_GRADIENT);
+    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_versions(r, job, p)->outcome, PD_NO_GRADIENT);
     assert_true(clipped_info(r)->gradient_norm == 6);
     assert_int_equal(clipped_info(r)->clipped_steps, 1);
 }
@@ -119,7 +119,7 @@ static void one_gradient_that_is_not_finite_skips_the_step_of_all(void **state)
         for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_one(r, job, step, p, step == 1 && p == 2 ? NAN : 1);
         rig_work(r);
         for (uint32_t p = 0; p < CLIPPED; p++)
-            assert_int_equal(rig_board(r, job, p)->outcome, step == 1 ? PD_SKIPPED : PD_STEPPED);
+            assert_int_equal(rig_versions(r, job, p)->outcome, step == 1 ? PD_SKIPPED : PD_STEPPED);
     }
     assert_int_equal(r->warnings, 1);
     assert_non_null(strstr(
@@ -156,7 +156,7 @@ static void a_step_that_is_refused_is_refused_as_elsewhere(void **state)
             clipped_push_one(r, job, step, p, step == 1 && p == 0 ? 2 * COUNTING_LIMIT : 1);
         rig_work(r);
     }
-    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
+    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_versions(r, job, p)->outcome, PD_STEPPED);
     assert_int_equal(clipped_info(r)->refused_steps, 2); /* the steps of both parameters in the atomic group are
                                                           * refused */
     assert_int_equal(clipped_info(r)->steps, 6);
@@ -170,7 +170,7 @@ static void rows_see_the_scaled_gradient(void **state)
 
     for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_one(r, job, 1, p, p == 0 ? 2 * COUNTING_LIMIT : 0);
     rig_work(r);
-    assert_int_equal(rig_board(r, job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, job, 0)->outcome, PD_STEPPED);
 }
 
 /* ---- limits that are set by the optimizer's rule ---- */
@@ -185,7 +185,7 @@ static void a_rules_limit_holds_for_its_parameters_alone(void **state)
     for (uint32_t p = 0; p < CLIPPED; p++) {
         clipped_push_one(r, job, 1, p, p == 0 ? 6 : 8);
         if (p < CLIPPED - 1) rig_work(r);
-        assert_int_equal(rig_board(r, job, 0)->step, 0); /* no parameter steps until the last one has its gradient,
+        assert_int_equal(rig_versions(r, job, 0)->step, 0); /* no parameter steps until the last one has its gradient,
                                                           * since all parameters of the job step together */
     }
     rig_work(r);
@@ -220,7 +220,7 @@ static void a_rule_without_a_limit_holds_nobody_up(void **state)
 
     clipped_push(r, job, 1, 2);
     rig_work(r);
-    assert_int_equal(rig_board(r, job, 2)->step, 1);
+    assert_int_equal(rig_versions(r, job, 2)->step, 1);
     assert_true(clipped_info(r)->gradient_norm == 0);
 }
 
@@ -308,7 +308,7 @@ static bool step_short_of_memory(float *out, int64_t n)
         rig_work(r);
     }
     for (uint32_t p = 0; p < CLIPPED; out += clipped_sizes[p++]) {
-        assert_int_equal(rig_board(r, job, p)->step, 1);
+        assert_int_equal(rig_versions(r, job, p)->step, 1);
         memcpy(out, rig_weights(r, job, p), (size_t)clipped_sizes[p] * sizeof *out);
     }
     rig_tear_down(&own);

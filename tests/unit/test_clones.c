@@ -238,7 +238,7 @@ static void optimize(output *out, int which)
 
     for (int p = 0; p < 2; p++) {
         pd_hypers_init(&params[p].hypers, pd_optim_at((size_t)which));
-        if (vectors_has(pd_row_name(pd_optim_at((size_t)which)), "learning_rate"))
+        if (vectors_has(pd_optimizer_name(pd_optim_at((size_t)which)), "learning_rate"))
             assert_int_equal(pd_hypers_set(&params[p].hypers, "learning_rate", "0.01", NULL), PD_OK);
     }
     vectors_fill(matrix, ROWS * COLS, 90);
@@ -257,7 +257,8 @@ static void optimize(output *out, int which)
 static void every_optimizer_has_the_same_bits(void **state)
 {
     (void)state;
-    for (size_t i = 0; pd_optim_at(i) != NULL; i++) every_set_gives(optimize, (int)i, pd_row_name(pd_optim_at(i)));
+    for (size_t i = 0; pd_optim_at(i) != NULL; i++)
+        every_set_gives(optimize, (int)i, pd_optimizer_name(pd_optim_at(i)));
 }
 
 /* ---- the choice of an instruction set ---- */

@@ -44,8 +44,8 @@ static int end_step(rig *r, uint32_t job, uint32_t rank, uint64_t step)
 static void assert_closed(rig *r, uint32_t job, uint32_t param, uint64_t step, pd_outcome outcome)
 {
     rig_work(r);
-    assert_int_equal(rig_board(r, job, param)->step, step);
-    assert_int_equal(rig_board(r, job, param)->outcome, outcome);
+    assert_int_equal(rig_versions(r, job, param)->step, step);
+    assert_int_equal(rig_versions(r, job, param)->outcome, outcome);
 }
 
 static void what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step(void **state)
@@ -261,7 +261,7 @@ static void a_refused_push_is_no_silence(void **state)
     assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
     assert_non_null(
         strstr(r->error.text, "p1: rank 0 cannot end step 1: its push of this parameter was refused; push it again"));
-    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(r, job, p)->step, 0);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_versions(r, job, p)->step, 0);
     assert_int_equal(push(r, job, 0, 1, 1), PD_OK);
     assert_int_equal(end_step(r, job, 0, 1), PD_OK);
     assert_closed(r, job, 1, 1, PD_STEPPED);
@@ -347,7 +347,7 @@ static void train(float weights[PARAMS][LONG], uint64_t given, uint64_t order, b
     job = start(&r, WORLD, NULL);
     for (uint64_t number = 1; number <= STEPS; number++) step(&r, job, number, rig_random(&given), &order, ends);
     for (uint32_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(rig_board(&r, job, p)->step, STEPS);
+        assert_int_equal(rig_versions(&r, job, p)->step, STEPS);
         memcpy(weights[p], rig_weights(&r, job, p), (size_t)sizes[p] * sizeof(float));
     }
     rig_free(&r);

@@ -279,8 +279,8 @@ static pd_outcome play_out(const scene *s, const play *p, float *out)
     }
     rig_work(&r);
     assert_int_equal(r.buffers_out, 0);
-    assert_int_equal(r.board[r.job][0].step, 1);
-    outcome = r.board[r.job][0].outcome;
+    assert_int_equal(r.versions[r.job][0].step, 1);
+    outcome = r.versions[r.job][0].outcome;
     for (int64_t e = 0; e < s->n; e++) out[e] = -rig_weights(&r, r.job, 0)[e];
     rig_free(&r);
     return outcome;

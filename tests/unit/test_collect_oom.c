@@ -35,13 +35,13 @@ static bool second_round(const char *options, bool over_quota, float *weights, i
     failed = oom_disarm();
     rig_absorb(&r);
     assert_true(failed == (r.timed_out > 0));
-    for (int i = 0; i < 3 && r.board[r.job][0].step < 2; i++) {
+    for (int i = 0; i < 3 && r.versions[r.job][0].step < 2; i++) {
         assert_true(failed);
         assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
         rig_sleep(&r, 1.0);
         rig_work(&r);
     }
-    assert_int_equal(r.board[r.job][0].step, 2);
+    assert_int_equal(r.versions[r.job][0].step, 2);
     assert_int_equal(r.buffers_out, 0);
     memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
     rig_free(&r);
@@ -71,7 +71,7 @@ static bool spills_short_of_memory(const char *options, float *weights, int64_t 
         assert_int_equal(r.buffers_out, 0);
     }
     rig_work(&r);
-    assert_int_equal(r.board[r.job][0].step, 1);
+    assert_int_equal(r.versions[r.job][0].step, 1);
     memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
     rig_free(&r);
     return failed;
@@ -135,12 +135,12 @@ static bool ranged_round(const char *options, bool over_quota, float *weights, i
     while (pd_store_work(r.store, r.now)) continue;
     failed = oom_disarm();
     rig_absorb(&r);
-    for (int i = 0; i < 3 && r.board[r.job][0].step < 1; i++) {
+    for (int i = 0; i < 3 && r.versions[r.job][0].step < 1; i++) {
         assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
         rig_sleep(&r, 1.0);
         rig_work(&r);
     }
-    assert_int_equal(r.board[r.job][0].step, 1);
+    assert_int_equal(r.versions[r.job][0].step, 1);
     assert_int_equal(r.buffers_out, 0);
     assert_int_equal(r.store->budget.used, committed);
     memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);

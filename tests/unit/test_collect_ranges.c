@@ -134,7 +134,7 @@ static void six_ranks_with_weights_in_three_shards_merge_in_pairs(void **state)
         }
         rig_work(&r);
     }
-    assert_int_equal(r.board[r.job][0].step, 1);
+    assert_int_equal(r.versions[r.job][0].step, 1);
     for (int64_t i = 0; i < N; i++) assert_true(rig_weights(&r, r.job, 0)[i] == -expected[i / THIRD]);
     rig_free(&r);
 }
@@ -190,7 +190,7 @@ static void threads_do_not_share_sort_buffers(void **state)
                 if (step == 0) rig_work(&r);
             }
         rig_work(&r);
-        assert_int_equal(r.board[r.job][0].step, 1);
+        assert_int_equal(r.versions[r.job][0].step, 1);
         if (threads == 1)
             memcpy(expected, rig_weights(&r, r.job, 0), sizeof expected);
         else

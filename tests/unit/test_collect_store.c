@@ -2,7 +2,7 @@
  * their memory is freed, which figures are reported, and that no worker waits for long. */
 #include "collecting.h"
 #include "optimizer.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "store_inside.h"
 
 #include <math.h>
@@ -183,9 +183,9 @@ enum { WORLD = COLLECTING_WORLD, N = COLLECTING_N };
 static void push(rig *r, uint32_t rank, int64_t chunk)
 {
     float values[N];
-    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, r->board[r->job][0].step + 1);
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, r->versions[r->job][0].step + 1);
 
-    rig_noise(rank + 10 * r->board[r->job][0].step, values, N);
+    rig_noise(rank + 10 * r->versions[r->job][0].step, values, N);
     rig_piece(frame, 0, PD_F32, chunk * CHUNK, N - chunk * CHUNK < CHUNK ? N - chunk * CHUNK : CHUNK,
               values + chunk * CHUNK);
     assert_int_equal(rig_send(r, frame), PD_OK);
@@ -195,7 +195,7 @@ static void push(rig *r, uint32_t rank, int64_t chunk)
 /* Checks that `step` rounds of the test's job are closed, then frees the test's store. */
 static void end_at(rig *r, uint64_t step)
 {
-    assert_int_equal(r->board[r->job][0].step, step);
+    assert_int_equal(r->versions[r->job][0].step, step);
     rig_free(r);
 }
 
@@ -207,11 +207,11 @@ static void contributions_wait_in_their_frames_while_memory_allows(void **state)
     for (int i = 0; i < COLLECTING; i++) {
         uint64_t before;
         collecting_start(&r, collecting[i], false);
-        before = pd_store_count_bytes(r.store).snapshots;
+        before = pd_store_count_bytes(r.store).published_list;
         for (uint32_t rank = 0; rank < WORLD; rank++) {
             assert_int_equal(r.buffers_out, 3 * rank);
             for (int64_t c = 2; c >= 0; c--) {
-                assert_int_equal(pd_store_count_bytes(r.store).snapshots, before);
+                assert_int_equal(pd_store_count_bytes(r.store).published_list, before);
                 push(&r, rank, c);
             }
         }
@@ -242,14 +242,14 @@ static void a_rank_over_quota_spills_its_contributions_until_the_round_closes(vo
     for (int i = 0; i < COLLECTING; i++) {
         uint64_t before, chunk = CHUNK * sizeof(float);
         collecting_start(&r, collecting[i], true);
-        before = pd_store_count_bytes(r.store).snapshots;
+        before = pd_store_count_bytes(r.store).published_list;
         for (uint32_t step = 0; step < 3; step++)
             for (uint32_t rank = WORLD; rank-- > 0;)
                 for (int64_t c = 0; c < 3; c++) {
                     push(&r, rank, c);
                     assert_int_equal(r.buffers_out, 0);
                     if (step > 0 || rank == 0) continue;
-                    assert_int_equal(pd_store_count_bytes(r.store).snapshots,
+                    assert_int_equal(pd_store_count_bytes(r.store).published_list,
                                      before + (uint64_t)(3 * (WORLD - 1 - (int)rank) + c + 1) * chunk);
                 }
         end_at(&r, 3);
@@ -280,7 +280,7 @@ static void spilled_contributions_stay_when_they_come_again_or_their_rank_is_tak
         }
         for (uint32_t rank = 0; rank < WORLD; rank++)
             for (int64_t c = 0; rank != 2 && c < 3; c++) push(&r, rank, c);
-        assert_int_equal(r.board[r.job][0].step, 1);
+        assert_int_equal(r.versions[r.job][0].step, 1);
         if (again)
             assert_memory_equal(rig_weights(&r, r.job, 0), expected, sizeof expected);
         else
@@ -344,7 +344,7 @@ static void draining_waits_for_rounds_that_collect(void **state)
 static void push_all(rig *r, const float *const values[WORLD])
 {
     for (uint32_t rank = 0; rank < WORLD; rank++)
-        assert_int_equal(rig_push(r, r->job, rank, CONN + rank, r->board[r->job][0].step + 1, 0, values[rank], N),
+        assert_int_equal(rig_push(r, r->job, rank, CONN + rank, r->versions[r->job][0].step + 1, 0, values[rank], N),
                          PD_OK);
     rig_work(r);
 }
@@ -379,7 +379,7 @@ static void initial_weights_are_their_mean_with_every_aggregate(void **state)
         assert_true(rig_weights(&r, r.job, 0)[N - 1] == 3);
         for (int e = 0; e < N; e++) ones[e] = 1;
         push_all(&r, (const float *const[]){ ones, ones, ones, ones });
-        assert_int_equal(r.board[r.job][0].step, 1);
+        assert_int_equal(r.versions[r.job][0].step, 1);
         for (int e = 0; e < N; e++) assert_true(fabsf(rig_weights(&r, r.job, 0)[e] - 2) < 1e-6f);
         rig_free(&r);
     }
@@ -423,11 +423,11 @@ static void a_round_without_gradients_is_no_step(void **state)
             assert_int_equal(rig_send(&r, frame), PD_OK);
         }
         rig_work(&r);
-        assert_int_equal(r.board[r.job][0].step, 1);
-        assert_int_equal(r.board[r.job][0].outcome, PD_NO_GRADIENT);
+        assert_int_equal(r.versions[r.job][0].step, 1);
+        assert_int_equal(r.versions[r.job][0].outcome, PD_NO_GRADIENT);
         push_all(&r, (const float *const[]){ ones, ones, ones, ones });
-        assert_int_equal(r.board[r.job][0].step, 2);
-        assert_int_equal(r.board[r.job][0].outcome, PD_STEPPED);
+        assert_int_equal(r.versions[r.job][0].step, 2);
+        assert_int_equal(r.versions[r.job][0].outcome, PD_STEPPED);
         rig_free(&r);
     }
 }
@@ -452,7 +452,7 @@ static void values_that_are_not_finite_are_found_anywhere(void **state)
         for (uint32_t rank = 0; rank < WORLD; rank++) rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, LARGE);
         values[where[i % 3]] = 0;
         rig_work(&r);
-        assert_int_equal(r.board[r.job][0].outcome, PD_SKIPPED);
+        assert_int_equal(r.versions[r.job][0].outcome, PD_SKIPPED);
         rig_free(&r);
     }
 }
@@ -512,10 +512,10 @@ static void other_jobs_have_their_turn_between_batches(void **state)
         rig_noise(3, values, 300000);
         for (uint32_t rank = 0; rank < WORLD; rank++) rig_push(&r, big, rank, CONN + rank, 1, 0, values, 300000);
         rig_push(&r, other, 0, 30, 1, 0, values, 3);
-        while (r.board[big][0].step == 0) {
+        while (r.versions[big][0].step == 0) {
             pd_store_work(r.store, r.now);
             rig_absorb(&r);
-            if (++batches == 2) assert_int_equal(r.board[other][0].step, 1);
+            if (++batches == 2) assert_int_equal(r.versions[other][0].step, 1);
         }
         assert_true(batches > 5);
         rig_free(&r);
@@ -529,8 +529,8 @@ static void other_jobs_have_their_turn_between_batches(void **state)
 static void values_are_averaged(void **state)
 {
     static const int64_t one[] = { 2 };
-    static pd_row values;
-    const pd_row *rows[] = { &values, NULL };
+    static pd_optimizer_ops values;
+    const pd_optimizer_ops *rows[] = { &values, NULL };
     pd_store_config config = rig_config();
 
     (void)state;

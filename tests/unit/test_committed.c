@@ -1,6 +1,6 @@
 /* Tests that the bytes which a Declare counts against max_total_bytes cover the memory of the job, and not much more.
  * This includes jobs of many small parameters. */
-#include "board.h"
+#include "version_table.h"
 #include "handles.h"
 #include "oom.h"
 #include "rig.h"
@@ -44,9 +44,10 @@ static const job_case cases[] = {
 static char texts[MOST][64];
 static const char *names[MOST];
 
-/* The memory that the loop thread keeps for a job: entries of the board, and the declarations of each connection. */
+/* The memory that the loop thread keeps for a job: entries of the version table, and the declarations of each
+ * connection. */
 typedef struct loop_part {
-    pd_board *board;
+    pd_version_table *versions;
     pd_handles handles[8];
 } loop_part;
 
@@ -55,8 +56,8 @@ static void make_loop_part(loop_part *loop, const job_case *c)
     int64_t elements;
 
     pd_shape_elements(&c->shape, &elements);
-    loop->board = pd_board_new(&(pd_board_user){ 0 });
-    assert_int_equal(pd_board_reserve(loop->board, 1, c->params), PD_OK);
+    loop->versions = pd_version_table_new(&(pd_version_table_user){ 0 });
+    assert_int_equal(pd_version_table_reserve(loop->versions, 1, c->params), PD_OK);
     for (uint32_t rank = 0; rank < c->world; rank++)
         for (uint32_t p = 0; p < c->params; p++)
             assert_int_equal(pd_handles_add(&loop->handles[rank],
@@ -66,7 +67,7 @@ static void make_loop_part(loop_part *loop, const job_case *c)
 
 static void free_loop_part(loop_part *loop)
 {
-    pd_board_free(loop->board);
+    pd_version_table_free(loop->versions);
     for (size_t i = 0; i < sizeof loop->handles / sizeof *loop->handles; i++) pd_handles_free(&loop->handles[i]);
 }
 
@@ -123,10 +124,10 @@ static int64_t step(rig *r, const job_case *c, uint64_t step)
     return oom_peak() - frames;
 }
 
-/* Returns the size of the test's own board, which is no memory of the job. */
+/* Returns the size of the test's own version table, which is no memory of the job. */
 static int64_t rigs_own(const rig *r)
 {
-    return r->board[r->job % RIG_JOBS] != NULL ? 4096 * (int64_t)sizeof(rig_entry) : 0;
+    return r->versions[r->job % RIG_JOBS] != NULL ? 4096 * (int64_t)sizeof(rig_entry) : 0;
 }
 
 /* Trains a job, and compares the counted bytes with the peak of those that are allocated. With `keeps` the job has a
@@ -156,7 +157,7 @@ static void check(const job_case *c, bool keeps)
         peak = step(&r, c, s) - base - rigs_own(&r);
         if (peak > most) most = peak;
     }
-    assert_true(keeps == (r.keeping != NULL));
+    assert_true(keeps == (r.checkpointing != NULL));
     counted = (int64_t)rig_ask(&r, PD_INFO_JOBS, "job")->jobs[0].committed_bytes;
     free_loop_part(&loop);
     rig_free(&r);

@@ -51,7 +51,7 @@ static void note_weights(const rig *r, history *h, uint64_t step)
                (size_t)param_of(r, i)->elements * sizeof(float));
 }
 
-/* Takes a step. Root tasks come back at random, but for some; if the step waits for one, all come back. */
+/* Takes a step. Preconditioner tasks come back at random, but for some; if the step waits for one, all come back. */
 static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
 {
     size_t left = rig_random(seed) % 12;
@@ -241,7 +241,7 @@ static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void *
 {
     uint64_t seed = 9;
     pd_store_config config = kept_config();
-    pd_kept *older;
+    pd_checkpoint_image *older;
     rig r, next;
 
     (void)state;
@@ -254,7 +254,7 @@ static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void *
     finish_tasks(&r);
     rig_work(&r);
     assert_true(r.disk != NULL && older->step < r.disk->step && r.n_controls > 0);
-    pd_kept_free(r.disk);
+    pd_checkpoint_image_free(r.disk);
     r.disk = older;
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
@@ -295,7 +295,7 @@ static void a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_record
     free(h);
 }
 
-/* Takes a step of one parameter alone. Root tasks come back at random. */
+/* Takes a step of one parameter alone. Preconditioner tasks come back at random. */
 static void take_alone(rig *r, const course *p, uint32_t param, uint64_t step, uint64_t *seed)
 {
     size_t left = rig_random(seed) % 12;
@@ -514,7 +514,7 @@ static void an_override_holds_again_from_the_step_from_which_it_held(void **stat
     free(h);
 }
 
-/* Takes steps, after each of which all root tasks come back. */
+/* Takes steps, after each of which all preconditioner tasks come back. */
 static void train_promptly(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed)
 {
     for (uint64_t step = first; step <= last; step++) {

@@ -1,7 +1,7 @@
 /* Tests what a declaration carries besides names and shapes (names of dimensions, the job's seed, model state), and
  * the notes that optimizers write about parameters. */
 #include "oom.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "rig.h"
 
 #include <math.h>
@@ -32,17 +32,17 @@ static void stand_still(const pd_unit *unit)
     memcpy(unit->after + unit->first, unit->before + unit->first, (size_t)unit->n * sizeof *unit->after);
 }
 
-static const pd_row talking = {
+static const pd_optimizer_ops talking = {
     .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } }
 };
-static const pd_row *const rows[] = { &talking, NULL };
+static const pd_optimizer_ops *const rows[] = { &talking, NULL };
 
 static const char *const names[] = { "a", "quiet", "b" };
 static const pd_shape shapes[] = { { 2, { 4, 6 } }, { 1, { 5 } }, { 0, { 0 } } };
 enum { PARAMS = 3 };
 
 /* Creates the job "job" with two ranks. Both ranks have joined, but have declared no parameter. */
-static void begin_with(rig *r, const pd_row *const *of, const char *options, const char *rules)
+static void begin_with(rig *r, const pd_optimizer_ops *const *of, const char *options, const char *rules)
 {
     pd_store_config config = rig_config();
 

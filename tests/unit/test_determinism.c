@@ -1,7 +1,7 @@
-/* Tests that timing changes no bit: the number of threads, late root tasks in any order, and contributions in any
- * order. A random scheduler runs a job of three workers and several parameters. In each act, a worker pushes a
- * parameter, the store works, or one pending root task comes back. The weights and all state must equal those of a run
- * in which everything happens in order. */
+/* Tests that timing changes no bit: the number of threads, late preconditioner tasks in any order, and contributions in
+ * any order. A random scheduler runs a job of three workers and several parameters. In each act, a worker pushes a
+ * parameter, the store works, or one pending preconditioner task comes back. The weights and all state must equal those
+ * of a run in which everything happens in order. */
 #include "coupled_row.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -29,7 +29,7 @@ typedef struct model {
 
 typedef struct manner {
     int threads;
-    bool late;        /* root tasks are kept back, and return in a random order */
+    bool late;        /* preconditioner tasks are kept back, and return in a random order */
     uint64_t shuffle; /* seed of the random scheduler; 0: everything happens in order */
 } manner;
 
@@ -84,7 +84,7 @@ static bool try_push(rig *r, const model *m, uint32_t job, progress *at, uint32_
 {
     uint64_t step = at->pushed[rank][p];
 
-    if (step == STEPS || r->board[job][p].step < step) return false;
+    if (step == STEPS || r->versions[job][p].step < step) return false;
     push(r, m, job, rank, p, ++at->pushed[rank][p]);
     return true;
 }
@@ -92,12 +92,12 @@ static bool try_push(rig *r, const model *m, uint32_t job, progress *at, uint32_
 static bool finished(const rig *r, const model *m, uint32_t job)
 {
     for (size_t p = 0; p < m->n; p++)
-        if (r->board[job][p].step < STEPS) return false;
+        if (r->versions[job][p].step < STEPS) return false;
     return true;
 }
 
-/* Runs the job with a random scheduler. Root tasks are slow: one comes back at about every 64th act, and steps are much
- * faster. */
+/* Runs the job with a random scheduler. Preconditioner tasks are slow: one comes back at about every 64th act, and
+ * steps are much faster. */
 static void run_shuffled(rig *r, const model *m, uint32_t job, uint64_t seed)
 {
     progress at = { 0 };
@@ -152,7 +152,7 @@ static void append_state(outcome *out, const pd_optim *optim)
 
 static outcome run(const model *m, const manner *how)
 {
-    static const pd_row *const coupled[] = { &coupled_row, NULL };
+    static const pd_optimizer_ops *const coupled[] = { &coupled_row, NULL };
     pd_store_config config = rig_config();
     outcome out = { 0 };
     uint32_t job;
@@ -177,8 +177,8 @@ static outcome run(const model *m, const manner *how)
     return out;
 }
 
-/* Returns how many of the `due` root tasks are not used by the last step. A task that begins in step c is used in
- * step c + delay, which may come after the last step. */
+/* Returns how many of the `due` preconditioner tasks are not used by the last step. A task that begins in step c is
+ * used in step c + delay, which may come after the last step. */
 static uint64_t not_due_yet(const model *m, uint64_t due)
 {
     uint64_t generations = 0, open = 0;

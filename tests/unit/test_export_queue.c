@@ -62,7 +62,7 @@ static void an_export_that_waits_is_refused_at_its_deadline(void **state)
     assert_non_null(strstr(f->r.error.text, "--end-other"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-    assert_null(inside_find(f->r.store, "j")->keeping.exports.first);
+    assert_null(inside_find(f->r.store, "j")->checkpointing.exports.first);
 }
 
 static void an_export_that_waits_goes_with_its_connection(void **state)
@@ -285,7 +285,7 @@ static void an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint
     assert_int_equal(export_begin(&r, "job", EXPORTING_OPERATOR, false, 300), PD_OK);
     assert_int_equal(rig_checkpoint(&r, "job", EXPORTING_OTHER, 1, 60), PD_OK);
     assert_int_equal(r.answered, answered);
-    assert_non_null(inside_find(r.store, "job")->keeping.making);
+    assert_non_null(inside_find(r.store, "job")->checkpointing.making);
     rig_sleep(&r, 11); /* the checkpoint is made of the steps that the parameters have */
     rig_work(&r);
     assert_int_equal(r.checkpoint_step, 1);

@@ -307,11 +307,11 @@ static void check_all(course p)
 {
     char rule[128];
 
-    for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
-        snprintf(rule, sizeof rule, "* %s%s", pd_row_name(*row),
-                 strcmp(pd_row_name(*row), "adafactor") == 0          ? " learning_rate=0.01"
-                 : strcmp(pd_row_name(*row), "scalable_shampoo") == 0 ? " root_delay=0"
-                                                                      : "");
+    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
+        snprintf(rule, sizeof rule, "* %s%s", pd_optimizer_name(*row),
+                 strcmp(pd_optimizer_name(*row), "adafactor") == 0          ? " learning_rate=0.01"
+                 : strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0 ? " root_delay=0"
+                                                                            : "");
         p.rules = rule;
         check(&p);
     }

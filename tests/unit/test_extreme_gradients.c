@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "rig.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { SIDE = 12, SIZE = SIDE * SIDE, PARAMS = 2, BEFORE = 5, AFTER = 20 };
 
@@ -72,15 +72,15 @@ static void endure(const char *rules, float extreme)
     for (uint64_t number = 1; number <= BEFORE; number++) step(&r, number, 0);
     memcpy(before, rig_weights(&r, r.job, 0), sizeof before);
     step(&r, BEFORE + 1, extreme);
-    outcome = rig_board(&r, r.job, 0)->outcome;
+    outcome = rig_versions(&r, r.job, 0)->outcome;
     assert_finite(&r, rules, extreme, "after");
     if (outcome != PD_STEPPED) assert_memory_equal(before, rig_weights(&r, r.job, 0), sizeof before);
-    assert_int_equal(rig_board(&r, r.job, 1)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(&r, r.job, 1)->outcome, PD_STEPPED);
     for (uint64_t number = BEFORE + 2; number <= BEFORE + AFTER; number++) {
         step(&r, number, 0);
-        if (rig_board(&r, r.job, 0)->outcome != PD_STEPPED)
+        if (rig_versions(&r, r.job, 0)->outcome != PD_STEPPED)
             fail_msg("%s: step %d after a gradient of %g: outcome %d: %s", rules, (int)number, (double)extreme,
-                     (int)rig_board(&r, r.job, 0)->outcome, rig_board(&r, r.job, 0)->why);
+                     (int)rig_versions(&r, r.job, 0)->outcome, rig_versions(&r, r.job, 0)->why);
     }
     assert_finite(&r, rules, extreme, "some steps after");
     rig_free(&r);
@@ -89,13 +89,13 @@ static void endure(const char *rules, float extreme)
 static void every_optimizer_goes_on_after_an_extreme_gradient(void **state)
 {
     static const float extremes[] = { 1e15f, 1e19f, 1e20f, -1e30f, 3e38f };
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     char rules[64];
 
     (void)state;
     for (size_t k = 0; (row = pd_optim_at(k)) != NULL; k++) {
-        snprintf(rules, sizeof rules, "* %s%s", pd_row_name(row),
-                 strcmp(pd_row_name(row), "adafactor") == 0 ? " learning_rate=1e-3" : "");
+        snprintf(rules, sizeof rules, "* %s%s", pd_optimizer_name(row),
+                 strcmp(pd_optimizer_name(row), "adafactor") == 0 ? " learning_rate=1e-3" : "");
         for (size_t i = 0; i < sizeof extremes / sizeof extremes[0]; i++) endure(rules, extremes[i]);
     }
 }
@@ -125,10 +125,10 @@ static void a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why(
 
     start(r, 1, NULL, "* adam");
     step(r, 1, PD_SQUARE_MOST);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     step(r, 2, -nextafterf(PD_SQUARE_MOST, INFINITY));
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_SKIPPED);
-    assert_int_equal(rig_board(r, r->job, 1)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_SKIPPED);
+    assert_int_equal(rig_versions(r, r->job, 1)->outcome, PD_STEPPED);
     assert_non_null(strstr(r->warning,
                            "step 2 of p0 is skipped: an element of the gradient of p0, 1.84e+19, is too large "
                            "for adam, which takes at most 1.84e+19 (1 skipped so far)"));
@@ -140,7 +140,7 @@ static void a_job_that_skips_as_a_whole_skips_it_for_all_parameters(void **state
 
     start(r, 1, "nonfinite_scope=job", "* adam");
     step(r, 1, 1e20f);
-    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(r, r->job, p)->outcome, PD_SKIPPED);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_versions(r, r->job, p)->outcome, PD_SKIPPED);
     assert_non_null(strstr(r->warning, "an element of the gradient of p0, 1e+20, is too large for adam"));
 }
 
@@ -150,7 +150,7 @@ static void a_job_that_applies_everything_takes_the_step(void **state)
 
     start(r, 1, "nonfinite=apply", "p0 adam;* sgd lr=10");
     step(r, 1, 1e20f);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
 }
 
 static void what_clipping_has_made_small_is_not_too_large(void **state)
@@ -159,9 +159,9 @@ static void what_clipping_has_made_small_is_not_too_large(void **state)
 
     start(r, 1, "clip_global_norm=1", "* shampoo");
     step(r, 1, 1e18f);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     step(r, 2, 0);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
 }
 
 static void push(rig *r, uint32_t rank, uint64_t number, float extreme)
@@ -186,8 +186,8 @@ static void the_aggregate_decides_and_not_a_sum_on_the_way(void **state)
             if (parts == 1) rig_work(r);
         }
         rig_work(r);
-        assert_int_equal(rig_board(r, r->job, 0)->step, 1 + parts);
-        assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+        assert_int_equal(rig_versions(r, r->job, 0)->step, 1 + parts);
+        assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     }
 }
 
@@ -204,8 +204,8 @@ static void a_sum_that_is_finished_early_is_judged_as_well(void **state)
     for (uint32_t p = 0; p < PARAMS; p++) rig_absent(frame, p);
     assert_int_equal(rig_send(r, frame), PD_OK);
     rig_work(r);
-    assert_int_equal(rig_board(r, r->job, 0)->step, 1);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_SKIPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->step, 1);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_SKIPPED);
 }
 
 static void every_aggregate_is_judged(void **state)
@@ -223,8 +223,8 @@ static void every_aggregate_is_judged(void **state)
         start(&r, 3, option, "* adam");
         for (uint32_t rank = 0; rank < 3; rank++) push(&r, rank, 1, 1e20f);
         rig_work(&r);
-        if (rig_board(&r, r.job, 0)->outcome != PD_SKIPPED) fail_msg("%s: not skipped", aggregates[k]);
-        assert_int_equal(rig_board(&r, r.job, 1)->outcome, PD_STEPPED);
+        if (rig_versions(&r, r.job, 0)->outcome != PD_SKIPPED) fail_msg("%s: not skipped", aggregates[k]);
+        assert_int_equal(rig_versions(&r, r.job, 1)->outcome, PD_STEPPED);
         rig_free(&r);
     }
 }
@@ -244,10 +244,10 @@ static void a_step_that_makes_weights_infinite_is_refused_and_they_stay(void **s
         start(&r, 1, NULL, rules[k]);
         memcpy(before, rig_weights(&r, r.job, 0), sizeof before);
         step(&r, 1, 1e38f);
-        if (rig_board(&r, r.job, 0)->outcome != PD_REFUSED) fail_msg("%s: not refused", rules[k]);
+        if (rig_versions(&r, r.job, 0)->outcome != PD_REFUSED) fail_msg("%s: not refused", rules[k]);
         assert_memory_equal(before, rig_weights(&r, r.job, 0), sizeof before);
         assert_non_null(
-            strstr(rig_board(&r, r.job, 0)->why, "p0: the gradient is finite, but the new weights are not"));
+            strstr(rig_versions(&r, r.job, 0)->why, "p0: the gradient is finite, but the new weights are not"));
         if (strstr(r.warning, "`paramctl reset-state job p") == NULL) fail_msg("%s", r.warning);
         rig_free(&r);
     }
@@ -261,7 +261,7 @@ static void blocks_are_checked_as_ranges_are(void **state)
     start(r, 1, NULL, "* shampoo lr=3e38 grafting_config=SGD");
     memcpy(before, rig_weights(r, r->job, 0), sizeof before);
     step(r, 1, 1e14f);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_REFUSED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_REFUSED);
     assert_memory_equal(before, rig_weights(r, r->job, 0), sizeof before);
 }
 
@@ -279,7 +279,7 @@ static void weights_that_were_infinite_before_refuse_no_step(void **state)
     rig_work(r);
     assert_int_equal(rig_push(r, r->job, 0, 10, 1, 0, gradient, 3), PD_OK);
     rig_work(r);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     assert_true(rig_weights(r, r->job, 0)[2] == 1);
 }
 

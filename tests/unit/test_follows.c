@@ -1,5 +1,5 @@
 /* Tests which dimension of the parameter belongs to each dimension of a slot of the optimizer's state. */
-#include "row.h"
+#include "optimizer_ops.h"
 #include "plan_make.h"
 #include "rig.h"
 #include "shapes.h"

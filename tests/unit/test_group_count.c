@@ -266,8 +266,8 @@ static void without_memory_there_is_no_model(void **state)
     finish(f);
 }
 
-/* A step allocates the temporary slots of "a" to "d" before any work runs. After that, only root tasks can run out
- * of memory. */
+/* A step allocates the temporary slots of "a" to "d" before any work runs. After that, only preconditioner tasks can
+ * run out of memory. */
 static void a_step_without_memory_counts_for_no_group(void **state)
 {
     fixture *f = *state;

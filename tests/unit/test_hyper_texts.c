@@ -2,7 +2,7 @@
 #include "oom.h"
 #include "optimizers.h"
 #include "rig.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "rule.h"
 #include "text.h"
 
@@ -40,15 +40,15 @@ static void move(const pd_unit *unit)
         unit->after[i] = unit->before[i] - (float)unit->hyper[RATE] * unit->gradient[i];
 }
 
-static const pd_row row = {
+static const pd_optimizer_ops row = {
     .name = "row",
     .about = "for this test",
     .hypers = hypers_of_a_row,
     .plan = plan_by_rules,
     .phases = { { .run = move } },
 };
-static const pd_row *const rows[] = { &row, NULL };
-static const pd_row *row_at(size_t index)
+static const pd_optimizer_ops *const rows[] = { &row, NULL };
+static const pd_optimizer_ops *row_at(size_t index)
 {
     return index == 0 ? &row : NULL;
 }
@@ -216,7 +216,7 @@ static void values_without_texts_have_those_declared(void **state)
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
 }
 
-/* Sets the hyperparameter `kind`. Checks that it keeps its old value if memory runs out. */
+/* Sets the hyperparameter `kind`. Checks that it keeps its old value if out of memory. */
 static int set_kind(const void *value)
 {
     int rc = set("kind", value);

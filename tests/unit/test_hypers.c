@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "oom.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { RATE, SIZE, FAST, GRAFT, LAG, CUT, BETA0, BETA1, ROOT0, ROOT1, ROOT2, GRAFT_BETA, MODE };
 static const pd_hyper hypers_of_a_row[] = {
@@ -35,7 +35,7 @@ static int rate_below_size(const pd_hypers *declared, const pd_hypers *now, pd_e
     return PD_OK;
 }
 
-static const pd_row row = {
+static const pd_optimizer_ops row = {
     .name = "row", .about = "for this test", .hypers = hypers_of_a_row, .check = rate_below_size
 };
 
@@ -502,12 +502,12 @@ static void finds_every_row_of_the_table_by_name(void **state)
 {
     size_t n, rows = 0;
     (void)state;
-    for (const pd_row *r; (r = pd_optim_at(rows)) != NULL; rows++) {
-        assert_ptr_equal(pd_optim_find(pd_row_name(r)), r);
-        assert_true(strlen(pd_row_about(r)) > 0);
-        for (size_t i = 0; pd_row_hypers(r, &n) != NULL && i < n; i++) {
-            assert_int_equal(pd_hypers_find(r, pd_row_hypers(r, &n)[i].name), i);
-            assert_true(strlen(pd_row_hypers(r, &n)[i].help) > 0);
+    for (const pd_optimizer_ops *r; (r = pd_optim_at(rows)) != NULL; rows++) {
+        assert_ptr_equal(pd_optim_find(pd_optimizer_name(r)), r);
+        assert_true(strlen(pd_optimizer_about(r)) > 0);
+        for (size_t i = 0; pd_optimizer_hypers(r, &n) != NULL && i < n; i++) {
+            assert_int_equal(pd_hypers_find(r, pd_optimizer_hypers(r, &n)[i].name), i);
+            assert_true(strlen(pd_optimizer_hypers(r, &n)[i].help) > 0);
         }
         assert_true(n <= PD_MAX_HYPERS);
     }
@@ -521,7 +521,7 @@ static void presets_pass_their_own_checks(void **state)
     (void)state;
     for (size_t r = 0; pd_optim_at(r) != NULL; r++) {
         size_t n;
-        const pd_hyper *hypers = pd_row_hypers(pd_optim_at(r), &n);
+        const pd_hyper *hypers = pd_optimizer_hypers(pd_optim_at(r), &n);
         pd_hypers_init(&h, pd_optim_at(r));
         assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
         for (size_t i = 0; i < n; i++) {

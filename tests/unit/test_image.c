@@ -88,12 +88,12 @@ static void check(const course *p, uint64_t seed)
 static void every_optimizer_goes_on_with_the_same_bits(void **state)
 {
     (void)state;
-    for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
+    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
         char rule[96];
-        snprintf(rule, sizeof rule, "* %s", pd_row_name(*row));
-        if (strcmp(pd_row_name(*row), "scalable_shampoo") == 0)
+        snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
+        if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0)
             strcat(rule, " root_delay=1"); /* with the default root_delay, the bits would depend on timing */
-        if (strcmp(pd_row_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
+        if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
         check(&(course){ .rules = rule }, (uint64_t)(row - pd_rows));
     }
 }

@@ -269,7 +269,8 @@ static void only_the_connection_that_began_may_continue(void **state)
     assert_untouched(f);
 }
 
-/* Sends a commit while a root task of the job is at the root pool. Returns the number of answers before it. */
+/* Sends a commit while a preconditioner task of the job is at the preconditioner pool. Returns the number of answers
+ * before it. */
 static uint64_t commit_during_a_root(fixture *f)
 {
     float gradient[32] = { 1 };

@@ -98,7 +98,7 @@ static void look(rig *r, remains *out)
         assert_true(pd_plan_part(pd_optim_plan(optim), "momentum_buffer", -1, -1, &part));
         pd_optim_read_part(optim, &part, out->momenta + at[p]);
         out->count[p] = pd_optim_count(optim);
-        out->step[p] = r->board[r->job][p].step;
+        out->step[p] = r->versions[r->job][p].step;
     }
 }
 
@@ -148,7 +148,7 @@ static bool committed_after(int how, bool over_quota, uint32_t late, int64_t bat
     stage(&r);
     for (uint32_t rank = 0; rank < WORLD - late; rank++) push(&r, rank, 1);
     run(&r, batches);
-    open = r.board[r.job][0].step == 0 && r.board[r.job][1].step == 0;
+    open = r.versions[r.job][0].step == 0 && r.versions[r.job][1].step == 0;
     *answer = commit(&r);
     if (late > 0) run(&r, 1); /* the state may be half written when the late ranks contribute */
     for (uint32_t rank = WORLD - late; rank < WORLD; rank++) push(&r, rank, 1);

@@ -45,7 +45,7 @@ static int send(rig *r, uint32_t rank, uint64_t process, int64_t first, int64_t 
 
 static bool is_published(const rig *r)
 {
-    return r->board[r->job % RIG_JOBS] != NULL && r->board[r->job % RIG_JOBS][0].snapshot != NULL;
+    return r->versions[r->job % RIG_JOBS] != NULL && r->versions[r->job % RIG_JOBS][0].published != NULL;
 }
 
 static void assert_given_by(rig *r, uint64_t process, int64_t first, int64_t end)

@@ -283,7 +283,7 @@ static void a_process_that_comes_back_keeps_its_contributions(void **state)
     assert_int_equal(push_one(r, job, 1, 21, 1), PD_OK); /* the push is sent again, but counts once */
     assert_int_equal(push_one(r, job, 0, 10, 1), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[job][0].step, 1);
+    assert_int_equal(r->versions[job][0].step, 1);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].contributions, 2);
     assert_int_equal(r->info->jobs[0].duplicates, 1);
     assert_int_equal(r->fenced_conn, 0);
@@ -308,7 +308,7 @@ static void a_new_process_takes_a_rank_over_and_fences_the_old_one(void **state)
     rig_declare(r, job, 1, 21, name, &shape, NULL, 1, PD_F32);
     push_one(r, job, 0, 10, 1);
     rig_work(r);
-    assert_int_equal(r->board[job][0].step, 1); /* the round closes with the contribution that the old process has
+    assert_int_equal(r->versions[job][0].step, 1); /* the round closes with the contribution that the old process has
                                                  * sent */
     assert_int_equal(push_one(r, job, 1, 21, 2), PD_OK);
 }
@@ -445,7 +445,7 @@ static void a_job_may_be_dropped_with_work_left_to_do(void **state)
     push_one(r, other, 0, 20, 1);
     assert_int_equal(drop(r, "a"), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[other][0].step, 1);
+    assert_int_equal(r->versions[other][0].step, 1);
     assert_int_equal(r->buffers_out, 0);
 }
 

@@ -1,8 +1,8 @@
 /* Tests the figures about a job's matrix roots in replies to operators and in the log, and the memory that a
- * declaration counts for roots. Roots are computed by root tasks, beside the steps. */
+ * declaration counts for roots. Roots are computed by preconditioner tasks, beside the steps. */
 #include "coupled_row.h"
 #include "optimizer.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "rig.h"
 #include "stacked_row.h"
 
@@ -53,7 +53,7 @@ static int no_root(pd_task_view *task)
     return task->count > 0 ? PD_OK : PD_INTERNAL;
 }
 
-static const pd_row square_row = {
+static const pd_optimizer_ops square_row = {
     .name = "square",
     .hypers = square_hypers,
     .plan = square_plan,
@@ -62,7 +62,7 @@ static const pd_row square_row = {
     .phases = { { "stand_still", PD_WHOLE, stand_still, { 0 }, NULL } },
 };
 
-static const pd_row *rows[] = { &coupled_row, &square_row, &stacked_row, NULL, NULL };
+static const pd_optimizer_ops *rows[] = { &coupled_row, &square_row, &stacked_row, NULL, NULL };
 
 static int set_up(void **state)
 {
@@ -114,7 +114,7 @@ static void a_root_that_fails_is_logged_at_powers_of_two(void **state)
     assert_int_equal(r->warnings, 5);
     assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), "
                                  "error nan: the last good one stays"));
-    assert_int_equal(r->board[job][0].step, 20); /* training goes on */
+    assert_int_equal(r->versions[job][0].step, 20); /* training goes on */
 }
 
 static void a_root_that_is_good_again_is_logged_once(void **state)
@@ -319,7 +319,7 @@ static void ready_roots_never_make_a_step_wait(void **state)
     r->lazy_tasks = true;
     job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=-1");
     for (uint64_t s = 1; s <= 4; s++) step(r, job, 0, s, n, 1);
-    assert_int_equal(r->board[job][0].step, 4);
+    assert_int_equal(r->versions[job][0].step, 4);
     rig_finish_task(r, 3); /* the root of step 4 comes back first */
     step(r, job, 0, 5, n, 1);
     assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 1);
@@ -362,7 +362,7 @@ static void a_job_may_be_dropped_while_its_tasks_are_pending(void **state)
     step(r, job, 0, 1, n, 1);
     drop(r);
     assert_true(pd_store_count_bytes(r->store).state > 0); /* the optimizer state of the dropped job stays until all
-                                                            * its root tasks are back */
+                                                            * its preconditioner tasks are back */
     while (r->n_tasks > 0) rig_finish_task(r, 0);
     assert_int_equal(pd_store_count_bytes(r->store).state, 0);
 }
@@ -399,7 +399,7 @@ static void copies_of_root_tasks_count_into_the_limit(void **state)
     rig *r = *state;
 
     /* The limit of 16 MiB is 4,194,304 floats. A vector of n elements needs 2 n^2 floats for its state and 2 n^2 for
-     * a root task. With a delay, two tasks may be pending, which need 4 n^2. */
+     * a preconditioner task. With a delay, two tasks may be pending, which need 4 n^2. */
     assert_in_range(largest(r, "* square"), 1020, 1024);
     assert_in_range(largest(r, "* square delay=1"), 832, 837);
     assert_in_range(largest(r, "* square delay=-1"), 832, 837);

@@ -68,13 +68,13 @@ static void submit(fixture *f, uint64_t step, bool ended)
 static int take(fixture *f, uint64_t step)
 {
     pd_request *request = gated_disk_take(f->at, PD_REQ_KEPT);
-    const pd_kept *kept = request->u.kept;
+    const pd_checkpoint_image *kept = request->u.kept;
     int code = kept->error.code;
 
     assert_int_equal(kept->step, step);
     if (code != PD_OK) print_message("step %d: %s\n", (int)step, kept->error.text);
     if (code == PD_OK && !kept->ended) assert_true(kept->bytes > 1000);
-    pd_kept_free(request->u.kept);
+    pd_checkpoint_image_free(request->u.kept);
     pd_request_free(request);
     return code;
 }

@@ -1,6 +1,6 @@
 /* Tests properties of the optimizer kron. Its bits must not depend on the number of threads, nor on whether the step
- * thread or a root task computes. Other tests here: the steps in which factors change, delays, scanned layers,
- * memory, and extreme shapes and gradients.
+ * thread or a preconditioner task computes. Other tests here: the steps in which factors change, delays, scanned
+ * layers, memory, and extreme shapes and gradients.
  *
  * test_kron_factor.c and test_kron_twin.c test kron's formulas. tests/golden compares kron with recorded runs of the
  * original. */

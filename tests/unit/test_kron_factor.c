@@ -24,7 +24,7 @@ typedef struct fixture {
     float q[PD_MAX_RANK][MOST_SIDE * MOST_SIDE], m[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
     float *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
     float scratch[MOST_SIDE * MOST_SIDE + 4 * MOST_SIDE + 64];
-    /* buffers of the second implementation (the twin) */
+    /* buffers of the second implementation */
     double A[MOST], B[MOST], T1[MOST_SIDE * MOST_SIDE], T2[MOST_SIDE * MOST_SIDE];
 } fixture;
 
@@ -96,7 +96,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- the second implementation (the twin) ---- */
+/* ---- the second implementation ---- */
 
 static double factor(const fixture *f, int d, int64_t row, int64_t col)
 {

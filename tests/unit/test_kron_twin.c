@@ -1,4 +1,4 @@
-/* Tests the whole step of kron against a second implementation (the twin) in float64, on random shapes and
+/* Tests the whole step of kron against a second implementation in float64, on random shapes and
  * hyperparameters. The twin follows the equations element by element. Like the original, it keeps one padded array,
  * stacked by layers and blocks, and dense factors that include the zeros of a triangle. */
 #include <math.h>

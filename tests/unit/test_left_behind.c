@@ -30,7 +30,7 @@ static void push_all(rig *r, uint64_t step)
 {
     for (uint32_t rank = 0; rank < WORLD; rank++)
         for (uint32_t p = 0; p < 2; p++) assert_int_equal(push(r, rank, CONN + rank, step, p), PD_OK);
-    assert_int_equal(rig_board(r, r->job, 1)->step, step);
+    assert_int_equal(rig_versions(r, r->job, 1)->step, step);
 }
 
 static int ask(rig *r, pd_request_kind kind, uint32_t rank, uint64_t sequence)
@@ -106,7 +106,7 @@ static void a_round_that_the_rank_has_contributed_to_waits_for_the_others(void *
     for (uint32_t p = 0; p < 2; p++) push(r, 2, CONN + 2, 2, p);
     tick(r);
     assert_int_equal(r->timed_out, 0);
-    assert_int_equal(rig_board(r, r->job, 1)->step, 2);
+    assert_int_equal(rig_versions(r, r->job, 1)->step, 2);
 }
 
 static void who_asks_again_gets_the_same_answer_and_one_line_in_the_log(void **state)
@@ -151,8 +151,8 @@ static void contributions_stand_when_a_process_takes_the_rank(void **state)
                      PD_OK);
     for (uint32_t p = 0; p < 2; p++) push(r, 0, NEW, 2, p);
     tick(r);
-    assert_int_equal(rig_board(r, r->job, 0)->step, 2);
-    assert_int_equal(rig_board(r, r->job, 1)->step, 2);
+    assert_int_equal(rig_versions(r, r->job, 0)->step, 2);
+    assert_int_equal(rig_versions(r, r->job, 1)->step, 2);
     assert_int_equal(r->timed_out, 0);
 }
 

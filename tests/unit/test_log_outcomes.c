@@ -164,7 +164,7 @@ static unsigned outcomes_of(const rig *r)
 {
     unsigned outcomes = 0;
 
-    for (uint32_t param = 0; param < PARAMS; param++) outcomes |= 1u << rig_board(r, r->job, param)->outcome;
+    for (uint32_t param = 0; param < PARAMS; param++) outcomes |= 1u << rig_versions(r, r->job, param)->outcome;
     return outcomes;
 }
 

@@ -32,7 +32,7 @@ static void start(rig *r, const course *p, int threads)
     course_initialise(r, p);
 }
 
-/* Takes one step. If the root tasks of the rig are lazy, some of them come back later than the step. */
+/* Takes one step. If the preconditioner tasks of the rig are lazy, some of them come back later than the step. */
 static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
 {
     course_operate(r, p, step);
@@ -124,11 +124,11 @@ static void check(const course *p, bool lazy, uint64_t seed)
 static void every_optimizer_repeats_its_steps_with_the_same_bits(void **state)
 {
     (void)state;
-    for (const pd_row *const *row = pd_rows; *row != NULL; row++) {
+    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
         char rule[96];
-        snprintf(rule, sizeof rule, "* %s", pd_row_name(*row));
-        if (strcmp(pd_row_name(*row), "scalable_shampoo") == 0) strcat(rule, " root_delay=1");
-        if (strcmp(pd_row_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
+        snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
+        if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0) strcat(rule, " root_delay=1");
+        if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
         check(&(course){ .options = LOG, .rules = rule }, false, (uint64_t)(row - pd_rows));
     }
 }

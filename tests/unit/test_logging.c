@@ -93,7 +93,7 @@ static void entries_wait_until_their_checkpoint_is_durable(void **state)
     rig_new(&r, &config);
     r.lazy_disk = true;
     rig_start(&r, "job", 2, KEPT_CONN, kept_job_sizes, 2, OPTIONS, "* adam");
-    assert_non_null(r.keeping);
+    assert_non_null(r.checkpointing);
     for (uint64_t step = 1; step <= PD_LOGGED_MOST; step++) kept_job_step(&r, step);
     assert_int_equal(r.logged, 0);
     assert_int_equal(r.durable, 0);
@@ -247,7 +247,7 @@ static void entries_that_wait_go_when_their_checkpoint_fails(void **state)
     r.disk_error = NULL;
     for (uint64_t step = 4; step <= 6; step++) {
         kept_job_step(&r, step);
-        if (r.keeping != NULL) rig_kept(&r);
+        if (r.checkpointing != NULL) rig_kept(&r);
     }
     rig_work(&r);
     assert_int_equal(r.durable, 6);

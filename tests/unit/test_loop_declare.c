@@ -33,12 +33,12 @@ static void stand_still(const pd_unit *unit)
     memcpy(unit->after + unit->first, unit->before + unit->first, (size_t)unit->n * sizeof *unit->after);
 }
 
-static const pd_row talking = {
+static const pd_optimizer_ops talking = {
     .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } }
 };
-static const pd_row *const rows[] = { &talking, NULL };
+static const pd_optimizer_ops *const rows[] = { &talking, NULL };
 
-static scene *begin(uint32_t max_params, const pd_row *const *of, const char *rule, int *fd)
+static scene *begin(uint32_t max_params, const pd_optimizer_ops *const *of, const char *rule, int *fd)
 {
     scene *s = scene_new(max_params, of);
 

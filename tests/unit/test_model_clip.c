@@ -16,7 +16,7 @@
 enum { N = 3, MOST = PD_CLIP_RANGE * 65 };
 static const int64_t sizes[N] = { 5, 1, 70 };
 
-static pd_declaration declared(const char *name, int64_t n, const pd_row *row, int group, double limit)
+static pd_declaration declared(const char *name, int64_t n, const pd_optimizer_ops *row, int group, double limit)
 {
     pd_declaration d = { .name = name, .shape = { 1, { (uint64_t)n } }, .group = group };
 
@@ -58,7 +58,7 @@ static pd_model *make(const pd_declaration *params, size_t n)
 
 static void all_are_clipped_together(void **state)
 {
-    const pd_row *sgd = pd_optim_find("sgd");
+    const pd_optimizer_ops *sgd = pd_optim_find("sgd");
     pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], sgd, 1, 0),
                                  declared("c", sizes[2], sgd, 0, 0) };
     pd_model *model = make(params, N);
@@ -81,7 +81,7 @@ static void all_are_clipped_together(void **state)
 
 static void what_has_no_gradient_has_no_part(void **state)
 {
-    const pd_row *sgd = pd_optim_find("sgd");
+    const pd_optimizer_ops *sgd = pd_optim_find("sgd");
     pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], values_row(), 0, 0),
                                  declared("c", sizes[2], sgd, 0, 0) };
     pd_model *model = make(params, N);

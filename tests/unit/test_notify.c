@@ -1,4 +1,4 @@
-/* Tests messages to the service manager (systemd), and the sockets that it passes to the daemon. */
+/* Tests messages to the service manager, and the sockets that it passes to the daemon. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -36,10 +36,10 @@ static int identity_plan(const pd_declaration *declaration, const double *fact, 
 }
 
 static const pd_hyper none[] = { { .name = NULL } };
-static const pd_row identity = { .name = "identity",
-                                 .hypers = none,
-                                 .plan = identity_plan,
-                                 .phases = { { "nothing", PD_WHOLE, nothing, { 0 }, NULL } } };
+static const pd_optimizer_ops identity = { .name = "identity",
+                                           .hypers = none,
+                                           .plan = identity_plan,
+                                           .phases = { { "nothing", PD_WHOLE, nothing, { 0 }, NULL } } };
 
 /* An optimizer row for tests of totals. Each unit (part of a phase that one thread computes) reports two values. The
  * first is summed over all units, and of the second the maximum is taken. The last phase writes both totals to the
@@ -62,7 +62,7 @@ static void write_totals(const pd_unit *unit)
     unit->after[1] = (float)unit->total[0][1];
 }
 
-static const pd_row totals = {
+static const pd_optimizer_ops totals = {
     .name = "totals",
     .hypers = none,
     .plan = pairs_plan,
@@ -100,7 +100,7 @@ static int one(pd_task_view *task)
     return PD_OK;
 }
 
-static const pd_row blind = {
+static const pd_optimizer_ops blind = {
     .name = "blind",
     .hypers = none,
     .plan = blind_plan,
@@ -112,7 +112,7 @@ static const pd_row blind = {
 };
 
 /* Returns the number of threads that BLAS would use here. The row `census` writes it to the weights: weight 0 from
- * the last phase, weight 1 from the root task. */
+ * the last phase, weight 1 from the preconditioner task. */
 static float blas_threads(void)
 {
 #ifdef _OPENMP
@@ -134,7 +134,7 @@ static int count_threads(pd_task_view *task)
     return PD_OK;
 }
 
-static const pd_row census = {
+static const pd_optimizer_ops census = {
     .name = "census",
     .hypers = none,
     .plan = blind_plan,
@@ -145,7 +145,7 @@ static const pd_row census = {
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_threads, { 0 }, NULL } },
 };
 
-static pd_optim *new_optim(const pd_row *row, pd_shape shape)
+static pd_optim *new_optim(const pd_optimizer_ops *row, pd_shape shape)
 {
     pd_declaration declaration = { .name = "w", .shape = shape };
     pd_optim *optim;

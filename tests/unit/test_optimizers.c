@@ -10,21 +10,21 @@
 
 #include "oom.h"
 #include "optimizers.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 enum { ROWS = 40, HYPERS = 47 };
 
 /* 40 optimizers with 47 hyperparameters each. Long texts make each optimizer about 10 KiB. */
 static pd_hyper hypers[HYPERS + 1];
-static pd_row rows[ROWS];
+static pd_optimizer_ops rows[ROWS];
 static char names[ROWS][16], hyper_names[HYPERS][64];
 static pd_error err;
 
-static const pd_row *row_at(size_t index)
+static const pd_optimizer_ops *row_at(size_t index)
 {
     return index < ROWS ? &rows[index] : NULL;
 }
-static const pd_row *no_row_at(size_t index)
+static const pd_optimizer_ops *no_row_at(size_t index)
 {
     (void)index;
     return NULL;
@@ -49,12 +49,12 @@ static int set_up(void **state)
     }
     for (int r = 0; r < ROWS; r++) {
         snprintf(names[r], sizeof names[r], "row_%d", r);
-        rows[r] = (pd_row){ .name = names[r], .about = "one of many", .hypers = hypers };
+        rows[r] = (pd_optimizer_ops){ .name = names[r], .about = "one of many", .hypers = hypers };
     }
     return 0;
 }
 
-static Paramd__OptimizersReply *page(pd_row_at *at, uint32_t start, const char *name)
+static Paramd__OptimizersReply *page(pd_optimizer_at *at, uint32_t start, const char *name)
 {
     Paramd__OptimizersReply *reply = NULL;
 
@@ -157,9 +157,9 @@ static void every_row_of_the_table_fits_a_page(void **state)
 {
     (void)state;
     for (size_t i = 0; pd_optim_at(i) != NULL; i++) {
-        Paramd__OptimizersReply *reply = page(pd_optim_at, 0, pd_row_name(pd_optim_at(i)));
+        Paramd__OptimizersReply *reply = page(pd_optim_at, 0, pd_optimizer_name(pd_optim_at(i)));
         if (packed_bytes(reply) > PD_OPTIMIZERS_BYTES)
-            fail_msg("%s: %zu bytes", pd_row_name(pd_optim_at(i)), packed_bytes(reply));
+            fail_msg("%s: %zu bytes", pd_optimizer_name(pd_optim_at(i)), packed_bytes(reply));
         pd_optimizers_free(reply);
     }
 }
@@ -203,7 +203,7 @@ static Paramd__OptimizersReply *packed_page(pd_packed_optimizers *packed, uint32
     return read;
 }
 
-static void expect_same_page(pd_row_at *at, pd_packed_optimizers *packed, uint32_t start, const char *name)
+static void expect_same_page(pd_optimizer_at *at, pd_packed_optimizers *packed, uint32_t start, const char *name)
 {
     Paramd__OptimizersReply *expected = page(at, start, name), *read = packed_page(packed, start, name);
     size_t n = packed_bytes(expected);
@@ -222,7 +222,7 @@ static void expect_same_page(pd_row_at *at, pd_packed_optimizers *packed, uint32
 
 static void packed_pages_are_the_same_pages(void **state)
 {
-    static pd_row_at *const tables[] = { row_at, no_row_at, pd_optim_at };
+    static pd_optimizer_at *const tables[] = { row_at, no_row_at, pd_optim_at };
 
     (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
@@ -231,7 +231,7 @@ static void packed_pages_are_the_same_pages(void **state)
         assert_non_null(packed);
         for (; tables[t](n) != NULL; n++) {
             expect_same_page(tables[t], packed, n, "");
-            expect_same_page(tables[t], packed, 0, pd_row_name(tables[t](n)));
+            expect_same_page(tables[t], packed, 0, pd_optimizer_name(tables[t](n)));
         }
         expect_same_page(tables[t], packed, n, "");
         expect_same_page(tables[t], packed, UINT32_MAX, "");

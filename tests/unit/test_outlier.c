@@ -116,8 +116,8 @@ static void push_all(rig *r, uint32_t job, uint64_t step, float scale)
 static void assert_outcomes(const rig *r, uint32_t job, uint64_t step, pd_outcome outcome)
 {
     for (uint32_t p = 0; p < CLIPPED; p++) {
-        assert_int_equal(rig_board(r, job, p)->step, step);
-        assert_int_equal(rig_board(r, job, p)->outcome, outcome);
+        assert_int_equal(rig_versions(r, job, p)->step, step);
+        assert_int_equal(rig_versions(r, job, p)->outcome, outcome);
     }
 }
 

@@ -13,12 +13,13 @@
 
 enum { MOST = 1 << 20, ELEMENTS = 1000 };
 
-/* An output queue, a board that counts released snapshots, and the bytes that the peer has received. */
+/* An output queue, a version table that counts released published versions, and the bytes that the peer has
+ * received. */
 typedef struct scene {
     pd_output output;
-    pd_board *board;
+    pd_version_table *versions;
     pd_reply_scratch scratch;
-    pd_snapshot snapshot;
+    pd_published published;
     float weights[ELEMENTS];
     uint16_t halves[ELEMENTS];
     int released;
@@ -27,10 +28,10 @@ typedef struct scene {
     size_t n;
 } scene;
 
-static void on_released(void *arg, pd_snapshot *snapshot)
+static void on_released(void *arg, pd_published *published)
 {
     scene *s = arg;
-    (void)snapshot;
+    (void)published;
     s->released++;
 }
 
@@ -38,13 +39,13 @@ static int set_up(void **state)
 {
     scene *s = calloc(1, sizeof *s);
 
-    s->board = pd_board_new(&(pd_board_user){ .arg = s, .released = on_released });
+    s->versions = pd_version_table_new(&(pd_version_table_user){ .arg = s, .released = on_released });
     assert_int_equal(pd_reply_scratch_init(&s->scratch, 16), PD_OK);
     for (int i = 0; i < ELEMENTS; i++) {
         s->weights[i] = (float)i;
         s->halves[i] = (uint16_t)i;
     }
-    s->snapshot = (pd_snapshot){ .elements = ELEMENTS, .at = { [PD_F32] = s->weights, [PD_F16] = s->halves } };
+    s->published = (pd_published){ .elements = ELEMENTS, .at = { [PD_F32] = s->weights, [PD_F16] = s->halves } };
     *state = s;
     return 0;
 }
@@ -55,7 +56,7 @@ static int tear_down(void **state)
 
     assert_null(pd_output_clear(&s->output));
     pd_reply_scratch_free(&s->scratch);
-    pd_board_free(s->board);
+    pd_version_table_free(s->versions);
     free(s);
     return 0;
 }
@@ -91,8 +92,8 @@ static void fill(scene *s, pd_pending *reply, size_t i, pd_dtype dtype, int64_t 
     piece->count = count;
     piece->step = 7;
     piece->version = 6;
-    piece->snapshot = &s->snapshot;
-    s->snapshot.board_refs++;
+    piece->published = &s->published;
+    s->published.version_refs++;
 }
 
 static void queue_reply(scene *s, uint64_t id)
@@ -121,7 +122,7 @@ static bool send_slice(scene *s, size_t slice)
         n += iov[i].iov_len;
     }
     assert_true(n > 0 && n <= slice);
-    ended = pd_output_sent(&s->output, s->board, n, s->now_ms, &done);
+    ended = pd_output_sent(&s->output, s->versions, n, s->now_ms, &done);
     pd_pending_free(done);
     return ended;
 }
@@ -332,11 +333,11 @@ static void weights_are_let_go_as_they_are_written(void **state)
     fill(s, reply, 0, PD_F32, 0, 16);
     fill(s, reply, 1, PD_F32, 16, 16);
     pd_output_reply(&s->output, reply);
-    while (s->snapshot.board_refs == 2) send_slice(s, 16);
-    assert_int_equal(s->snapshot.board_refs, 1);
+    while (s->published.version_refs == 2) send_slice(s, 16);
+    assert_int_equal(s->published.version_refs, 1);
     assert_false(pd_output_empty(&s->output));
     send_all(s, 16);
-    assert_int_equal(s->snapshot.board_refs, 0);
+    assert_int_equal(s->published.version_refs, 0);
     assert_int_equal(s->released, 1);
 }
 
@@ -418,11 +419,11 @@ static void clearing_gives_the_replies_back(void **state)
     queue_frame(s, 6);
     for (reply = pd_output_clear(&s->output); reply != NULL; reply = next, n++) {
         next = reply->next_reply;
-        pd_board_forget(s->board, &reply->wait);
+        pd_version_table_forget(s->versions, &reply->wait);
         pd_pending_free(reply);
     }
     assert_int_equal(n, 2);
-    assert_int_equal(s->snapshot.board_refs, 0);
+    assert_int_equal(s->published.version_refs, 0);
     assert_true(pd_output_empty(&s->output));
 }
 

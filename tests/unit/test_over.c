@@ -128,7 +128,7 @@ static uint32_t run_once(rig *r, const char *name, uint64_t conn)
 
     assert_int_equal(rig_push(r, job, 0, conn, 1, 0, values, SIZE), PD_OK);
     rig_work(r);
-    assert_int_equal(rig_board(r, job, 0)->step, 1);
+    assert_int_equal(rig_versions(r, job, 0)->step, 1);
     leave(r, job, 0, conn);
     return job;
 }

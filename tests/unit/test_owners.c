@@ -184,7 +184,7 @@ static void an_identity_with_many_jobs_has_no_more_turns_than_one_with_one(void 
         assert_int_equal((r->batch_jobs[before + 2 * step] == lone) + (r->batch_jobs[before + 2 * step + 1] == lone),
                          1);
     rig_work(r);
-    for (uint32_t i = 0; i < MANY; i++) assert_int_equal(rig_board(r, jobs[i], 0)->step, 1);
+    for (uint32_t i = 0; i < MANY; i++) assert_int_equal(rig_versions(r, jobs[i], 0)->step, 1);
 }
 
 /* ---- restored jobs ---- */

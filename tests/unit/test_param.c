@@ -197,14 +197,14 @@ static void init_may_come_in_any_order_and_again_until_it_is_complete(void **sta
     for (int i = 0; i < 6; i++) {
         rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, 10, 0);
         int64_t left = 200 - firsts[i];
-        assert_true(r->board[r->job] == NULL);
+        assert_true(r->versions[r->job] == NULL);
         rig_piece(frame, 0, PD_F32, firsts[i], left < 64 ? left : 64, values + firsts[i]);
         rig_send(r, frame);
         rig_work(r);
         assert_int_equal(r->answer, PD_EFF_OK);
     }
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
-    assert_int_equal(r->board[r->job][0].snapshot->version, 0);
+    assert_int_equal(r->versions[r->job][0].published->version, 0);
 }
 
 /* A client that lost the reply sends its initial weights again. The second Init is answered with OK and changes
@@ -316,27 +316,27 @@ static void publishes_every_type_that_a_rank_pulls(void **state)
     rig *r = *state;
     float values[10];
     uint16_t expected[10];
-    const pd_snapshot *snapshot;
+    const pd_published *published;
 
     join(r, 2, NULL);
     rig_noise(3, values, 10);
     declare_one(r, 0, "w", (pd_shape){ 1, { 10 } }, PD_BF16);
     rig_init(r, r->job, 10, 0, values, 10);
-    snapshot = r->board[r->job][0].snapshot;
+    published = r->versions[r->job][0].published;
     pd_convert(expected, PD_BF16, values, PD_F32, 10);
-    assert_memory_equal(snapshot->at[PD_BF16], expected, sizeof expected);
-    assert_null(snapshot->at[PD_F16]);
+    assert_memory_equal(published->at[PD_BF16], expected, sizeof expected);
+    assert_null(published->at[PD_F16]);
     assert_int_equal(declare_one(r, 1, "w", (pd_shape){ 1, { 10 } }, PD_F16), PD_OK); /* late: published again */
-    snapshot = r->board[r->job][0].snapshot;
+    published = r->versions[r->job][0].published;
     pd_convert(expected, PD_F16, values, PD_F32, 10);
-    assert_memory_equal(snapshot->at[PD_F16], expected, sizeof expected);
-    assert_memory_equal(snapshot->at[PD_F32], values, sizeof values);
+    assert_memory_equal(published->at[PD_F16], expected, sizeof expected);
+    assert_memory_equal(published->at[PD_F32], values, sizeof values);
     for (uint32_t rank = 0; rank < 2; rank++) rig_push(r, r->job, rank, 10 + rank, 1, 0, values, 10);
     rig_work(r);
-    snapshot = r->board[r->job][0].snapshot;
-    assert_int_equal(snapshot->version, 1);
-    pd_convert(expected, PD_F16, snapshot->at[PD_F32], PD_F32, 10);
-    assert_memory_equal(snapshot->at[PD_F16], expected, sizeof expected);
+    published = r->versions[r->job][0].published;
+    assert_int_equal(published->version, 1);
+    pd_convert(expected, PD_F16, published->at[PD_F32], PD_F32, 10);
+    assert_memory_equal(published->at[PD_F16], expected, sizeof expected);
 }
 
 static void a_type_may_be_asked_for_while_initial_weights_come(void **state)
@@ -356,8 +356,8 @@ static void a_type_may_be_asked_for_while_initial_weights_come(void **state)
     assert_int_equal(declare_one(r, 1, "w", (pd_shape){ 1, { 100 } }, PD_BF16), PD_OK);
     rig_init(r, r->job, 10, 0, values, 100);
     pd_convert(expected, PD_BF16, values, PD_F32, 100);
-    assert_non_null(r->board[r->job][0].snapshot->at[PD_BF16]);
-    assert_memory_equal(r->board[r->job][0].snapshot->at[PD_BF16], expected, sizeof expected);
+    assert_non_null(r->versions[r->job][0].published->at[PD_BF16]);
+    assert_memory_equal(r->versions[r->job][0].published->at[PD_BF16], expected, sizeof expected);
 }
 
 int main(void)

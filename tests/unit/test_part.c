@@ -288,7 +288,7 @@ static void stay(const pd_unit *unit)
 }
 
 static const pd_hyper no_hypers[] = { { .name = NULL } };
-static const pd_row half_row = {
+static const pd_optimizer_ops half_row = {
     .name = "half", .hypers = no_hypers, .plan = plan_halves, .phases = { { "stay", PD_WHOLE, stay, { 0 }, NULL } }
 };
 

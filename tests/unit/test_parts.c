@@ -110,7 +110,7 @@ static void no_step_of_the_job_ends_while_a_setting_is_checked(void **state)
     }
     rig_work(r);
     rig_absorb(r);
-    assert_int_equal(rig_board(r, other, 0)->step, 1);
+    assert_int_equal(rig_versions(r, other, 0)->step, 1);
     assert_int_equal(job_of(r)->steps.params[7].saved.step, 1);
     assert_int_equal(r->set->params, N);
     assert_int_equal(r->set->at[0].from_most, 1); /* the step that the pushes are for has the new values */

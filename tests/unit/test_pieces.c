@@ -1,4 +1,4 @@
-/* Tests the checks of a frame's header: which pieces (tensors or chunks) of a payload it may describe. */
+/* Tests the checks of a frame's header: which pieces of a payload it may describe. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static const pd_handle_facts handles[] = {
 };
 
 /* A valid payload, in which each test makes something wrong: two chunks of parameter kernel, bias in bfloat16, and
- * scalar, which is absent (has no data). */
+ * scalar, which is absent. */
 typedef struct payload {
     Paramd__Piece piece[PIECES], *list[PIECES];
     size_t n;

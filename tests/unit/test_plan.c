@@ -1,4 +1,4 @@
-/* Tests plans: which slots (arrays of state) and tasks a parameter's optimizer has, and how many bytes they take. */
+/* Tests plans: which slots and tasks a parameter's optimizer has, and how many bytes they take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "coupled_row.h"
 #include "oom.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
 

@@ -248,7 +248,7 @@ static void other_jobs_step_between_the_slices(void **state)
         assert_int_equal(rig_push(r, other, 0, 50, step, 0, (float[5]){ 1, 1, 1, 1, 1 }, 5), PD_OK);
         for (int i = 0; i < 8; i++) pd_store_work(r->store, r->now);
         rig_absorb(r);
-        assert_int_equal(rig_board(r, other, 0)->step, step);
+        assert_int_equal(rig_versions(r, other, 0)->step, step);
     }
     assert_int_equal(r->answered, welcomed); /* the large declaration is not answered yet */
     assert_int_equal(next_answer(r), PD_OK);

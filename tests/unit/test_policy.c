@@ -49,10 +49,11 @@ static void check_that_two_are_enough(const char *options, double expected)
     assert_int_equal(push(&r, 0, 1), PD_OK);
     assert_int_equal(push(&r, 2, 1), PD_OK);
     rig_work(&r);
-    assert_int_equal(rig_board(&r, r.job, 0)->step, 0); /* two contributions are there, but the deadline is not over */
+    assert_int_equal(rig_versions(&r, r.job, 0)->step,
+                     0); /* two contributions are there, but the deadline is not over */
     rig_sleep(&r, 2);
     rig_work(&r);
-    assert_int_equal(rig_board(&r, r.job, 0)->step, 1);
+    assert_int_equal(rig_versions(&r, r.job, 0)->step, 1);
     assert_int_equal(r.timed_out, 0);
     assert_true(moved(&r, before) > expected - 1e-3 && moved(&r, before) < expected + 1e-3);
     rig_free(&r);
@@ -77,7 +78,7 @@ static void one_rank_alone_is_reported_as_ever(void **state)
     assert_int_equal(push(&r, 1, 1), PD_OK);
     rig_sleep(&r, 2);
     assert_int_equal(r.timed_out, 1);
-    assert_int_equal(rig_board(&r, r.job, 0)->step, 0);
+    assert_int_equal(rig_versions(&r, r.job, 0)->step, 0);
     rig_free(&r);
 }
 
@@ -114,11 +115,11 @@ static void a_late_push_changes_nothing(void **state)
     before = (double)rig_weights(&r, r.job, 0)[0];
     assert_int_equal(push(&r, 1, 1), PD_OK);
     rig_work(&r);
-    assert_int_equal(rig_board(&r, r.job, 0)->step, 1);
+    assert_int_equal(rig_versions(&r, r.job, 0)->step, 1);
     assert_true(moved(&r, before) == 0);
     for (uint32_t rank = 0; rank < WORLD; rank++) assert_int_equal(push(&r, rank, 2), PD_OK);
     rig_work(&r);
-    assert_int_equal(rig_board(&r, r.job, 0)->step, 2);
+    assert_int_equal(rig_versions(&r, r.job, 0)->step, 2);
     rig_free(&r);
 }
 

@@ -145,11 +145,11 @@ static void slices_of_four_ranks_step_like_the_whole_of_one(void **state)
         rig_noise(100 + step, g, N);
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t rank = (i * 3 + (uint32_t)step) % 4;
-            assert_int_equal(r->board[r->job][0].step, step - 1);
+            assert_int_equal(r->versions[r->job][0].step, step - 1);
             assert_int_equal(push(r, rank, step, g, quarters[rank].start, quarters[rank].end), PD_OK);
             rig_work(r);
         }
-        assert_int_equal(r->board[r->job][0].outcome, PD_STEPPED);
+        assert_int_equal(r->versions[r->job][0].outcome, PD_STEPPED);
     }
     assert_memory_equal(rig_weights(r, r->job, 0), whole_weights(), N * sizeof(float));
 }
@@ -190,8 +190,8 @@ static void a_rank_with_an_empty_shard_is_not_waited_for(void **state)
         assert_string_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].missing, "3");
         assert_int_equal(push(r, 3, step, g, 75, 150), PD_OK);
         rig_work(r);
-        assert_int_equal(r->board[r->job][0].step, step);
-        assert_int_equal(r->board[r->job][0].outcome, PD_STEPPED);
+        assert_int_equal(r->versions[r->job][0].step, step);
+        assert_int_equal(r->versions[r->job][0].outcome, PD_STEPPED);
     }
     assert_memory_equal(rig_weights(r, r->job, 0), whole_weights(), N * sizeof(float));
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].duplicates, 0);
@@ -256,7 +256,7 @@ static void elements_that_no_rank_has_refuse_the_last_declare(void **state)
     assert_int_equal(init(r, 0, values, 100, 140),
                      PD_OK); /* the job waits for the values of every accepted range; refused ranges have no effect */
     assert_int_equal(init(r, 1, values, 20, 150), PD_OK);
-    assert_null(r->board[r->job]);
+    assert_null(r->versions[r->job]);
     assert_int_equal(init(r, 2, values, 0, 50), PD_OK);
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
 }
@@ -372,13 +372,13 @@ static void every_rank_with_elements_is_asked_for_initial_weights(void **state)
     assert_int_equal(declare(r, 2, 75, 150), PD_OK);
     assert_true(r->must_init);
     assert_false(r->initialised[0]);
-    assert_null(r->board[r->job]);
+    assert_null(r->versions[r->job]);
     assert_int_equal(push(r, 1, 1, values, 0, 75), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "w has no weights yet: every rank sends those of its range with Init"));
     assert_int_equal(init(r, 2, values, 75, 150), PD_OK);
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
     assert_int_equal(init(r, 2, values, 75, 150), PD_OK); /* sent again, as if the first answer was lost */
-    assert_int_equal(r->board[r->job][0].closed, 1);
+    assert_int_equal(r->versions[r->job][0].closed, 1);
 }
 
 static void initial_weights_wait_for_the_ranks_that_have_not_declared(void **state)
@@ -391,7 +391,7 @@ static void initial_weights_wait_for_the_ranks_that_have_not_declared(void **sta
     assert_int_equal(declare(r, 1, 0, 150), PD_OK);
     assert_int_equal(init(r, 1, values, 0, 150), PD_OK);
     assert_int_equal(declare(r, 2, 150, 150), PD_OK);
-    assert_null(r->board[r->job]); /* rank 0, not declared yet, may have some of the elements */
+    assert_null(r->versions[r->job]); /* rank 0, not declared yet, may have some of the elements */
     assert_int_equal(declare(r, 0, 0, 0), PD_OK);
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
     assert_true(r->initialised[0]);
@@ -512,15 +512,15 @@ static void a_step_needs_a_gradient_of_every_element(void **state)
     rig_noise(1, g, N);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(be_absent(r, rank, 1), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[r->job][0].outcome, PD_NO_GRADIENT);
+    assert_int_equal(r->versions[r->job][0].outcome, PD_NO_GRADIENT);
     assert_int_equal(r->warnings, 0);
 
     assert_int_equal(push(r, 0, 2, g, 0, 75), PD_OK); /* elements 100 to 150 get no gradient */
     assert_int_equal(be_absent(r, 1, 2), PD_OK);
     assert_int_equal(push(r, 2, 2, g, 75, 100), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[r->job][0].step, 2);
-    assert_int_equal(r->board[r->job][0].outcome, PD_NO_GRADIENT);
+    assert_int_equal(r->versions[r->job][0].step, 2);
+    assert_int_equal(r->versions[r->job][0].outcome, PD_NO_GRADIENT);
     assert_int_equal(r->warnings, 1);
     assert_non_null(strstr(
         r->warning,
@@ -531,7 +531,7 @@ static void a_step_needs_a_gradient_of_every_element(void **state)
     assert_int_equal(push(r, 1, 3, g, 75, 150), PD_OK);
     assert_int_equal(be_absent(r, 2, 3), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[r->job][0].outcome, PD_STEPPED);
+    assert_int_equal(r->versions[r->job][0].outcome, PD_STEPPED);
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].count, 1);
 }
 
@@ -546,7 +546,7 @@ static void elements_without_weight_skip_the_step(void **state)
     assert_int_equal(send_as(r, PD_REQ_PUSH, 0, 1, g, 0, 75, 5), PD_OK);
     assert_int_equal(send_as(r, PD_REQ_PUSH, 1, 1, g, 75, 150, 0), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[r->job][0].outcome, PD_SKIPPED);
+    assert_int_equal(r->versions[r->job][0].outcome, PD_SKIPPED);
     assert_non_null(strstr(r->warning, "all weights of "));
 }
 

@@ -52,18 +52,18 @@ static int tear_down(void **state)
 
 static void write_one(fixture *f, uint64_t creator, uint64_t step, uint64_t written_ms, bool ended)
 {
-    pd_kept *kept = sample_kept(step, 3);
-    pd_kept_about about = pd_keeper_about();
+    pd_checkpoint_image *kept = sample_kept(step, 3);
+    pd_checkpoint_about about = pd_keeper_about();
 
     kept->creator = creator;
     kept->ended = ended;
     about.written_ms = written_ms;
     assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &about, NULL), PD_OK);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 /* Reads all weights one after the other to the same place. */
-static int read_weights(const pd_kept *kept, pd_error *err)
+static int read_weights(const pd_checkpoint_image *kept, pd_error *err)
 {
     static float weights[1024];
     float *to[16];
@@ -75,7 +75,7 @@ static int read_weights(const pd_kept *kept, pd_error *err)
     return kept->read_weights(kept->read_arg, to, err);
 }
 
-static int restore(void *arg, const pd_kept *kept, pd_error *err)
+static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 {
     fixture *f = arg;
 
@@ -338,12 +338,13 @@ static void a_checkpoint_that_does_not_fit_ends_the_start(void **state)
 static void checkpoints_of_other_hardware_are_foreign(void **state)
 {
     fixture *f = *state;
-    pd_kept *kept = sample_kept(1, 1);
+    pd_checkpoint_image *kept = sample_kept(1, 1);
 
-    assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &(pd_kept_about){ .blas = "Katmai" }, NULL), PD_OK);
+    assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &(pd_checkpoint_about){ .blas = "Katmai" }, NULL),
+                     PD_OK);
     assert_int_equal(recover(f, NULL), PD_OK);
     assert_true(f->foreign);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 int main(void)

@@ -16,7 +16,7 @@
 #include "recover.h"
 #include "rig.h"
 
-static const pd_kept_about elsewhere = { .paramd = "1.0", .blas = "Katmai", .cpu = "mmx", .written_ms = 1000 };
+static const pd_checkpoint_about elsewhere = { .paramd = "1.0", .blas = "Katmai", .cpu = "mmx", .written_ms = 1000 };
 
 typedef struct fixture {
     mem_disk *memory;
@@ -57,9 +57,9 @@ static int tear_down(void **state)
 }
 
 /* Writes the last checkpoint of the rig to the disk, as a daemon on the hardware `about` does (NULL: this one). */
-static void write_checkpoint(fixture *f, const rig *r, const pd_kept_about *about)
+static void write_checkpoint(fixture *f, const rig *r, const pd_checkpoint_about *about)
 {
-    pd_kept_about same = pd_keeper_about();
+    pd_checkpoint_about same = pd_keeper_about();
     pd_error err;
 
     if (pd_checkpoint_write(&f->disk, "/state", r->disk, about != NULL ? about : &same, &err) != PD_OK)
@@ -68,7 +68,8 @@ static void write_checkpoint(fixture *f, const rig *r, const pd_kept_about *abou
 
 /* Trains a job with one parameter for `steps` steps, and writes its checkpoints and that of its last step to the
  * disk. */
-static void write_job(fixture *f, const char *job, const char *options, uint64_t steps, const pd_kept_about *about)
+static void write_job(fixture *f, const char *job, const char *options, uint64_t steps,
+                      const pd_checkpoint_about *about)
 {
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 5 } };
@@ -94,7 +95,7 @@ static void write_job(fixture *f, const char *job, const char *options, uint64_t
     rig_free(&r);
 }
 
-static int restore(void *arg, const pd_kept *kept, pd_error *err)
+static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 {
     fixture *f = arg;
 

@@ -140,8 +140,8 @@ static void weights_come_into_force_when_all_of_them_have_come(void **state)
     assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 2, 128, 200), PD_OK);
     for (uint32_t p = 0; p < PARAMS; p++) {
         assert_true(is_in_force(r, p, NUMBER));
-        assert_int_equal(rig_board(r, r->job, p)->step, 1);
-        assert_int_equal(rig_board(r, r->job, p)->snapshot->version, 1);
+        assert_int_equal(rig_versions(r, r->job, p)->step, 1);
+        assert_int_equal(rig_versions(r, r->job, p)->published->version, 1);
     }
 }
 
@@ -235,7 +235,7 @@ static void an_update_does_not_build_on_weights_that_were_replaced(void **state)
     rig *r = *state;
 
     replace(r, 1, NUMBER);
-    assert_int_equal(rig_board(r, r->job, 0)->snapshot->builds_on, 0);
+    assert_int_equal(rig_versions(r, r->job, 0)->published->builds_on, 0);
 }
 
 /* ---- what is refused ---- */
@@ -566,7 +566,7 @@ static void no_entry_is_written_before_that_checkpoint_is(void **state)
     assert_int_equal(r.disk->step, 1);
     r.lazy_disk = true;
     replace(&r, 1, NUMBER);
-    assert_non_null(r.keeping);
+    assert_non_null(r.checkpointing);
     step_all(&r, 2, NUMBER);
     assert_int_equal(r.durable, 1);
     r.lazy_disk = false;

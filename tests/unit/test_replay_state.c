@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "replayed.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 /* A recorded run of sgd on a matrix, with momentum 0.5 and lr 0.5. Step 1: b = g, then w <- w - 0.5 b. Step 2: b =
  * 0.5 b + g, then the same update of w. */

@@ -1,4 +1,4 @@
-/* Tests requests: each request has the memory for the effects (messages to the loop thread) that answer it. */
+/* Tests requests: each request has the memory for the effects that answer it. */
 #include "effects.h"
 #include "oom.h"
 

@@ -103,7 +103,7 @@ static void a_reset_state_is_that_of_a_new_job_and_weights_stay(void **state)
         }
         assert_memory_equal(before, rig_weights(&r, r.job, 0), sizeof before);
         step(&r, STEPS + 1, 0);
-        assert_int_equal(rig_board(&r, r.job, 0)->outcome, PD_STEPPED);
+        assert_int_equal(rig_versions(&r, r.job, 0)->outcome, PD_STEPPED);
         rig_free(&r);
         rig_free(&fresh);
     }
@@ -170,11 +170,11 @@ static void an_optimizer_that_refuses_all_steps_goes_on(void **state)
     step(&r, STEPS + 1, 1e30f);
     for (uint64_t number = STEPS + 2; number < STEPS + 10; number++) {
         step(&r, number, 0);
-        assert_int_equal(rig_board(&r, r.job, 0)->outcome, PD_REFUSED);
+        assert_int_equal(rig_versions(&r, r.job, 0)->outcome, PD_REFUSED);
     }
     assert_int_equal(reset(&r, "p0", false), PD_OK);
     step(&r, STEPS + 10, 0);
-    assert_int_equal(rig_board(&r, r.job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(&r, r.job, 0)->outcome, PD_STEPPED);
     rig_free(&r);
 }
 

@@ -50,7 +50,7 @@ static int set_up(void **state)
 }
 
 /* Restores the checkpoint into an empty store. Checks that the store stays empty after an error. */
-static int try(const pd_kept *kept, pd_error *err)
+static int try(const pd_checkpoint_image *kept, pd_error *err)
 {
     pd_store_config config = kept_config();
     rig r;
@@ -69,7 +69,7 @@ static int try(const pd_kept *kept, pd_error *err)
     return rc;
 }
 
-static void expect(const pd_kept *kept, int code, const char *text)
+static void expect(const pd_checkpoint_image *kept, int code, const char *text)
 {
     pd_error err;
 
@@ -80,7 +80,7 @@ static void expect(const pd_kept *kept, int code, const char *text)
 static void a_cut_part_is_refused(void **state)
 {
     const rig *r = *state;
-    pd_kept *kept = kept_copy(r->disk);
+    pd_checkpoint_image *kept = kept_copy(r->disk);
     size_t whole = kept->head_bytes, state_bytes = kept->params[0].state_bytes;
     pd_error err;
 
@@ -94,7 +94,7 @@ static void a_cut_part_is_refused(void **state)
         kept->params[0].state_bytes = cut;
         assert_int_not_equal(try(kept, &err), PD_OK);
     }
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 /* A flipped byte may turn a value into another valid value. Then the checkpoint is accepted: the disk's checksums find
@@ -102,7 +102,7 @@ static void a_cut_part_is_refused(void **state)
 static void a_flipped_byte_is_refused_or_is_another_value(void **state)
 {
     const rig *r = *state;
-    pd_kept *kept = kept_copy(r->disk);
+    pd_checkpoint_image *kept = kept_copy(r->disk);
     pd_error err;
 
     for (size_t i = 0; i < kept->head_bytes; i += STRIDE) {
@@ -115,14 +115,14 @@ static void a_flipped_byte_is_refused_or_is_another_value(void **state)
         (void)try(kept, &err);
         kept->params[0].state[i] ^= 0xff;
     }
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void parts_that_do_not_belong_together_are_refused(void **state)
 {
     const rig *r = *state;
-    pd_kept *kept = kept_copy(r->disk);
-    pd_kept_param swapped = kept->params[1];
+    pd_checkpoint_image *kept = kept_copy(r->disk);
+    pd_checkpoint_param swapped = kept->params[1];
 
     kept->creator++;
     expect(kept, PD_DATA_LOSS, "creator");
@@ -148,7 +148,7 @@ static void parts_that_do_not_belong_together_are_refused(void **state)
     expect(kept, PD_DATA_LOSS, "job Job");
     kept->job[0] = 'j';
     expect(kept, PD_OK, "");
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void a_checkpoint_of_a_job_that_exists_is_refused(void **state)
@@ -252,7 +252,7 @@ static void memory_that_fails_while_restoring_leaves_nothing(void **state)
     }
 }
 
-/* ---- memory is short while a checkpoint is made ---- */
+/* ---- out of memory while a checkpoint is made ---- */
 
 /* Takes two steps while allocation number `fail` fails; the second step makes a checkpoint. Returns whether an
  * allocation failed. Adds 1 to *lost if the checkpoint was given up. */
@@ -274,7 +274,7 @@ static bool train_short_of_memory(int64_t fail, float *out, int *lost)
     assert_int_equal(kept_job_step_of(&r, 0), 2);
     assert_int_equal(kept_job_step_of(&r, 1), 2);
     if (r.kept == 1) { /* only the one of the initial weights */
-        assert_true(inside_job(r.store, r.job)->keeping.failed > 0);
+        assert_true(inside_job(r.store, r.job)->checkpointing.failed > 0);
         ++*lost;
     }
     kept_job_step(&r, 3);

@@ -18,7 +18,7 @@ enum { N = 20, STEPS = 9, ROWS = 5, COLS = 7 };
 
 static const double no_fact[PD_MAX_FACTS];
 
-static pd_optim *new_optim(const pd_row *row, pd_shape shape, int hyper)
+static pd_optim *new_optim(const pd_optimizer_ops *row, pd_shape shape, int hyper)
 {
     pd_declaration declaration = { .name = "w", .shape = shape };
     pd_optim *optim;

@@ -18,7 +18,7 @@ static void no_rules_mean_sgd_for_all(void **state)
     (void)state;
     assert_int_equal(pd_rules_parse(&rules, &n, NULL, 0, pd_rows, NULL), PD_OK);
     assert_int_equal(n, 1);
-    assert_string_equal(pd_row_name(pd_rules_match(rules, n, "anything", NULL)->hypers.row), "sgd");
+    assert_string_equal(pd_optimizer_name(pd_rules_match(rules, n, "anything", NULL)->hypers.row), "sgd");
     pd_rules_free(rules, n);
 }
 

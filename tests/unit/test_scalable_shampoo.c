@@ -398,7 +398,7 @@ static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
     shampoo_run_end(&r);
 }
 
-/* ---- when memory is short ---- */
+/* ---- when out of memory ---- */
 
 /* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
 static void every_block_has_the_scratch_memory_that_it_takes(void **state)

@@ -1,4 +1,4 @@
-/* Tests scalars (such as a loss) that ranks push with their gradients, and how a round combines them. */
+/* Tests scalars that ranks push with their gradients, and how a round combines them. */
 #include "oom.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -57,7 +57,7 @@ static const pd_scalar_mean *returned(rig *r, uint32_t job, uint32_t param, cons
     const pd_scalar_means *means;
 
     rig_work(r);
-    means = rig_board(r, job, param)->scalars;
+    means = rig_versions(r, job, param)->scalars;
     for (size_t i = 0; means != NULL && i < means->n; i++)
         if (strcmp(means->at[i].name, name) == 0) return &means->at[i];
     return NULL;
@@ -94,10 +94,10 @@ static void scalars_come_in_the_order_of_their_names(void **state)
     rig_scalar(frame, "loss", 2);
     assert_int_equal(rig_send(r, frame), PD_OK);
     rig_work(r);
-    assert_int_equal(rig_board(r, job, 1)->scalars->n, 3);
-    assert_string_equal(rig_board(r, job, 1)->scalars->at[0].name, "accuracy");
-    assert_string_equal(rig_board(r, job, 1)->scalars->at[1].name, "loss");
-    assert_string_equal(rig_board(r, job, 1)->scalars->at[2].name, "tokens");
+    assert_int_equal(rig_versions(r, job, 1)->scalars->n, 3);
+    assert_string_equal(rig_versions(r, job, 1)->scalars->at[0].name, "accuracy");
+    assert_string_equal(rig_versions(r, job, 1)->scalars->at[1].name, "loss");
+    assert_string_equal(rig_versions(r, job, 1)->scalars->at[2].name, "tokens");
     assert_mean(r, job, 1, "tokens", 3, 1);
 }
 
@@ -155,8 +155,8 @@ static void a_round_in_which_nobody_gives_any_returns_none(void **state)
     assert_mean(r, job, 1, "loss", 1, 1);
     give_none(r, job, 0, 2);
     rig_work(r);
-    assert_int_equal(rig_board(r, job, 1)->step, 2);
-    assert_null(rig_board(r, job, 1)->scalars);
+    assert_int_equal(rig_versions(r, job, 1)->step, 2);
+    assert_null(rig_versions(r, job, 1)->scalars);
 }
 
 static void operators_see_what_the_last_round_returned(void **state)
@@ -201,8 +201,8 @@ static void they_belong_to_the_parameter_of_the_first_piece(void **state)
     rig_scalar(frame, "loss", 3);
     assert_int_equal(rig_send(r, frame), PD_OK);
     assert_mean(r, job, 1, "loss", 3, 1);
-    assert_int_equal(rig_board(r, job, 0)->step, 1);
-    assert_null(rig_board(r, job, 0)->scalars);
+    assert_int_equal(rig_versions(r, job, 0)->step, 1);
+    assert_null(rig_versions(r, job, 0)->scalars);
 }
 
 static void bits_do_not_depend_on_the_order_of_arrival(void **state)
@@ -237,7 +237,7 @@ static void a_push_that_is_sent_again_counts_once(void **state)
     give(r, job, 0, 1, "loss", 2, 3); /* the round is closed: the scalar must not count in the next round */
     for (uint32_t rank = 0; rank < 2; rank++) give_none(r, job, rank, 2);
     rig_work(r);
-    assert_null(rig_board(r, job, 1)->scalars);
+    assert_null(rig_versions(r, job, 1)->scalars);
 }
 
 /* Makes a push of one chunk of the long parameter. */
@@ -325,7 +325,7 @@ static void all_ranks_together_have_at_most_sixteen_names(void **state)
                         "round takes at most 16; give fewer, or under names that ranks share");
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 7)), PD_OK);
     rig_work(r);
-    assert_int_equal(rig_board(r, job, 1)->scalars->n, 16);
+    assert_int_equal(rig_versions(r, job, 1)->scalars->n, 16);
     assert_mean(r, job, 1, "a8", 8, 1);
     assert_mean(r, job, 1, "b6", 6, 1);
 }
@@ -347,7 +347,7 @@ static void sixteen_names_of_the_longest_are_taken_from_every_rank(void **state)
         assert_int_equal(rig_send(r, frame), PD_OK);
     }
     assert_mean(r, job, 1, name, 15 + 1.5, WORLD);
-    assert_int_equal(rig_board(r, job, 1)->scalars->n, PD_MAX_SCALARS);
+    assert_int_equal(rig_versions(r, job, 1)->scalars->n, PD_MAX_SCALARS);
 }
 
 /* ---- rounds that take no step ---- */
@@ -365,7 +365,7 @@ static void an_absent_parameter_may_bring_them(void **state)
         assert_int_equal(rig_send(r, frame), PD_OK);
     }
     assert_mean(r, job, 1, "loss", 2, 3);
-    assert_int_equal(rig_board(r, job, 1)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_versions(r, job, 1)->outcome, PD_NO_GRADIENT);
 }
 
 static void a_round_that_is_skipped_returns_them(void **state)
@@ -378,7 +378,7 @@ static void a_round_that_is_skipped_returns_them(void **state)
     rig_scalar(frame, "loss", 3);
     assert_int_equal(rig_send(r, frame), PD_OK);
     assert_mean(r, job, 1, "loss", 3, 1);
-    assert_int_equal(rig_board(r, job, 1)->outcome, PD_SKIPPED);
+    assert_int_equal(rig_versions(r, job, 1)->outcome, PD_SKIPPED);
 }
 
 static void a_push_with_nan_that_is_rejected_brings_none(void **state)

@@ -96,7 +96,7 @@ static void a_schedule_that_is_set_follows_the_parameters_count(void **state)
 /* Parameter p1 has no gradient in the first step of its group. */
 static void a_schedule_that_is_set_follows_the_count_of_a_group(void **state)
 {
-    static const pd_row *const rows[] = { &counting_row, NULL };
+    static const pd_optimizer_ops *const rows[] = { &counting_row, NULL };
     pd_store_config config = rig_config();
     float one = 1, before;
     rig_frame *frame;
@@ -229,12 +229,12 @@ static void what_is_set_takes_the_place_of_what_was_planned_after_it(void **stat
     rig_free(&f.r);
 }
 
-/* The step has begun and waits for root tasks that are not delivered. */
+/* The step has begun and waits for preconditioner tasks that are not delivered. */
 static void a_step_that_has_begun_keeps_its_values(void **state)
 {
     static const int64_t sizes[] = { 8 };
     static const float gradient[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
-    static const pd_row *const rows[] = { &coupled_row, NULL };
+    static const pd_optimizer_ops *const rows[] = { &coupled_row, NULL };
     pd_store_config config = rig_config();
     float weights[2][8];
 
@@ -252,7 +252,7 @@ static void a_step_that_has_begun_keeps_its_values(void **state)
         }
         assert_true(r.n_tasks > 0);
         if (is_set) assert_int_equal(rig_set(&r, "job", "*", "lr=100", 0), PD_OK);
-        if (is_set) assert_int_equal(r.set->at[0].from_least, r.board[r.job][0].step + 2);
+        if (is_set) assert_int_equal(r.set->at[0].from_least, r.versions[r.job][0].step + 2);
         while (r.n_tasks > 0) rig_finish_task(&r, 0);
         rig_work(&r);
         memcpy(weights[is_set], rig_weights(&r, r.job, 0), sizeof weights[0]);

@@ -27,7 +27,7 @@ static const pd_shape shapes[] = {
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct setup {
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     pd_shape shape;
     int block_size, delay;
     pd_storage storage;
@@ -174,7 +174,7 @@ static void assert_state(const pd_optim *optim, const twin *t)
 }
 
 /* Compares the optimizer `row` with the second implementation for every shape, block size, delay and storage type. */
-static void assert_runs_as_its_twin(const pd_row *row, bool in_place, const pd_draws *draws)
+static void assert_runs_as_its_twin(const pd_optimizer_ops *row, bool in_place, const pd_draws *draws)
 {
     for (int c = 0; c < SHAPES * 3 * 3 * 2; c++) {
         setup s = { row,

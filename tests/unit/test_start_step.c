@@ -59,8 +59,8 @@ static void initial_weights_have_the_start_step_as_their_version(void **state)
     rig *r = *state;
     uint32_t job = start(r, NULL, NULL);
 
-    assert_int_equal(rig_board(r, job, 0)->snapshot->version, START);
-    assert_int_equal(rig_board(r, job, 0)->step, START);
+    assert_int_equal(rig_versions(r, job, 0)->published->version, START);
+    assert_int_equal(rig_versions(r, job, 0)->step, START);
     assert_int_equal(r->steps[0], START); /* the step in the answer to Declare */
     assert_int_equal(info(r, 1)->step, START);
     assert_int_equal(info(r, 1)->version, START);
@@ -74,11 +74,11 @@ static void the_first_push_is_for_the_step_after_it(void **state)
     assert_int_equal(push(r, job, START + 2, 0), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "step 43, expected step 42"));
     assert_int_equal(push(r, job, START, 0), PD_OK); /* answered as a duplicate */
-    assert_int_equal(rig_board(r, job, 0)->step, START);
+    assert_int_equal(rig_versions(r, job, 0)->step, START);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].duplicates, 1);
     assert_int_equal(push(r, job, START + 1, 0), PD_OK);
-    assert_int_equal(rig_board(r, job, 0)->step, START + 1);
-    assert_int_equal(rig_board(r, job, 0)->snapshot->version, START + 1);
+    assert_int_equal(rig_versions(r, job, 0)->step, START + 1);
+    assert_int_equal(rig_versions(r, job, 0)->published->version, START + 1);
 }
 
 static void optimizers_count_from_there(void **state)
@@ -133,9 +133,9 @@ static void a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start
 
     push_absent(r, job, START + 1, 0);
     push(r, job, START + 2, 0);
-    assert_int_equal(rig_board(r, job, 0)->step, START + 1);
+    assert_int_equal(rig_versions(r, job, 0)->step, START + 1);
     push(r, job, START + 1, 1);
-    assert_int_equal(rig_board(r, job, 0)->step, START + 2);
+    assert_int_equal(rig_versions(r, job, 0)->step, START + 2);
 }
 
 static void a_job_that_steps_as_a_whole_begins_there(void **state)
@@ -144,10 +144,10 @@ static void a_job_that_steps_as_a_whole_begins_there(void **state)
     uint32_t job = start(r, "nonfinite_scope=job", NULL);
 
     push(r, job, START + 1, 0);
-    assert_int_equal(rig_board(r, job, 0)->step, START);
+    assert_int_equal(rig_versions(r, job, 0)->step, START);
     push(r, job, START + 1, 1);
-    assert_int_equal(rig_board(r, job, 0)->step, START + 1);
-    assert_int_equal(rig_board(r, job, 1)->step, START + 1);
+    assert_int_equal(rig_versions(r, job, 0)->step, START + 1);
+    assert_int_equal(rig_versions(r, job, 1)->step, START + 1);
 }
 
 static int import_count(rig *r, int64_t value)

@@ -99,15 +99,15 @@ static void ignore_damage(void *arg, const char *dir, const pd_error *why)
     (void)arg, (void)dir, (void)why;
 }
 
-static void expect_newest(const char *job_dir, const pd_kept *expected)
+static void expect_newest(const char *job_dir, const pd_checkpoint_image *expected)
 {
     pd_manifest manifest;
-    pd_kept *loaded;
+    pd_checkpoint_image *loaded;
 
     assert_int_equal(pd_checkpoint_newest(&pd_disk_posix, job_dir, &loaded, &manifest, ignore_damage, NULL, NULL),
                      PD_OK);
     assert_kept_same(expected, loaded);
-    pd_kept_free(loaded);
+    pd_checkpoint_image_free(loaded);
 }
 
 static void checkpoints_load_from_a_real_disk(void **state)
@@ -118,11 +118,11 @@ static void checkpoints_load_from_a_real_disk(void **state)
 
     assert_int_equal(mkdir(root, 0700), 0);
     for (uint64_t i = 0; i < 3; i++) { /* aligned and unaligned memory: past the page cache, and through it */
-        pd_kept *kept = sample_large(i + 1, (9u << 20) + (i == 2 ? 0 : 4), i == 1 ? 64 : 0);
+        pd_checkpoint_image *kept = sample_large(i + 1, (9u << 20) + (i == 2 ? 0 : 4), i == 1 ? 64 : 0);
         if (pd_checkpoint_write(&pd_disk_posix, root, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
         pd_checkpoint_job_dir(job_dir, root, kept);
         expect_newest(job_dir, kept);
-        pd_kept_free(kept);
+        pd_checkpoint_image_free(kept);
     }
 }
 
@@ -136,7 +136,7 @@ static int plenty_of_space(void *arg, const char *path, uint64_t *bytes)
 
 static void a_full_disk_keeps_the_checkpoint_that_it_has(void **state)
 {
-    pd_kept *first = sample_large(1, 3u << 20, 0), *second = sample_large(2, 3u << 20, 0);
+    pd_checkpoint_image *first = sample_large(1, 3u << 20, 0), *second = sample_large(2, 3u << 20, 0);
     pd_disk disk = pd_disk_posix;
     char job_dir[PD_KEEP_PATH];
     pd_step_list list;
@@ -147,8 +147,8 @@ static void a_full_disk_keeps_the_checkpoint_that_it_has(void **state)
     if (mount("none", root, "tmpfs", 0, "size=10m,mode=0700") != 0) {
         print_message("a_full_disk_keeps_the_checkpoint_that_it_has: skipped, tmpfs cannot be mounted: %s\n",
                       strerror(errno));
-        pd_kept_free(first);
-        pd_kept_free(second);
+        pd_checkpoint_image_free(first);
+        pd_checkpoint_image_free(second);
         skip();
     }
     pd_checkpoint_job_dir(job_dir, root, first);
@@ -166,8 +166,8 @@ static void a_full_disk_keeps_the_checkpoint_that_it_has(void **state)
     assert_int_equal(list.n, 1);
     pd_step_list_free(&list);
     assert_int_equal(umount(root), 0);
-    pd_kept_free(first);
-    pd_kept_free(second);
+    pd_checkpoint_image_free(first);
+    pd_checkpoint_image_free(second);
 }
 
 int main(void)

@@ -60,7 +60,7 @@ static uint32_t start(rig *r, const char *options, const char *rules)
 
 static uint64_t closed(const rig *r, uint32_t job, uint32_t param)
 {
-    return rig_board(r, job, param)->step;
+    return rig_versions(r, job, param)->step;
 }
 
 static uint64_t count_of(rig *r, uint32_t param)
@@ -242,8 +242,8 @@ static void no_step_begins_before_the_rounds_of_all_parameters_are_gathered(void
         push(r, job, 1, p, p == 1 ? ABSENT : GIVEN);
     }
     for (uint32_t q = 0; q < PARAMS; q++) assert_int_equal(closed(r, job, q), 1);
-    assert_int_equal(rig_board(r, job, 0)->outcome, PD_STEPPED);
-    assert_int_equal(rig_board(r, job, 1)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_versions(r, job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, job, 1)->outcome, PD_NO_GRADIENT);
 }
 
 static void one_gradient_that_is_not_finite_skips_the_steps_of_all(void **state)
@@ -253,10 +253,10 @@ static void one_gradient_that_is_not_finite_skips_the_steps_of_all(void **state)
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? SPOILED : p == 3 ? ABSENT : GIVEN);
     for (uint32_t p = 0; p < 3; p++) {
-        assert_int_equal(rig_board(r, job, p)->outcome, PD_SKIPPED);
-        assert_int_equal(rig_board(r, job, p)->snapshot->version, 0);
+        assert_int_equal(rig_versions(r, job, p)->outcome, PD_SKIPPED);
+        assert_int_equal(rig_versions(r, job, p)->published->version, 0);
     }
-    assert_int_equal(rig_board(r, job, 3)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_versions(r, job, 3)->outcome, PD_NO_GRADIENT);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].skipped, 3);
     assert_int_equal(r->warnings, 1);
     assert_non_null(strstr(
@@ -271,8 +271,8 @@ static void after_a_skipped_step_the_next_one_is_taken(void **state)
     for (uint64_t step = 1; step <= 2; step++)
         for (uint32_t p = 0; p < PARAMS; p++) push(r, job, step, p, step == 1 && p == 0 ? SPOILED : GIVEN);
     for (uint32_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
-        assert_int_equal(rig_board(r, job, p)->snapshot->version, 2);
+        assert_int_equal(rig_versions(r, job, p)->outcome, PD_STEPPED);
+        assert_int_equal(rig_versions(r, job, p)->published->version, 2);
         assert_int_equal(count_of(r, p), 1);
     }
 }
@@ -283,7 +283,7 @@ static void nothing_is_skipped_where_gradients_are_applied_as_they_are(void **st
     uint32_t job = start(r, "nonfinite_scope=job nonfinite=apply", NULL);
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? SPOILED : GIVEN);
-    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_versions(r, job, p)->outcome, PD_STEPPED);
 }
 
 static void a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters(void **state)
@@ -349,9 +349,9 @@ static void a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weigh
 
     push(r, job, 1, 1, HUGE_);
     assert_int_equal(closed(r, job, 1), 1);
-    assert_int_equal(rig_board(r, job, 1)->outcome, PD_REFUSED);
-    assert_non_null(strstr(rig_board(r, job, 1)->why, "p1"));
-    assert_non_null(strstr(rig_board(r, job, 1)->why, "the root of step 1 is too large"));
+    assert_int_equal(rig_versions(r, job, 1)->outcome, PD_REFUSED);
+    assert_non_null(strstr(rig_versions(r, job, 1)->why, "p1"));
+    assert_non_null(strstr(rig_versions(r, job, 1)->why, "the root of step 1 is too large"));
     assert_true(*rig_weights(r, job, 1) == before);
     info = rig_ask(r, PD_INFO_PARAMS, "job");
     assert_int_equal(info->params[1].version, 0);
@@ -371,8 +371,8 @@ static void a_refused_step_counts_and_the_next_one_is_taken(void **state)
 
     push(r, job, 1, 1, HUGE_);
     push(r, job, 2, 1, GIVEN);
-    assert_int_equal(rig_board(r, job, 1)->outcome, PD_STEPPED);
-    assert_int_equal(rig_board(r, job, 1)->snapshot->version, 2);
+    assert_int_equal(rig_versions(r, job, 1)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, job, 1)->published->version, 2);
     assert_true(*rig_weights(r, job, 1) == before - 2 * gradient_of(1, 2));
 }
 
@@ -383,7 +383,7 @@ static void without_a_common_scope_a_refusal_concerns_its_parameter_alone(void *
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? HUGE_ : GIVEN);
     for (uint32_t p = 0; p < PARAMS; p++)
-        assert_int_equal(rig_board(r, job, p)->outcome, p == 2 ? PD_REFUSED : PD_STEPPED);
+        assert_int_equal(rig_versions(r, job, p)->outcome, p == 2 ? PD_REFUSED : PD_STEPPED);
 }
 
 static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(void **state)
@@ -395,11 +395,11 @@ static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(v
     for (uint32_t p = 0; p < PARAMS; p++) before[p] = *rig_weights(r, job, p);
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : GIVEN);
     for (uint32_t p = 0; p < 3; p++) {
-        assert_int_equal(rig_board(r, job, p)->outcome, PD_REFUSED);
-        assert_non_null(strstr(rig_board(r, job, p)->why, "p1"));
+        assert_int_equal(rig_versions(r, job, p)->outcome, PD_REFUSED);
+        assert_non_null(strstr(rig_versions(r, job, p)->why, "p1"));
         assert_true(*rig_weights(r, job, p) == before[p]);
     }
-    assert_int_equal(rig_board(r, job, 3)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, job, 3)->outcome, PD_STEPPED);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].refused_steps, 3);
 }
 
@@ -409,11 +409,11 @@ static void parameters_without_a_gradient_have_no_part_in_a_refusal(void **state
     uint32_t job = start(r, "nonfinite_scope=job", "* counting");
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : p == 2 ? ABSENT : GIVEN);
-    assert_int_equal(rig_board(r, job, 0)->outcome, PD_REFUSED);
-    assert_int_equal(rig_board(r, job, 2)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_versions(r, job, 0)->outcome, PD_REFUSED);
+    assert_int_equal(rig_versions(r, job, 2)->outcome, PD_NO_GRADIENT);
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 2, p, GIVEN);
     for (uint32_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
+        assert_int_equal(rig_versions(r, job, p)->outcome, PD_STEPPED);
         assert_int_equal(count_of(r, p), 2);
     }
 }
@@ -444,8 +444,8 @@ static uint32_t start_bit_by_bit(rig *r, const char *rules)
     return start(r, "nonfinite_scope=job", rules);
 }
 
-/* Each batch is so small that the group needs several to begin and run its step. The root tasks are finished in
- * random order. */
+/* Each batch is so small that the group needs several to begin and run its step. The preconditioner tasks are finished
+ * in random order. */
 static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **state)
 {
     uint64_t seed = 5;
@@ -463,7 +463,7 @@ static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **sta
             rig_work(&r);
         }
         for (uint32_t p = 0; p < PARAMS; p++)
-            assert_int_equal(rig_board(&r, job, p)->outcome, refuser < PARAMS ? PD_REFUSED : PD_STEPPED);
+            assert_int_equal(rig_versions(&r, job, p)->outcome, refuser < PARAMS ? PD_REFUSED : PD_STEPPED);
         rig_free(&r);
     }
 }

@@ -49,7 +49,7 @@ static void absorb(fixture *f, const pd_effect *effect)
     }
     for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
         pd_request *released = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-        released->u.released.first = effect->u.closed.at[i].snapshot;
+        released->u.released.first = effect->u.closed.at[i].published;
         post(f, released);
     }
 }

@@ -103,7 +103,7 @@ static float moved(fixture *f, uint32_t param)
 
 static rig_entry *entry(fixture *f, uint32_t param)
 {
-    return &f->r.board[f->job][param];
+    return &f->r.versions[f->job][param];
 }
 
 /* ---- aggregates ---- */

@@ -110,7 +110,7 @@ static bool try_to_send(rig *r, const pd_store_config *config, uint32_t job, sen
     uint32_t p = s->param[s->next];
     int64_t n = s->count[s->next];
 
-    if (s->step > STEPS || r->board[job][p].step + 1 < s->step) return false;
+    if (s->step > STEPS || r->versions[job][p].step + 1 < s->step) return false;
     if (!is_admitted(r, config, s->rank, (size_t)(n * 4 + 63) / 64 * 64)) return false;
     frame = rig_frame_new(r, PD_REQ_PUSH, job, s->rank, 10 + s->rank, s->step);
     rig_piece(frame, p, PD_F32, s->first[s->next], n, values);
@@ -160,7 +160,7 @@ static void train(uint64_t ingest, const char *options, bool ranged, uint64_t se
         }
         if (!sent && !worked) break; /* no rank can send, and the store has no work */
     }
-    for (uint32_t p = 0; p < N; p++) assert_int_equal(r.board[job][p].step, STEPS);
+    for (uint32_t p = 0; p < N; p++) assert_int_equal(r.versions[job][p].step, STEPS);
     assert_true(most <= ingest);
     rig_free(&r);
 }
@@ -296,7 +296,7 @@ static void sums_at_once_what_a_pressed_rank_holds_in_order(void **state)
         rig_work(&r);
         assert_int_equal(r.buffers_out, held[i]);
     }
-    assert_int_equal(r.board[job][0].step, 1);
+    assert_int_equal(r.versions[job][0].step, 1);
     rig_free(&r);
 }
 

@@ -17,7 +17,7 @@ enum { WORLD = 2, N = 3, MOST = 150 };
 static const int64_t sizes[N] = { MOST, 64, 5 };
 static const char *const names[N] = { "p0", "p1", "p2" };
 static const pd_shape shapes[N] = { { 1, { MOST } }, { 1, { 64 } }, { 1, { 5 } } };
-static const pd_row *rows[] = { &coupled_row, NULL, NULL };
+static const pd_optimizer_ops *rows[] = { &coupled_row, NULL, NULL };
 static const char *const both_rules[] = { "p2 sgd lr=1;* coupled block_size=50 interval=1 root_delay=1",
                                           "* coupled block_size=50 interval=1 root_delay=0" };
 static const char *rules; /* one of them */
@@ -230,7 +230,7 @@ static void a_late_element_type_is_refused_or_published(void **state)
     is_refused_and_then_taken(&r, declare_1);
     read_weights(&r, after);
     assert_memory_equal(before, after, (MOST + 64 + 5) * sizeof(float));
-    for (uint32_t p = 0; p < N; p++) assert_non_null(r.board[r.job][p].snapshot->at[PD_BF16]);
+    for (uint32_t p = 0; p < N; p++) assert_non_null(r.versions[r.job][p].published->at[PD_BF16]);
     rig_free(&r);
 }
 
@@ -298,7 +298,7 @@ static void a_push_needs_no_memory_but_its_own(void **state)
         pd_store_apply(r.store, request, r.now);
         assert_int_equal(oom_allocations(), before);
         rig_work(&r);
-        assert_int_equal(r.board[r.job][2].step, step);
+        assert_int_equal(r.versions[r.job][2].step, step);
     }
     rig_free(&r);
 }
@@ -318,17 +318,17 @@ static bool second_step(float *weights, int64_t n)
         if (step == 1) rig_work(&r);
     }
     failed = work_short_of_memory(&r, n);
-    rig_work(&r); /* steps that waited for root tasks continue */
-    if (r.board[r.job][0].step < 2 || r.board[r.job][2].step < 2) {
+    rig_work(&r); /* steps that waited for preconditioner tasks continue */
+    if (r.versions[r.job][0].step < 2 || r.versions[r.job][2].step < 2) {
         assert_true(failed);
-        for (int i = 0; i < 3 && (r.board[r.job][0].step < 2 || r.board[r.job][2].step < 2); i++) {
+        for (int i = 0; i < 3 && (r.versions[r.job][0].step < 2 || r.versions[r.job][2].step < 2); i++) {
             assert_true(pd_store_next_tick(r.store) <= r.now + 1000000000);
             rig_sleep(&r, 1.0);
             rig_work(&r);
         }
         if (r.timed_out > 0) assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
     }
-    for (uint32_t p = 0; p < N; p++) assert_int_equal(r.board[r.job][p].step, 2);
+    for (uint32_t p = 0; p < N; p++) assert_int_equal(r.versions[r.job][p].step, 2);
     assert_int_equal(r.buffers_out, 0);
     read_weights(&r, weights);
     rig_free(&r);

@@ -1,5 +1,5 @@
 /* Tests that the store computes the same bits for any arrival order, amount of memory, number of threads and element
- * type, and with late root tasks. */
+ * type, and with late preconditioner tasks. */
 #include "coupled_row.h"
 #include "convert.h"
 #include "optimizer.h"
@@ -22,7 +22,7 @@ typedef struct run {
     pd_dtype dtype; /* of the pushes */
     const char *options, *rules;
     uint64_t shuffle; /* seed of the arrival order */
-    bool late_tasks;  /* root tasks come back late, in random order */
+    bool late_tasks;  /* preconditioner tasks come back late, in random order */
 } run;
 
 static void gradient(float *out, uint32_t rank, uint64_t step, uint32_t param)
@@ -95,7 +95,7 @@ static void one_step(rig *r, uint32_t job, const run *how, uint64_t step, uint64
  * weights. */
 static size_t train(const run *how, float *weights)
 {
-    static const pd_row *rows[] = { &coupled_row, NULL, NULL };
+    static const pd_optimizer_ops *rows[] = { &coupled_row, NULL, NULL };
     pd_store_config config = rig_config();
     uint64_t seed = how->shuffle;
     size_t at = 0;
@@ -112,7 +112,7 @@ static size_t train(const run *how, float *weights)
                     how->rules != NULL ? how->rules : "* sgd lr=0.1 momentum=0.9");
     for (uint64_t step = 1; step <= STEPS; step++) one_step(&r, job, how, step, &seed);
     for (uint32_t p = 0; p < N; p++) {
-        assert_int_equal(r.board[job][p].step, STEPS);
+        assert_int_equal(r.versions[job][p].step, STEPS);
         memcpy(weights + at, rig_weights(&r, job, p), (size_t)sizes[p] * sizeof(float));
         at += (size_t)sizes[p];
     }

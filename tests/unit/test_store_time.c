@@ -196,7 +196,7 @@ static void what_came_before_the_deadline_stands(void **state)
     assert_int_equal(push(r, job, 0, 10, 1, 0), PD_OK);
     assert_int_equal(push(r, job, 1, 11, 1, 0), PD_OK);
     rig_work(r);
-    assert_int_equal(r->board[job][0].step, 1);
+    assert_int_equal(r->versions[job][0].step, 1);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].contributions, 2);
     assert_true(pd_store_next_tick(r->store) == UINT64_MAX);
 }
@@ -241,7 +241,7 @@ static void a_job_that_becomes_due_is_not_behind_one_that_always_is(void **state
         push(r, small, 0, 20, step, 0);
         assert_true(pd_store_work(r->store, r->now));
         rig_absorb(r);
-        assert_int_equal(r->board[small][0].step, step);
+        assert_int_equal(r->versions[small][0].step, step);
         rig_work(r);
     }
 }
@@ -254,10 +254,10 @@ static void a_batch_is_bounded(void **state)
     for (uint32_t p = 0; p < N; p++) push(r, job, 0, 10, 1, p);
     assert_true(pd_store_work(r->store, r->now));
     rig_absorb(r);
-    assert_int_equal(r->board[job][0].step, 1);
-    assert_int_equal(r->board[job][1].step, 0);
+    assert_int_equal(r->versions[job][0].step, 1);
+    assert_int_equal(r->versions[job][1].step, 0);
     rig_work(r);
-    assert_int_equal(r->board[job][N - 1].step, 1);
+    assert_int_equal(r->versions[job][N - 1].step, 1);
 }
 
 /* ---- draining ---- */
@@ -294,7 +294,7 @@ static void draining_finishes_what_is_under_way(void **state)
     rig_work(r);
     assert_int_equal(r->answered, answered + 1);
     assert_int_equal(r->answer, PD_EFF_OK);
-    assert_int_equal(r->board[job][1].step, 1);
+    assert_int_equal(r->versions[job][1].step, 1);
 }
 
 static void draining_lets_the_other_parameters_come_as_far(void **state)
@@ -310,7 +310,7 @@ static void draining_lets_the_other_parameters_come_as_far(void **state)
     assert_int_equal(push(r, job, 1, 11, 1, 1), PD_OK);
     assert_int_equal(push(r, job, 0, 10, 2, 0), PD_UNAVAILABLE);
     rig_work(r);
-    assert_int_equal(r->board[job][1].step, 1);
+    assert_int_equal(r->versions[job][1].step, 1);
 }
 
 static void draining_ends_at_its_deadline(void **state)
@@ -384,7 +384,7 @@ static void a_round_that_everybody_has_contributed_to_is_finished_although_they_
     assert_int_equal(r->answered, answered);
     rig_work(r);
     assert_int_equal(r->answered, answered + 1);
-    for (uint32_t p = 0; p < N; p++) assert_int_equal(r->board[job][p].step, 1);
+    for (uint32_t p = 0; p < N; p++) assert_int_equal(r->versions[job][p].step, 1);
 }
 
 static void draining_an_idle_store_is_answered_at_once(void **state)

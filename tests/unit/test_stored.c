@@ -152,7 +152,7 @@ static void move(const pd_unit *unit)
     }
 }
 
-static const pd_row thrifty = {
+static const pd_optimizer_ops thrifty = {
     .name = "thrifty",
     .hypers = thrifty_hypers,
     .plan = thrifty_plan,
@@ -210,7 +210,8 @@ static void step(pd_optim *optim, const float *G, const float *before, float *af
     } while (!pd_optim_done(optim));
 }
 
-/* ---- the second implementation: in float32; values are stored and read back at the places that row.h names ---- */
+/* ---- the second implementation: in float32; values are stored and read back at the places that optimizer_ops.h names
+ * ---- */
 
 typedef struct twin {
     float W[ROWS * COLS], M[ROWS * COLS], S[BLOCKS][SIDE * SIDE], R[BLOCKS][SIDE * SIDE];
@@ -466,7 +467,7 @@ static void statistics_that_are_not_finite_never_reach_the_task(void **state)
 
 /* ---- ready ---- */
 
-/* Takes a step that does not wait for roots. `out` gets its root tasks, which are not run. */
+/* Takes a step that does not wait for roots. `out` gets its preconditioner tasks, which are not run. */
 static void step_ready(pd_optim *optim, float *W, int number, pd_task **out)
 {
     float G[ROWS * COLS];

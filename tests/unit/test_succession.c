@@ -41,7 +41,7 @@ static void step(rig *r, uint32_t world)
     for (uint32_t rank = 0; rank < world; rank++)
         assert_int_equal(rig_push(r, r->job, rank, OLD + rank, 1, 0, ones, SIZE), PD_OK);
     rig_work(r);
-    assert_int_equal(rig_board(r, r->job, 0)->step, 1);
+    assert_int_equal(rig_versions(r, r->job, 0)->step, 1);
 }
 
 /* Starts job "j" of two workers of the run `run` (NULL: not known), and takes one step. */

@@ -53,7 +53,7 @@ static void the_new_process_keeps_the_rank_when_the_old_one_comes_back(void **st
     hello(r, OLD, 30);
     assert_int_equal(r->fenced_conn, OLD); /* nobody else was */
     assert_int_equal(push(r, NEW, 1), PD_OK);
-    assert_int_equal(rig_board(r, r->job, 0)->step, 1);
+    assert_int_equal(rig_versions(r, r->job, 0)->step, 1);
 }
 
 static void the_old_process_stays_out_when_the_new_one_is_lost(void **state)

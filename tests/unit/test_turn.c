@@ -27,7 +27,7 @@ typedef struct scene {
     size_t handed;                             /* calls of `effects` */
     uint64_t numbered;                         /* serial number of the last effect */
     uint32_t job;
-    pd_mail *to_release; /* published snapshots that will be given back to the store */
+    pd_mail *to_release; /* published versions that will be given back to the store */
 } scene;
 
 static uint64_t look(void *arg)
@@ -49,7 +49,7 @@ static void take_closed(scene *s, pd_effect *effect)
 {
     for (size_t i = 0; i < effect->u.closed.n; i++) {
         pd_request *released = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-        released->u.released.first = effect->u.closed.at[i].snapshot;
+        released->u.released.first = effect->u.closed.at[i].published;
         released->mail.next = s->to_release;
         s->to_release = &released->mail;
         if (effect->u.closed.at[i].outcome != PD_STEPPED) continue;

@@ -221,7 +221,7 @@ static void a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgo
     assert_null(pd_unread_find(&all, 7));
 }
 
-/* A job that waits for its root tasks ends after the loop thread has forgotten it. */
+/* A job that waits for its preconditioner tasks ends after the loop thread has forgotten it. */
 static void a_job_that_ends_late_counts_at_once(void **state)
 {
     pd_budget all = { .limit = 1000 };

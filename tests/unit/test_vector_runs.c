@@ -1,4 +1,4 @@
-/* Tests vectors that consist of several runs (ranges of consecutive elements), each of any element type. */
+/* Tests vectors that consist of several runs, each of any element type. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

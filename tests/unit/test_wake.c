@@ -1,4 +1,4 @@
-/* Tests how effects (messages from the store) are handed over to the loop thread, on a platform that the test
+/* Tests how effects are handed over to the loop thread, on a platform that the test
  * provides. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -108,7 +108,7 @@ static void a_duplicate_of_another_weight_is_refused(void **state)
     push(r, 0, 1, 1, 1, 3, false);
     for (int64_t chunk = 0; chunk < 2; chunk++) push(r, 1, 1, chunk, 1, 1, false);
     rig_work(r);
-    assert_null(rig_board(r, r->job, 0)->scalars);
+    assert_null(rig_versions(r, r->job, 0)->scalars);
 }
 
 static void another_step_and_another_parameter_may_have_another_weight(void **state)
@@ -164,7 +164,7 @@ static void a_weight_that_could_overflow_a_sum_is_refused(void **state)
         assert_int_equal(push(r, 1, 1, chunk, 1e20f, 9007199254740992.0, false), PD_OK);
     }
     rig_work(r);
-    assert_int_equal(rig_board(r, r->job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     assert_moved(r, before, 0, 1e20f);
 }
 

@@ -60,19 +60,19 @@ static void large_checkpoints_have_the_same_bytes(void **state)
     pd_manifest manifest;
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        pd_kept *kept = sample_large(i + 1, sizes[i], 64), *loaded;
+        pd_checkpoint_image *kept = sample_large(i + 1, sizes[i], 64), *loaded;
         assert_int_equal(pd_checkpoint_write(f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
         assert_int_equal(pd_checkpoint_newest(f->disk, JOB_DIR, &loaded, &manifest, ignore_damage, NULL, NULL), PD_OK);
         assert_kept_same(kept, loaded);
-        pd_kept_free(kept);
-        pd_kept_free(loaded);
+        pd_checkpoint_image_free(kept);
+        pd_checkpoint_image_free(loaded);
     }
 }
 
 static void a_write_that_fails_is_told_before_the_file_counts(void **state)
 {
     fixture *f = *state;
-    pd_kept *kept = sample_large(1, (17u << 20) + 4, 0);
+    pd_checkpoint_image *kept = sample_large(1, (17u << 20) + 4, 0);
     pd_error err;
     int failed = 0, rc;
 
@@ -88,7 +88,7 @@ static void a_write_that_fails_is_told_before_the_file_counts(void **state)
         assert_true(at < 200);
     }
     assert_true(failed > 20);
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 static void an_error_does_not_reach_the_next_file(void **state)

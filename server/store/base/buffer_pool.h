@@ -18,7 +18,7 @@ typedef struct pd_buffer_pools {
 
 /* Returns the pool of buffers of `bytes` (> 0) bytes, and counts the caller as one more user of it. Makes the pool if
  * there is none of this size. The buffers lie in the segment `shared` while it has room; NULL: in private memory. NULL
- * is returned if memory is out. */
+ * is returned if out of memory. */
 pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, pd_shared_weights *shared, size_t bytes);
 /* Where the weights of a job, and the sums of its gradients, lie. */
 typedef struct pd_memory {

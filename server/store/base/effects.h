@@ -1,4 +1,4 @@
-/* effects.h - the queue of effects (answers and notices) that the step thread is about to post to the loop thread,
+/* effects.h - the queue of effects that the step thread is about to post to the loop thread,
  * oldest first. Step thread. */
 #ifndef PD_EFFECTS_H
 #define PD_EFFECTS_H
@@ -26,7 +26,7 @@ pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
 void pd_answer_ok(pd_effects *outbox, pd_request *request);
 void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err);
 
-/* Queues a line for the log. The line is lost if memory is short.
+/* Queues a line for the log. The line is lost if out of memory.
  *
  * The log prints `facts` (job, rank, step) in front of the message, so the message does not repeat them:
  * pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = name, .rank = &rank }, "%s has left", label). */

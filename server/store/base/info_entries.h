@@ -6,10 +6,10 @@
 #include "paramd/tensor.h"
 
 #define PD_NAME_MAX 256   /* longest name of a job or parameter in bytes, without the final '\0' */
-#define PD_MAX_SCALARS 16 /* most scalars (numbers such as the loss) that one push brings and one round averages */
+#define PD_MAX_SCALARS 16 /* most scalars that one push brings and one round averages */
 #define PD_SCALAR_NAME_MAX 64
 
-/* The mean of one scalar (a number such as the loss that ranks push) in a closed round. */
+/* The mean of one scalar in a closed round. */
 typedef struct pd_scalar_mean {
     char name[PD_SCALAR_NAME_MAX + 1];
     /* mean over the ranks that sent the scalar; sum of these ranks' weights. If that is 0: NaN and 0 */
@@ -41,7 +41,7 @@ typedef struct pd_job_info {
     /* number of rounds in which the optimizer took a step; that were skipped; that the optimizer refused */
     uint64_t steps, skipped, refused_steps;
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
-    /* numbers of root tasks that were due, put into use, failed, never used (pd_root_stats) */
+    /* numbers of preconditioner tasks that were due, put into use, failed, never used (pd_root_stats) */
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused;
     uint64_t root_waits;     /* how often a step of some parameter had to wait for a matrix root */
     double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
@@ -78,11 +78,12 @@ typedef struct pd_param_info {
     bool initialised;
     char missing[128]; /* ranks that the parameter's open round waits for, such as "1,3"; "": no round is open */
     uint64_t roots, roots_failing; /* number of the parameter's matrix roots; number of those whose last task failed */
-    uint64_t roots_failed, root_waits; /* number of root tasks that have failed; how often a step waited for a root */
-    double root_error;                 /* largest error among the parameter's roots; 0: no error is known */
-    char note[240];                    /* the optimizer's remark about the parameter (pd_plan.note) */
-    char axes[PD_AXES_BYTES];          /* names of the parameter's dimensions, as workers declared them */
-    char aggregate[32];                /* how contributions are aggregated, in the words of the job key `aggregate` */
+    uint64_t roots_failed,
+        root_waits;           /* number of preconditioner tasks that have failed; how often a step waited for a root */
+    double root_error;        /* largest error among the parameter's roots; 0: no error is known */
+    char note[240];           /* the optimizer's remark about the parameter (pd_plan.note) */
+    char axes[PD_AXES_BYTES]; /* names of the parameter's dimensions, as workers declared them */
+    char aggregate[32];       /* how contributions are aggregated, in the words of the job key `aggregate` */
     /* most bytes of contributions while the aggregate waits for all; 0: it is a sum and does not */
     uint64_t collect_bytes;
     size_t n_scalars;
@@ -131,7 +132,7 @@ typedef struct pd_worker_info {
     char state[16]; /* state of the rank: absent (no worker has come yet), connected, lost or left */
     /* who the worker is, as its connection proves it; "": not known, or the operator is not an admin of the job */
     char identity[256];
-    /* nonce (random number) of the rank's process; the last step that the rank has contributed to */
+    /* nonce of the rank's process; the last step that the rank has contributed to */
     uint64_t nonce, step, contributions, held_bytes;
     /* number of steps in which the rank was the last one to contribute; number of steps that were measured; by how much
      * it was later than the rank before it, in total */
@@ -147,7 +148,7 @@ typedef struct pd_override_info {
      * more */
     char name[64], value[160];
     char by[128];
-    uint64_t from; /* first step to which the override (value set by an operator) applies */
+    uint64_t from; /* first step to which the override applies */
     bool in_force; /* true: the parameter's next step uses the operator's value; false: a later step is the first */
 } pd_override_info;
 

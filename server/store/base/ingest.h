@@ -46,7 +46,7 @@ typedef struct pd_ingest_share {
     uint64_t limit, reserved; /* bytes */
 } pd_ingest_share;
 
-/* The part of the ingest budget (memory for received frames) that one rank uses. Initialize with zeros. */
+/* The part of the ingest budget that one rank uses. Initialize with zeros. */
 typedef struct pd_quota {
     pd_ingest_share *share; /* in which the reserve counts, too; NULL: in none */
     uint64_t conn;          /* number of the connection to which the loop thread charges the rank's frames */

@@ -1,4 +1,4 @@
-/* policy_names.h - the list of round policies (rules that say when a round is complete), by the names that users
+/* policy_names.h - the list of round policies, by the names that users
  * write. Each policy is a file of that name in store/round. */
 #ifndef PD_POLICY_NAMES_H
 #define PD_POLICY_NAMES_H

@@ -159,9 +159,9 @@ static pd_request *become(pd_effect *effect, pd_request_kind kind, uint32_t job)
     return request;
 }
 
-pd_request *pd_effect_become_kept(pd_effect *effect)
+pd_request *pd_effect_become_checkpointed(pd_effect *effect)
 {
-    pd_kept *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.kept;
     pd_request *request;
 
     assert(effect->kind == PD_EFF_KEEP);

@@ -2,13 +2,13 @@
  *
  * The loop thread creates a pd_request and posts it. From then on the step thread owns the request and everything it
  * points to. The step thread creates pd_effects and posts them back; then the loop thread owns them. A buffer or
- * snapshot (published weights) is owned by one of the two threads at a time, but snapshots are immutable, and both
+ * published version is owned by one of the two threads at a time, but published versions are immutable, and both
  * threads may read them. Nothing in this file depends on sockets or protobuf. */
 #ifndef PD_REQUEST_H
 #define PD_REQUEST_H
 
 #include "info_entries.h"
-#include "kept.h"
+#include "checkpoint_image.h"
 #include "log_entry.h"
 #include "logged.h"
 #include "stats.h"
@@ -24,7 +24,7 @@
 #define PD_LOOP_DECL_BYTES 320
 #define PD_LOOP_RANK_BYTES 2560 /* most bytes that the loop thread uses for each worker's parameter table */
 
-/* The link of a message in a mailbox (a queue from one thread to the other): first member of every struct that is
+/* The link of a message in a mailbox: first member of every struct that is
  * posted. */
 typedef struct pd_mail {
     struct pd_mail *next;
@@ -37,7 +37,7 @@ typedef struct pd_ticket {
     uint64_t id;   /* serial number of the request on its connection, never reused */
 } pd_ticket;
 
-/* The payload of one frame (a network message). It was read from a socket directly into this memory, and stays there
+/* The payload of one frame. It was read from a socket directly into this memory, and stays there
  * until all its gradients are summed. */
 typedef struct pd_buffer {
     pd_mail mail;
@@ -77,7 +77,7 @@ typedef struct pd_param_decl {
     char *name;
     pd_shape shape;
     pd_dtype pull_dtype;   /* element type in which this rank pulls weights */
-    pd_dtype update_dtype; /* element type in which this rank pulls updates (what a step adds to weights); 0: none */
+    pd_dtype update_dtype; /* element type in which this rank pulls updates; 0: none */
     /* true: the rank contributes only elements [start, end); false: it contributes all */
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
@@ -107,9 +107,9 @@ typedef enum pd_request_kind {
     PD_REQ_BARRIER,
     PD_REQ_LEAVE,
     PD_REQ_LOST,      /* from the loop thread: the connection is closed, or silent for too long; no answer */
-    PD_REQ_RELEASED,  /* from the loop thread: returns snapshots (weights) that it no longer reads; no answer */
+    PD_REQ_RELEASED,  /* from the loop thread: returns published versions that it no longer reads; no answer */
     PD_REQ_FORGOTTEN, /* from the loop thread: only answers have weights of a job that has ended; no answer */
-    PD_REQ_TASK,      /* from the root pool: a root task (the computation of a matrix root) has run; no answer */
+    PD_REQ_TASK,      /* from the preconditioner pool: a preconditioner task has run; no answer */
     PD_REQ_INFO,      /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
     PD_REQ_DROP,      /* an operator ends a job */
     PD_REQ_SET,       /* an operator sets hyperparameters while the job runs */
@@ -144,7 +144,7 @@ typedef enum pd_import_act {
  * a tensor and COUNT for a step counter, all as of the same training step; END. */
 typedef enum pd_export_act { PD_EXPORT_BEGIN = 1, PD_EXPORT_PIECE, PD_EXPORT_COUNT, PD_EXPORT_END } pd_export_act;
 
-struct pd_snapshot;
+struct pd_published;
 struct pd_task;
 
 struct pd_effect;
@@ -152,7 +152,7 @@ struct pd_effect;
 typedef struct pd_request {
     pd_mail mail;
     pd_request_kind kind;
-    /* memory for the answer, allocated in advance for when memory is short */
+    /* memory for the answer, allocated in advance for when out of memory */
     struct pd_effect *answer;
     pd_ticket ticket;
     uint32_t job; /* number of the job, as the answer to Hello gave it; 0: the worker does not know it yet */
@@ -230,8 +230,8 @@ typedef struct pd_request {
             bool budget; /* why it is blocked: true: all memory for frames is used; false: this rank's part of it */
         } stalled;
         struct {
-            /* snapshots that the loop thread reads no more, linked by pd_snapshot.next_released */
-            struct pd_snapshot *first;
+            /* published versions that the loop thread reads no more, linked by pd_published.next_released */
+            struct pd_published *first;
         } released;
         struct {
             struct pd_task *task;
@@ -266,7 +266,7 @@ typedef struct pd_request {
             char *job_name;
             /* PIECE and COUNT requests: name of the parameter; RESET requests: glob of the parameters' names */
             char *param;
-            char *slot; /* PIECE requests: name of the slot (tensor of optimizer state) that the piece is from */
+            char *slot; /* PIECE requests: name of the slot that the piece is from */
             /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */
             int number, block;
             pd_shape shape;
@@ -288,7 +288,7 @@ typedef struct pd_request {
              * the step that is read. In the store: the deadline. */
             uint64_t wait_ns;
             char *param; /* PIECE and COUNT requests: name of the parameter */
-            /* PIECE requests: "": weights; otherwise name of the optimizer slot (state tensor) to read */
+            /* PIECE requests: "": weights; otherwise name of the optimizer slot to read */
             char *slot;
             /* PIECE requests: number of the slot among those of its name; number of the parameter's block; -1: none */
             int number, block;
@@ -304,9 +304,9 @@ typedef struct pd_request {
             char *job_name;   /* of an operator; NULL: the job of the worker who asks */
             uint64_t step;    /* least step that the checkpoint must have; 0: the present one */
             uint64_t wait_ns; /* most time to wait */
-            uint64_t changes; /* used by the step thread: pd_keeping.changes when the request came */
+            uint64_t changes; /* used by the step thread: pd_checkpoint_policy.changes when the request came */
         } checkpoint;
-        pd_kept *kept;
+        pd_checkpoint_image *kept;
         pd_logged *logged;
     } u;
 } pd_request;
@@ -314,17 +314,17 @@ typedef struct pd_request {
 /* Creates a zeroed request. NULL: out of memory.
  *
  * The memory for its answer is allocated with it, and the request itself can be turned into an effect. So a request
- * can always be answered, and its payload buffer returned, even if memory is short later. */
+ * can always be answered, and its payload buffer returned, even if out of memory later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the snapshots of u.released, the task of u.task, u.kept and u.logged. Accepts NULL. */
+ * payload buffer, the published versions of u.released, the task of u.task, u.kept and u.logged. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
-/* ---- snapshots ---- */
+/* ---- published versions ---- */
 
-/* A snapshot: published weights of one parameter after one step. Nobody changes it between its publication and its
- * release. */
-typedef struct pd_snapshot {
+/* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
+ * its release. */
+typedef struct pd_published {
     uint32_t job, param;
     uint64_t version; /* step that produced these weights; for initial weights the job's start_step */
     int64_t elements;
@@ -334,9 +334,9 @@ typedef struct pd_snapshot {
     pd_dtype update_dtype; /* element type of at[PD_UPDATE] */
     uint64_t builds_on;    /* 1 + version of the weights that the update adds to; 0: there is no update */
     unsigned store_refs;   /* number of references that the step thread holds and counts */
-    unsigned board_refs;   /* number of the loop thread's references; at 0 it returns the snapshot (PD_REQ_RELEASED) */
-    struct pd_snapshot *next_released;
-} pd_snapshot;
+    unsigned version_refs; /* number of the loop thread's references; at 0 it returns the version (PD_REQ_RELEASED) */
+    struct pd_published *next_released;
+} pd_published;
 
 /* ---- effects ---- */
 
@@ -387,7 +387,7 @@ typedef struct pd_closed {
     uint32_t param;
     pd_outcome outcome;       /* how the round ended; 0: there was no round, the initial weights are published */
     uint64_t step;            /* the step that the round's contributions were for */
-    pd_snapshot *snapshot;    /* the new weights; NULL: no new weights are published */
+    pd_published *published;  /* the new weights; NULL: no new weights are published */
     pd_reason *why;           /* why the optimizer refused the step; NULL: it did not, or memory was short */
     pd_scalar_means *scalars; /* means of the round's scalars; NULL: no rank sent any */
     pd_counted *counted;      /* the ranks whose contributions count; NULL: all ranks */
@@ -405,7 +405,7 @@ void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
 
 #define PD_MAX_CHANGES 128 /* most changes that the answer to a Set request lists */
 
-/* One change that a Set request (an operator sets hyperparameters) has made: one hyperparameter of all parameters
+/* One change that a Set request has made: one hyperparameter of all parameters
  * that have the same rule. */
 typedef struct pd_set_change {
     char optimizer[64], name[64];
@@ -441,17 +441,17 @@ typedef enum pd_effect_kind {
     PD_EFF_OK,       /* a request Init, Barrier, Leave, Drop or Drain has succeeded */
     PD_EFF_ERROR,    /* the request was refused and has changed nothing; u.error says why */
     PD_EFF_CLOSED,   /* rounds have closed and new weights are published: u.closed */
-    /* Rounds up to step u.timed_out.step are overdue, or memory is short. Workers that wait get the error; the rounds
+    /* Rounds up to step u.timed_out.step are overdue, or out of memory. Workers that wait get the error; the rounds
      * stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
     PD_EFF_BUFFER,     /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
     PD_EFF_FENCED,     /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
-    PD_EFF_JOB_GONE,   /* a job has ended: removed from the board of weights; waiting workers get u.error */
+    PD_EFF_JOB_GONE,   /* a job has ended: removed from the version table of weights; waiting workers get u.error */
     PD_EFF_INFO,       /* one page of a list: u.info */
     PD_EFF_SET,        /* an operator's Set request is done: u.set */
     PD_EFF_EXPORT,     /* answers a request of an operator's export: u.exported */
     PD_EFF_SHARE,      /* answers a worker that asked for its job's shared weights: u.share */
-    PD_EFF_TASK,       /* a root task for the root pool, u.task; it never reaches the loop thread */
+    PD_EFF_TASK,       /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
     PD_EFF_KEEP,       /* a checkpoint for the keeper thread, u.kept; it never reaches the loop thread */
     PD_EFF_LOGGED,     /* an entry for the journal thread, u.logged; it never reaches the loop thread */
     PD_EFF_DURABLE,    /* steps of the job up to u.durable_step are on disk */
@@ -503,7 +503,7 @@ typedef struct pd_effect {
             struct pd_task *task;
             uint32_t param;
         } task;
-        pd_kept *kept;
+        pd_checkpoint_image *kept;
         pd_logged *logged;
         uint64_t durable_step;
         struct {
@@ -520,8 +520,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, snapshots, tasks, checkpoints and entries of the log. If it is
- * a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
+/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints and entries of the log.
+ * If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 /* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of
@@ -531,7 +531,7 @@ void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 /* Turns a PD_EFF_KEEP into a PD_REQ_KEPT in the same memory, so it cannot fail. Takes ownership of the effect. */
-pd_request *pd_effect_become_kept(pd_effect *effect);
+pd_request *pd_effect_become_checkpointed(pd_effect *effect);
 /* Does the same with a PD_EFF_LOGGED, which becomes a PD_REQ_LOGGED. */
 pd_request *pd_effect_become_logged(pd_effect *effect);
 /* Does the same with a PD_EFF_TASK, which becomes a PD_REQ_TASK. */

@@ -60,7 +60,7 @@ typedef struct pd_rank_stats {
     pd_straggler late;
 } pd_rank_stats;
 
-/* The last mean of one scalar (number such as the loss) that workers push. */
+/* The last mean of one scalar that workers push. */
 typedef struct pd_scalar_stats {
     char name[PD_SCALAR_NAME_MAX + 1]; /* as the worker has written it: any bytes but control characters */
     double mean;                       /* NaN: all weights were 0 */
@@ -88,7 +88,7 @@ typedef struct pd_job_stats {
     uint32_t workers_in[PD_WORKER_COUNTS]; /* number of ranks in each state */
     uint64_t no_gradient;                  /* number of rounds that closed because no rank had a gradient */
     uint64_t rewinds;     /* how often the job went on at an older step: 1 if a restart has brought it back */
-    uint64_t roots_out;   /* number of root tasks (computations of matrix roots) at the root pool now */
+    uint64_t roots_out;   /* number of preconditioner tasks at the preconditioner pool now */
     uint64_t root_age;    /* most steps since the statistics were taken from which a root in use was computed */
     uint64_t checkpoints; /* number of checkpoints that were written */
     uint64_t checkpoints_failed, checkpoints_skipped; /* that could not be made or written; that were not begun because
@@ -101,7 +101,7 @@ typedef struct pd_job_stats {
     size_t n_scalars;
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* in the order of their first coming */
     pd_job_times times;                      /* times.rank is NULL here: see ranks[i].late */
-    pd_histogram root_times;                 /* times of root tasks that have run */
+    pd_histogram root_times;                 /* times of preconditioner tasks that have run */
     size_t n_ranks; /* number of ranks that follow, which have all come: at most PD_STATS_RANKS */
     pd_rank_stats ranks[];
 } pd_job_stats;

@@ -23,8 +23,8 @@ typedef struct pd_store_config {
      * has at most the bytes of one chunk. */
     uint64_t frame_bytes;
     int threads; /* number of threads in the step thread's OpenMP team */
-    /* number of threads of the root pool; a job's footprint (its bytes as counted against the limits) includes their
-     * scratch memory */
+    /* number of threads of the preconditioner pool; a job's footprint (its bytes as counted against the limits)
+     * includes their scratch memory */
     int pool_threads;
     /* Time in ns between two copies of the figures of a job that changes (publishing.h); 0: there are no copies. */
     uint64_t stats_ns;
@@ -49,7 +49,7 @@ typedef struct pd_store_config {
     uint64_t hash_key[2];
     uint64_t start; /* random number of this start of the server: a job that is created again is another job */
     /* The optimizers that jobs may use; the list ends with NULL. `rows` NULL: those of the table pd_rows. */
-    const struct pd_row *const *rows;
+    const struct pd_optimizer_ops *const *rows;
     const pd_option *job_presets;
     /* number of job_presets: default values of job keys, in place of those of pd_job_keys; borrowed */
     size_t n_job_presets;

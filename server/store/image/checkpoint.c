@@ -1,4 +1,4 @@
-/* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of root tasks that come later. */
+/* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of preconditioner tasks that come later. */
 #include "checkpoint.h"
 
 #include "checkpoint_asked.h"
@@ -9,16 +9,16 @@
 #include "cut.h"
 #include "export.h"
 #include "global_clip.h"
-#include "head_image.h"
+#include "header_image.h"
 #include "import.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "logging.h"
 #include "notes.h"
 #include "pages.h"
 #include "param_image.h"
 #include "param_set.h"
 #include "plan_bytes.h"
-#include "plant.h"
+#include "mutant.h"
 #include "save.h"
 
 #include <inttypes.h>
@@ -51,11 +51,11 @@ static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 100000000
 
 /* ---- making and freeing the records of a checkpoint ---- */
 
-static int name_params(pd_kept *kept, const pd_steps *steps)
+static int name_params(pd_checkpoint_image *kept, const pd_steps *steps)
 {
     for (; kept->n_params < steps->n_params; kept->n_params++) {
         const pd_param *param = &steps->params[kept->n_params];
-        pd_kept_param *to = &kept->params[kept->n_params];
+        pd_checkpoint_param *to = &kept->params[kept->n_params];
         if ((to->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
         to->shape = param->shape;
         to->elements = param->elements;
@@ -63,9 +63,9 @@ static int name_params(pd_kept *kept, const pd_steps *steps)
     return PD_OK;
 }
 
-static int make_kept(pd_kept **out, const pd_job *job)
+static int make_kept(pd_checkpoint_image **out, const pd_job *job)
 {
-    pd_kept *kept = *out = calloc(1, sizeof *kept);
+    pd_checkpoint_image *kept = *out = calloc(1, sizeof *kept);
 
     if (kept == NULL) return PD_NO_MEMORY;
     kept->number = job->steps.number;
@@ -78,11 +78,11 @@ static int make_kept(pd_kept **out, const pd_job *job)
     return name_params(kept, &job->steps);
 }
 
-void pd_kept_drop_weights(pd_kept *kept)
+void pd_checkpoint_image_drop_weights(pd_checkpoint_image *kept)
 {
     for (uint32_t i = 0; i < kept->n_params; i++) {
-        pd_snapshot_unref(kept->params[i].snapshot);
-        kept->params[i].snapshot = NULL;
+        pd_published_unref(kept->params[i].published);
+        kept->params[i].published = NULL;
     }
 }
 
@@ -99,13 +99,13 @@ static void free_archive(pd_archive *archive)
 
 static void free_making(pd_job *job)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
 
-    job->keeping.making = NULL;
+    job->checkpointing.making = NULL;
     if (making == NULL) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) free_archive(making->parts[i].archive);
-    if (making->kept != NULL) pd_kept_drop_weights(making->kept);
-    pd_kept_free(making->kept);
+    if (making->kept != NULL) pd_checkpoint_image_drop_weights(making->kept);
+    pd_checkpoint_image_free(making->kept);
     pd_effect_free(making->effect);
     free(making);
 }
@@ -113,7 +113,7 @@ static void free_making(pd_job *job)
 /* Ends the cut of the checkpoint: all parameters go on. */
 static void end_cut(pd_job *job, uint64_t now_ns)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
 
     if (making->cut_ended) return;
     making->cut_ended = true;
@@ -124,10 +124,10 @@ static void end_cut(pd_job *job, uint64_t now_ns)
 /* Gives the checkpoint up: logs why, and refuses the requests that it would have answered. */
 static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
 {
-    uint64_t step = job->keeping.cut_step;
+    uint64_t step = job->checkpointing.cut_step;
 
-    if (job->keeping.last_begun)
-        pd_keeping_say_lost(job, err);
+    if (job->checkpointing.last_begun)
+        pd_checkpoint_policy_say_lost(job, err);
     else
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = err->code },
@@ -155,7 +155,7 @@ static bool is_at_rest(const pd_job *job)
 
 void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
 {
-    const pd_param *late = job->keeping.making->cut_ended ? NULL : pd_cut_awaited(&job->steps);
+    const pd_param *late = job->checkpointing.making->cut_ended ? NULL : pd_cut_awaited(&job->steps);
     char ranks[160];
 
     if (late == NULL) {
@@ -176,25 +176,25 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
 
 static int write_head(pd_job *job, pd_error *err)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
     pd_archive archive;
 
     making->headed = job->steps.cut->fixed = true;
-    job->keeping.cut_changes = job->keeping.changes;
+    job->checkpointing.cut_changes = job->checkpointing.changes;
     if (pd_control_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
-    pd_head_image_write(&archive, job);
+    pd_header_image_write(&archive, job);
     return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);
 }
 
 /* Goes on with a checkpoint whose parameters have not all been at its step yet. */
 static void await_params(pd_job *job, uint64_t now_ns)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
     bool late = job->steps.cut->behind > 0;
     pd_error err;
 
-    if (job->keeping.last == PD_LAST_WANTED) job->keeping.last_begun = making->last = true;
+    if (job->checkpointing.last == PD_LAST_WANTED) job->checkpointing.last_begun = making->last = true;
     if (pd_import_writes(job)) {
         pd_fail(&err, PD_FAILED_PRECONDITION, "optimizer state is being imported");
         give_up(job, &err, now_ns);
@@ -222,13 +222,13 @@ static void choose(pd_job *job, pd_param *param, pd_slice *slice)
 {
     slice->budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
     slice->param[slice->n++] = param;
-    job->keeping.making->parts[param->index].chosen = true;
+    job->checkpointing.making->parts[param->index].chosen = true;
 }
 
 /* Chooses the parameters to copy next, as far as the time allows, but at least one. Those that rest come first. */
 static void choose_some(pd_job *job, pd_slice *slice)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
 
     slice->n = 0;
     for (pd_param *param = job->steps.cut->resting; param != NULL; param = param->next_ready)
@@ -249,29 +249,30 @@ static void *take_memory(pd_job *job, const pd_param *param)
 {
     uint8_t *spare = NULL;
 
-    if (job->keeping.spares != NULL) {
-        spare = job->keeping.spares[param->index];
-        job->keeping.spares[param->index] = NULL;
+    if (job->checkpointing.spares != NULL) {
+        spare = job->checkpointing.spares[param->index];
+        job->checkpointing.spares[param->index] = NULL;
     }
     return spare != NULL ? spare : pd_pages_new(copy_bytes(param));
 }
 
-void pd_checkpoint_spare(pd_job *job, pd_kept *kept)
+void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *kept)
 {
-    pd_keeping *keeping = &job->keeping;
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    if (keeping->spares == NULL && (keeping->spares = calloc(kept->n_params, sizeof *keeping->spares)) != NULL)
-        keeping->n_spares = kept->n_params;
-    for (uint32_t i = 0; i < keeping->n_spares; i++) {
-        if (copy_bytes(&job->steps.params[i]) < SPARE_LEAST || keeping->spares[i] != NULL) continue;
-        keeping->spares[i] = kept->params[i].state;
+    if (checkpointing->spares == NULL &&
+        (checkpointing->spares = calloc(kept->n_params, sizeof *checkpointing->spares)) != NULL)
+        checkpointing->n_spares = kept->n_params;
+    for (uint32_t i = 0; i < checkpointing->n_spares; i++) {
+        if (copy_bytes(&job->steps.params[i]) < SPARE_LEAST || checkpointing->spares[i] != NULL) continue;
+        checkpointing->spares[i] = kept->params[i].state;
         kept->params[i].state = NULL;
     }
 }
 
 /* Ends the archive of a parameter. Small ones give back the memory that they have not used; that of others serves the
  * next checkpoint. */
-static int end_archive(pd_archive *archive, pd_kept_param *to, const pd_param *param, pd_error *err)
+static int end_archive(pd_archive *archive, pd_checkpoint_param *to, const pd_param *param, pd_error *err)
 {
     uint8_t *less;
     int rc;
@@ -283,11 +284,11 @@ static int end_archive(pd_archive *archive, pd_kept_param *to, const pd_param *p
     return PD_OK;
 }
 
-/* Copies the state of a parameter. If root tasks of it are at the root pool, its archive stays open. Changes nothing
- * that belongs to other parameters, so several threads may copy at the same time. */
+/* Copies the state of a parameter. If preconditioner tasks of it are at the preconditioner pool, its archive stays
+ * open. Changes nothing that belongs to other parameters, so several threads may copy at the same time. */
 static int copy_state(pd_job *job, pd_param *param, pd_error *err)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
     pd_checkpoint_part *part = &making->parts[param->index];
     pd_archive *archive = part->archive = malloc(sizeof *archive);
     void *memory = archive != NULL ? take_memory(job, param) : NULL;
@@ -312,13 +313,13 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
 /* Adds a parameter that is copied to the checkpoint, and lets it go on. */
 static void add_copy(pd_job *job, pd_param *param)
 {
-    pd_checkpoint *making = job->keeping.making;
-    pd_kept_param *to = &making->kept->params[param->index];
+    pd_checkpoint *making = job->checkpointing.making;
+    pd_checkpoint_param *to = &making->kept->params[param->index];
 
     to->step = param->saved.step;
-    to->snapshot = job->steps.cut->parts[param->index].weights;
-    to->snapshot->store_refs++;
-    to->weights = to->snapshot->at[PD_F32];
+    to->published = job->steps.cut->parts[param->index].weights;
+    to->published->store_refs++;
+    to->weights = to->published->at[PD_F32];
     making->open += making->parts[param->index].archive != NULL;
     making->copied++;
     pd_cut_pass(&job->steps, param);
@@ -340,7 +341,7 @@ static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
 
 /* ---- copying notes, when all parameters are complete ---- */
 
-static uint64_t least_step(const pd_kept *kept)
+static uint64_t least_step(const pd_checkpoint_image *kept)
 {
     uint64_t step = UINT64_MAX;
 
@@ -349,34 +350,34 @@ static uint64_t least_step(const pd_kept *kept)
     return step;
 }
 
-static int copy_note(pd_job *job, pd_kept *kept, uint32_t rank, pd_error *err)
+static int copy_note(pd_job *job, pd_checkpoint_image *kept, uint32_t rank, pd_error *err)
 {
-    const pd_note *note = pd_notes_find(&job->ranks[rank], kept->step + PD_PLANTED(note_of_another_step));
-    pd_kept_note *to = &kept->notes[kept->n_notes];
+    const pd_note *note = pd_notes_find(&job->ranks[rank], kept->step + PD_MUTANT(note_of_another_step));
+    pd_worker_state *to = &kept->notes[kept->n_notes];
 
     if (note == NULL) return PD_OK;
-    if (pd_job_check_total(job, job->keeping.counted + note->bytes, err) != PD_OK) return err->code;
-    *to = (pd_kept_note){ .rank = rank, .step = note->step, .bytes = note->bytes };
+    if (pd_job_check_total(job, job->checkpointing.counted + note->bytes, err) != PD_OK) return err->code;
+    *to = (pd_worker_state){ .rank = rank, .step = note->step, .bytes = note->bytes };
     if (note->bytes > 0 && (to->at = malloc(note->bytes)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for the notes of the ranks");
     if (note->bytes > 0) memcpy(to->at, note->at, note->bytes);
     kept->n_notes++;
-    job->keeping.counted += note->bytes;
+    job->checkpointing.counted += note->bytes;
     return PD_OK;
 }
 
 /* Copies notes of ranks as far as the time budget allows. */
 static int copy_notes(pd_job *job, double *budget_ns, pd_error *err)
 {
-    pd_checkpoint *making = job->keeping.making;
-    pd_kept *kept = making->kept;
+    pd_checkpoint *making = job->checkpointing.making;
+    pd_checkpoint_image *kept = making->kept;
 
-    if (making->notes_at == 0) job->keeping.counted = 0;
+    if (making->notes_at == 0) job->checkpointing.counted = 0;
     kept->step = least_step(kept);
     while (*budget_ns > 0 && making->notes_at < job->steps.members.ranks) {
-        uint64_t before = job->keeping.counted;
+        uint64_t before = job->checkpointing.counted;
         if (copy_note(job, kept, making->notes_at++, err) != PD_OK) return err->code;
-        *budget_ns -= NOTE_NS + BYTE_NS * (double)(job->keeping.counted - before);
+        *budget_ns -= NOTE_NS + BYTE_NS * (double)(job->checkpointing.counted - before);
     }
     return PD_OK;
 }
@@ -384,26 +385,26 @@ static int copy_notes(pd_job *job, double *budget_ns, pd_error *err)
 /* Returns whether the states of all parameters are complete. */
 static bool is_complete(const pd_job *job)
 {
-    const pd_checkpoint *making = job->keeping.making;
+    const pd_checkpoint *making = job->checkpointing.making;
 
     return making->copied == job->steps.n_params && making->open == 0 && !making->failed;
 }
 
 bool pd_checkpoint_has_work(const pd_job *job)
 {
-    const pd_checkpoint *making = job->keeping.making;
+    const pd_checkpoint *making = job->checkpointing.making;
 
     if (making == NULL || !making->headed) return false;
     return making->copied < job->steps.n_params || (is_complete(job) && making->notes_at < job->steps.members.ranks);
 }
 
-/* Copies parameters as far as the time budget (of one core) allows. */
+/* Copies parameters as far as the time budget allows. */
 static int copy_params(pd_job *job, double *budget_ns, pd_error *err)
 {
     pd_slice slice = { .budget_ns = *budget_ns * job->steps.config->threads };
     int rc = PD_OK;
 
-    while (rc == PD_OK && job->keeping.making->copied < job->steps.n_params && slice.budget_ns > 0) {
+    while (rc == PD_OK && job->checkpointing.making->copied < job->steps.n_params && slice.budget_ns > 0) {
         choose_some(job, &slice);
         rc = copy_slice(job, &slice, err);
     }
@@ -417,16 +418,16 @@ void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
     pd_error err;
     int rc = copy_params(job, &budget_ns, &err);
 
-    if (rc == PD_OK && job->keeping.making->copied == job->steps.n_params) end_cut(job, now_ns);
+    if (rc == PD_OK && job->checkpointing.making->copied == job->steps.n_params) end_cut(job, now_ns);
     if (rc == PD_OK && is_complete(job)) rc = copy_notes(job, &budget_ns, &err);
     if (rc != PD_OK) give_up(job, &err, now_ns);
 }
 
-/* ---- root tasks that come back after their parameter was copied ---- */
+/* ---- preconditioner tasks that come back after their parameter was copied ---- */
 
 void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
     pd_checkpoint_part *part = making != NULL ? &making->parts[param] : NULL;
     pd_archive *archive = part != NULL ? part->archive : NULL;
     pd_error err;
@@ -445,28 +446,28 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
 
 static void hand_over(pd_job *job)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
     pd_effect *effect = making->effect;
 
-    pd_account_take(&job->steps.account, job->keeping.counted);
+    pd_account_take(&job->steps.account, job->checkpointing.counted);
     effect->u.kept = making->kept;
     making->kept = NULL;
     making->effect = NULL;
     free_making(job);
-    job->keeping.writing = job->keeping.on_disk = true;
+    job->checkpointing.writing = job->checkpointing.on_disk = true;
     pd_effects_add(job->steps.outbox, effect);
 }
 
 static void give_up_failed(pd_job *job, uint64_t now_ns)
 {
-    const pd_error err = job->keeping.making->error;
+    const pd_error err = job->checkpointing.making->error;
 
     give_up(job, &err, now_ns);
 }
 
 void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
 
     if (!making->headed)
         await_params(job, now_ns);
@@ -482,8 +483,8 @@ static int make(pd_job *job, uint64_t step, pd_error *err)
 {
     pd_checkpoint *making = calloc(1, sizeof *making + job->steps.n_params * sizeof making->parts[0]);
 
-    job->keeping.making = making;
-    job->keeping.cut_step = step;
+    job->checkpointing.making = making;
+    job->checkpointing.cut_step = step;
     if (making == NULL || make_kept(&making->kept, job) != PD_OK ||
         (making->effect = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, job->steps.number)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
@@ -496,7 +497,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
     pd_error err;
 
     if (make(job, step, &err) != PD_OK) {
-        if (job->keeping.making != NULL) job->keeping.making->cut_ended = true;
+        if (job->checkpointing.making != NULL) job->checkpointing.making->cut_ended = true;
         free_making(job);
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
@@ -506,18 +507,18 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         pd_checkpoint_failed(job, step, &err);
         return;
     }
-    job->keeping.making->last = job->keeping.last_begun = last;
-    job->keeping.making->until_ns = now_ns + (last ? LAST_WAIT_NS : WAIT_NS);
+    job->checkpointing.making->last = job->checkpointing.last_begun = last;
+    job->checkpointing.making->until_ns = now_ns + (last ? LAST_WAIT_NS : WAIT_NS);
     pd_checkpoint_go_on(job, now_ns);
 }
 
 void pd_checkpoint_release(pd_job *job, const pd_error *err)
 {
-    pd_checkpoint *making = job->keeping.making;
+    pd_checkpoint *making = job->checkpointing.making;
 
     pd_logging_release(job);
     pd_control_refuse_all(job, err);
     if (making != NULL && !making->cut_ended) pd_cut_end(&job->steps);
     free_making(job);
-    pd_request_queue_refuse(&job->keeping.asked, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->checkpointing.asked, job->steps.outbox, err);
 }

@@ -3,9 +3,9 @@
  * A checkpoint begins with a cut (cut.h) at some step S. Parameters that have closed step S rest: they may collect
  * contributions, but take no further step. When all have closed it, the head of the image is written. Then each
  * parameter's state is copied, in slices of bounded time, and the parameter goes on. Weights are not copied: the
- * checkpoint refers to their snapshots (published weights), which nobody changes.
+ * checkpoint refers to their published versions, which nobody changes.
  *
- * Root tasks (computations of matrix roots) that are at the root pool meanwhile belong to the state, too. The parameter
+ * Preconditioner tasks that are at the preconditioner pool meanwhile belong to the state, too. The parameter
  * does not wait for them, but the checkpoint does: their results are added when they come back. Then the checkpoint
  * goes to the keeper thread (PD_EFF_KEEP), which writes it to the disk and sends it back (PD_REQ_KEPT).
  *
@@ -21,19 +21,19 @@
 void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns);
 /* Does the next thing for the checkpoint that is being made, if it can be done now. */
 void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
-/* Writes the error for a checkpoint that waits for parameters or for root tasks: for which ones, and for which
- * ranks. */
+/* Writes the error for a checkpoint that waits for parameters or for preconditioner tasks: for which ones, and for
+ * which ranks. */
 void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);
 /* Takes the memory of the copies from a checkpoint that has come back, for the next one. */
-void pd_checkpoint_spare(pd_job *job, pd_kept *kept);
-/* Drops the references to snapshots that a checkpoint has. */
-void pd_kept_drop_weights(pd_kept *kept);
+void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *kept);
+/* Drops the references to published versions that a checkpoint has. */
+void pd_checkpoint_image_drop_weights(pd_checkpoint_image *kept);
 /* Returns whether parameters can be copied now. */
 bool pd_checkpoint_has_work(const pd_job *job);
 /* Copies parameters for about half of the time of a batch of work. */
 void pd_checkpoint_work(pd_job *job, uint64_t now_ns);
-/* Takes the result of a root task that has come back, if the checkpoint waits for it. Call it before the task is
- * delivered to its optimizer. */
+/* Takes the result of a preconditioner task that has come back, if the checkpoint waits for it. Call it before the task
+ * is delivered to its optimizer. */
 void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task);
 /* Gives up the checkpoint that is being made, and refuses requests that wait for one with `err`, because the job
  * ends. */

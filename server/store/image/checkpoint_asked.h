@@ -1,4 +1,5 @@
-/* checkpoint_asked.h - answers those who have asked for a checkpoint of a job (pd_keeping.asked). Step thread. */
+/* checkpoint_asked.h - answers those who have asked for a checkpoint of a job (pd_checkpoint_policy.asked). Step
+ * thread. */
 #ifndef PD_CHECKPOINT_ASKED_H
 #define PD_CHECKPOINT_ASKED_H
 

@@ -12,11 +12,11 @@
 #include "disk_watch.h"
 #include "export.h"
 #include "import.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "logging.h"
 #include "outrun.h"
 #include "pause.h"
-#include "plant.h"
+#include "mutant.h"
 #include "ranks.h"
 #include "step_log.h"
 
@@ -35,10 +35,10 @@ static bool has_state(const pd_job *job)
 
 static bool is_asked_for(const pd_job *job)
 {
-    uint64_t step = job->keeping.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
+    uint64_t step = job->checkpointing.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
     bool logs = pd_step_log_is_on(&job->steps);
 
-    for (const pd_request *request = job->keeping.asked.first; request != NULL;
+    for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)
         /* A worker wants to know that a step is durable: with a log that needs no checkpoint. */
         if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
@@ -48,23 +48,23 @@ static bool is_asked_for(const pd_job *job)
 /* Counts a multiple of checkpoint_every that passes without a checkpoint, and logs why. */
 static void skip(pd_job *job)
 {
-    pd_keeping *keeping = &job->keeping;
-    uint32_t window = pd_keeping_window(job);
-    const char *why = keeping->writing || keeping->making != NULL
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    uint32_t window = pd_checkpoint_policy_window(job);
+    const char *why = checkpointing->writing || checkpointing->making != NULL
                           ? "the one before it is still being written: the disk is too slow for this distance "
                             "(checkpoint_every)"
                       : job->steps.cut != NULL ? "the job is being exported"
                                                : "optimizer state is being imported";
     char more[128] = "";
 
-    if (!pd_is_power_of_two(++keeping->skipped)) return;
-    if (window > 0 && job->steps.furthest > keeping->durable_step + window)
+    if (!pd_is_power_of_two(++checkpointing->skipped)) return;
+    if (window > 0 && job->steps.furthest > checkpointing->durable_step + window)
         snprintf(more, sizeof more,
                  "; a rank can send its last %u steps again, which do not reach back to step %" PRIu64, window,
-                 keeping->durable_step);
+                 checkpointing->durable_step);
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.furthest },
            "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.furthest, why, more,
-           keeping->skipped);
+           checkpointing->skipped);
 }
 
 /* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
@@ -73,68 +73,69 @@ static void skip(pd_job *job)
  * would go back to it from any step; unless it has a log, which cannot begin without (pd_logging_wants_checkpoint). */
 static bool is_first(const pd_job *job)
 {
-    return !job->keeping.kept && !job->keeping.begun && has_state(job) && job->keeping.every > 0;
+    return !job->checkpointing.kept && !job->checkpointing.begun && has_state(job) && job->checkpointing.every > 0;
 }
 
 /* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started anew
  * does not wait for its workers. A job that has nothing on the disk does not come back. */
 static bool must_say_over(const pd_job *job)
 {
-    return pd_job_is_over(job) && job->keeping.on_disk && !job->keeping.says_over;
+    return pd_job_is_over(job) && job->checkpointing.on_disk && !job->checkpointing.says_over;
 }
 
 /* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
 static bool is_kept_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
-    if (must_say_over(job) || job->keeping.kept_changes != job->keeping.changes) return false;
-    for (uint32_t i = 0; job->keeping.kept && i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step != job->keeping.kept_step) return false;
-    return job->keeping.kept;
+    if (must_say_over(job) || job->checkpointing.kept_changes != job->checkpointing.changes) return false;
+    for (uint32_t i = 0; job->checkpointing.kept && i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step != job->checkpointing.kept_step) return false;
+    return job->checkpointing.kept;
 }
 
 static void begin_due(pd_job *job, uint64_t now_ns)
 {
-    pd_keeping *keeping = &job->keeping;
-    bool multiple = job->steps.furthest >= keeping->next, last = keeping->last == PD_LAST_WANTED,
-         asked = is_asked_for(job) || is_first(job) || must_say_over(job) || job->steps.furthest >= keeping->soon ||
-                 pd_logging_wants_checkpoint(job) || pd_retry_wants_checkpoint(job, now_ns);
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    bool multiple = job->steps.furthest >= checkpointing->next, last = checkpointing->last == PD_LAST_WANTED,
+         asked = is_asked_for(job) || is_first(job) || must_say_over(job) ||
+                 job->steps.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
+                 pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
-    if (!keeping->writing && !pd_import_writes(job) && has_state(job)) pd_export_wait_again(job);
-    if (keeping->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
-        if (last && !keeping->writing && !has_state(job)) keeping->last = PD_LAST_DONE;
+    if (!checkpointing->writing && !pd_import_writes(job) && has_state(job)) pd_export_wait_again(job);
+    if (checkpointing->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
+        if (last && !checkpointing->writing && !has_state(job)) checkpointing->last = PD_LAST_DONE;
         if (!multiple) return;
         skip(job);
-        pd_keeping_plan(job);
+        pd_checkpoint_policy_plan(job);
         return;
     }
     if (last && is_kept_already(job)) {
-        keeping->last = PD_LAST_DONE;
+        checkpointing->last = PD_LAST_DONE;
         return;
     }
-    keeping->begun = true;
-    keeping->says_over = pd_job_is_over(job);
-    keeping->soon = UINT64_MAX;
+    checkpointing->begun = true;
+    checkpointing->says_over = pd_job_is_over(job);
+    checkpointing->soon = UINT64_MAX;
     pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
     pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
 }
 
 void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
 {
-    if (!job->keeping.durable || job->gone) return;
-    if (job->keeping.making != NULL) {
+    if (!job->checkpointing.durable || job->gone) return;
+    if (job->checkpointing.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
-        if (job->keeping.making != NULL && job->steps.furthest >= job->keeping.next) {
+        if (job->checkpointing.making != NULL && job->steps.furthest >= job->checkpointing.next) {
             /* The checkpoint that is being made may have been asked for, and be of just the step that is due now: then
              * no checkpoint is left out. */
-            if (job->keeping.cut_step < job->keeping.next) skip(job);
-            pd_keeping_plan(job);
+            if (job->checkpointing.cut_step < job->checkpointing.next) skip(job);
+            pd_checkpoint_policy_plan(job);
         }
     }
-    if (job->keeping.making == NULL) begin_due(job, now_ns);
+    if (job->checkpointing.making == NULL) begin_due(job, now_ns);
     pd_disk_watch_look(job, now_ns);
 }
 
@@ -142,7 +143,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
 
 static int check_ask(const pd_job *job, pd_error *err)
 {
-    if (job->keeping.durable) return PD_OK;
+    if (job->checkpointing.durable) return PD_OK;
     if (job->steps.values.at[PD_JOB_KEY_DURABILITY] == PD_DURABLE_NONE)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has no checkpoints: its durability is none",
                        job->steps.name);
@@ -154,7 +155,7 @@ static int check_ask(const pd_job *job, pd_error *err)
 /* Returns the step that is enough for a request: an operator wants a checkpoint, a worker a durable step. */
 static uint64_t enough(const pd_job *job, const pd_request *request)
 {
-    return request->u.checkpoint.job_name != NULL ? job->keeping.kept_step : job->keeping.durable_step;
+    return request->u.checkpoint.job_name != NULL ? job->checkpointing.kept_step : job->checkpointing.durable_step;
 }
 
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
@@ -169,14 +170,14 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
         return;
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_steps_least(&job->steps);
-    request->u.checkpoint.changes = job->keeping.changes;
-    if (job->keeping.kept && enough(job, request) >= request->u.checkpoint.step &&
+    request->u.checkpoint.changes = job->checkpointing.changes;
+    if (job->checkpointing.kept && enough(job, request) >= request->u.checkpoint.step &&
         pd_checkpoint_has_changes(job, request)) {
         pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
     if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
-    pd_request_queue_add(&job->keeping.asked, request);
+    pd_request_queue_add(&job->checkpointing.asked, request);
     pd_checkpoint_look(job, now_ns);
 }
 
@@ -184,53 +185,54 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 
 /* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
  * failures in a row only those whose number is a power of two are logged. */
-static void say_failure(const pd_job *job, const pd_kept *kept)
+static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
 {
-    uint64_t unwritten = job->keeping.unwritten;
+    uint64_t unwritten = job->checkpointing.unwritten;
     char next[64] = "", many[48] = "";
 
-    if (job->keeping.last_begun) {
-        pd_keeping_say_lost(job, &kept->error);
+    if (job->checkpointing.last_begun) {
+        pd_checkpoint_policy_say_lost(job, &kept->error);
         return;
     }
     if (!pd_is_power_of_two(unwritten)) return;
     if (unwritten > 1) snprintf(many, sizeof many, " (%" PRIu64 " in a row)", unwritten);
     if (pd_retry_is_by_time(job))
-        snprintf(next, sizeof next, "; it is tried again by %.0f s from now", (double)job->keeping.retry_wait_ns / 1e9);
-    else if (job->keeping.next != UINT64_MAX)
-        snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->keeping.next);
+        snprintf(next, sizeof next, "; it is tried again by %.0f s from now",
+                 (double)job->checkpointing.retry_wait_ns / 1e9);
+    else if (job->checkpointing.next != UINT64_MAX)
+        snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->checkpointing.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
            "the checkpoint of step %" PRIu64 " could not be written: %.300s%s%s", kept->step, kept->error.text, next,
            many);
 }
 
-static void note_failure(pd_job *job, const pd_kept *kept)
+static void note_failure(pd_job *job, const pd_checkpoint_image *kept)
 {
     pd_error err;
 
     pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
             job->steps.name, kept->step, kept->error.text);
-    job->keeping.unwritten++;
+    job->checkpointing.unwritten++;
     say_failure(job, kept);
     pd_checkpoint_failed(job, kept->step, &err);
-    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", kept->error.text);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", kept->error.text);
 }
 
-static void note_success(pd_job *job, const pd_kept *kept, uint64_t now_ns)
+static void note_success(pd_job *job, const pd_checkpoint_image *kept, uint64_t now_ns)
 {
-    pd_keeping *keeping = &job->keeping;
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    keeping->kept = true;
-    keeping->unwritten = 0;
-    keeping->kept_step = kept->step;
-    keeping->kept_changes = keeping->cut_changes;
-    if (kept->step > keeping->durable_step) keeping->durable_step = kept->step;
-    keeping->durable_ns = now_ns;
-    keeping->bytes = kept->bytes;
-    keeping->written++;
-    keeping->written_ns = kept->ns;
-    keeping->error[0] = '\0';
+    checkpointing->kept = true;
+    checkpointing->unwritten = 0;
+    checkpointing->kept_step = kept->step;
+    checkpointing->kept_changes = checkpointing->cut_changes;
+    if (kept->step > checkpointing->durable_step) checkpointing->durable_step = kept->step;
+    checkpointing->durable_ns = now_ns;
+    checkpointing->bytes = kept->bytes;
+    checkpointing->written++;
+    checkpointing->written_ns = kept->ns;
+    checkpointing->error[0] = '\0';
     pd_checkpoint_ended(job);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
            "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", kept->step,
@@ -242,19 +244,19 @@ static void tell(pd_job *job, pd_request *request)
 {
     pd_effect *effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
 
-    effect->u.durable_step = job->keeping.durable_step;
+    effect->u.durable_step = job->checkpointing.durable_step;
     pd_effects_add(job->steps.outbox, effect);
 }
 
-static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now_ns)
+static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, uint64_t now_ns)
 {
-    bool good = kept->error.code == PD_OK || PD_PLANTED(failed_counts);
+    bool good = kept->error.code == PD_OK || PD_MUTANT(failed_counts);
 
-    job->keeping.writing = false;
-    job->keeping.results++;
+    job->checkpointing.writing = false;
+    job->checkpointing.results++;
     pd_checkpoint_spare(job, kept);
-    pd_account_give(&job->steps.account, job->keeping.counted);
-    job->keeping.counted = 0;
+    pd_account_give(&job->steps.account, job->checkpointing.counted);
+    job->checkpointing.counted = 0;
     if (good)
         note_success(job, kept, now_ns);
     else
@@ -270,15 +272,15 @@ static void settle(pd_job *job, pd_kept *kept, pd_request *request, uint64_t now
     else
         pd_pause_begin(job);
     if (good) tell(job, request);
-    if (good) pd_checkpoint_answer_all(job, job->keeping.durable_step, NULL, kept->bytes, kept->ns);
+    if (good) pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);
 }
 
-void pd_checkpoint_kept(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)
+void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)
 {
-    pd_kept *kept = request->u.kept;
+    pd_checkpoint_image *kept = request->u.kept;
 
-    pd_kept_drop_weights(kept);
+    pd_checkpoint_image_drop_weights(kept);
     if (kept->ended || job == NULL) {
         if (kept->error.code != PD_OK)
             pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = kept->job, .code = kept->error.code },
@@ -289,20 +291,20 @@ void pd_checkpoint_kept(pd_job *job, pd_effects *outbox, pd_request *request, ui
         settle(job, kept, request, now_ns);
         pd_checkpoint_look(job, now_ns);
     }
-    pd_kept_free(kept);
+    pd_checkpoint_image_free(kept);
 }
 
 /* ---- deadlines ---- */
 
 uint64_t pd_checkpoint_next_tick(const pd_job *job)
 {
-    const pd_checkpoint *making = job->keeping.making;
+    const pd_checkpoint *making = job->checkpointing.making;
     uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
 
     if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
     if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
-    for (const pd_request *request = job->keeping.asked.first; request != NULL;
+    for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
     return at;
@@ -310,11 +312,11 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
 
 static void describe_wait(const pd_job *job, const pd_request *request, pd_error *err)
 {
-    const pd_checkpoint *making = job->keeping.making;
+    const pd_checkpoint *making = job->checkpointing.making;
 
     if (making != NULL && (!making->headed || making->open > 0))
         pd_checkpoint_describe_lag(job, err);
-    else if (making != NULL || job->keeping.writing)
+    else if (making != NULL || job->checkpointing.writing)
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
     else if (!has_state(job))
@@ -327,14 +329,14 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
 
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->keeping.asked;
+    pd_request_queue all = job->checkpointing.asked;
     pd_error err;
 
-    job->keeping.asked = (pd_request_queue){ 0 };
+    job->checkpointing.asked = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (now_ns < request->u.checkpoint.wait_ns) {
-            pd_request_queue_add(&job->keeping.asked, request);
+            pd_request_queue_add(&job->checkpointing.asked, request);
             continue;
         }
         describe_wait(job, request, &err);
@@ -344,7 +346,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
 {
-    if (!job->keeping.durable) return;
+    if (!job->checkpointing.durable) return;
     pd_control_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
     pd_disk_watch_tick(job, now_ns);

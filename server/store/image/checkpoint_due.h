@@ -14,7 +14,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns);
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Takes a checkpoint back from the keeper thread (PD_REQ_KEPT). `job` is the job that it is of; NULL: this job has
  * ended. Takes ownership of the request. */
-void pd_checkpoint_kept(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns);
+void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns);
 
 /* pd_checkpoint_next_tick returns the time of the next deadline of the job's checkpoints; UINT64_MAX: there is none.
  * pd_checkpoint_tick does the work of deadlines that have passed. */

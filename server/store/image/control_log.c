@@ -5,10 +5,10 @@
 #include "archive.h"
 #include "control.h"
 #include "control_keeping.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "override_command.h"
 #include "param_set.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static size_t write_records(pd_archive *archive, const pd_job *job)
 
 static int write_entry(const pd_job *job, pd_logged *logged, pd_error *err)
 {
-    uint64_t floor = job->keeping.kept_step;
+    uint64_t floor = job->checkpointing.kept_step;
     size_t n = write_records(NULL, job);
     pd_archive archive;
     int rc;
@@ -114,20 +114,20 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
 
 static int hand_over(pd_job *job, pd_error *err)
 {
-    pd_control_keeping *keeping = &job->keeping.control;
+    pd_control_keeping *checkpointing = &job->checkpointing.control;
     pd_effect *effect = NULL;
 
     if (make_entry(job, &effect, err) != PD_OK) return err->code;
     if (job->steps.control->renews) {
-        keeping->renewed += effect->u.logged->head_bytes;
+        checkpointing->renewed += effect->u.logged->head_bytes;
         pd_account_take(&job->steps.account, effect->u.logged->head_bytes);
     }
     job->steps.control->renews = false;
-    if (keeping->fresh) keeping->base = keeping->number;
-    keeping->fresh = false;
-    effect->u.logged->base = keeping->base;
-    effect->u.logged->step = ++keeping->number;
-    keeping->under_way++;
+    if (checkpointing->fresh) checkpointing->base = checkpointing->number;
+    checkpointing->fresh = false;
+    effect->u.logged->base = checkpointing->base;
+    effect->u.logged->step = ++checkpointing->number;
+    checkpointing->under_way++;
     pd_control_drop_made(job->steps.control);
     pd_effects_add(job->steps.outbox, effect);
     return PD_OK;
@@ -136,11 +136,11 @@ static int hand_over(pd_job *job, pd_error *err)
 /* Ends the records until the next checkpoint. Commands whose records are in entries after `number` wait for it. */
 static void stop(pd_job *job, uint64_t number)
 {
-    pd_control_keeping *keeping = &job->keeping.control;
+    pd_control_keeping *checkpointing = &job->checkpointing.control;
 
-    keeping->on = keeping->headed = false;
-    keeping->moved = NULL;
-    keeping->since = keeping->number;
+    checkpointing->on = checkpointing->headed = false;
+    checkpointing->moved = NULL;
+    checkpointing->since = checkpointing->number;
     job->steps.control->on = job->steps.control->differs = job->steps.control->renews = false;
     pd_control_drop_made(job->steps.control);
     pd_control_lost(job, number);
@@ -151,16 +151,16 @@ static void stop(pd_job *job, uint64_t number)
  * would otherwise cause one checkpoint after the other. */
 static void begin_again_later(pd_job *job)
 {
-    pd_control_keeping *keeping = &job->keeping.control;
-    uint64_t due = job->keeping.soon;
-    bool lasted = job->steps.furthest - keeping->begun_step > DISTANCE_MOST;
+    pd_control_keeping *checkpointing = &job->checkpointing.control;
+    uint64_t due = job->checkpointing.soon;
+    bool lasted = job->steps.furthest - checkpointing->begun_step > DISTANCE_MOST;
 
-    keeping->distance = keeping->distance == 0 || lasted    ? 1
-                        : keeping->distance < DISTANCE_MOST ? 2 * keeping->distance
-                                                            : DISTANCE_MOST;
-    pd_keeping_soon(job);
-    if (keeping->sets.first == NULL) job->keeping.soon += keeping->distance - 1;
-    if (due < job->keeping.soon) job->keeping.soon = due;
+    checkpointing->distance = checkpointing->distance == 0 || lasted    ? 1
+                              : checkpointing->distance < DISTANCE_MOST ? 2 * checkpointing->distance
+                                                                        : DISTANCE_MOST;
+    pd_checkpoint_policy_soon(job);
+    if (checkpointing->sets.first == NULL) job->checkpointing.soon += checkpointing->distance - 1;
+    if (due < job->checkpointing.soon) job->checkpointing.soon = due;
 }
 
 static void fail(pd_job *job, uint64_t number, const pd_error *err)
@@ -170,7 +170,7 @@ static void fail(pd_job *job, uint64_t number, const pd_error *err)
         "the control log could not be written: %.300s; until the next checkpoint is durable, a restart may take other "
         "roots or values than these steps took",
         err->text);
-    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop(job, number);
     begin_again_later(job);
 }
@@ -180,9 +180,9 @@ static void end_before_change(pd_job *job)
 {
     pd_error err;
 
-    if (job->keeping.control.on && job->steps.control->made.first != NULL) (void)hand_over(job, &err);
-    stop(job, job->keeping.control.number);
-    pd_keeping_soon(job);
+    if (job->checkpointing.control.on && job->steps.control->made.first != NULL) (void)hand_over(job, &err);
+    stop(job, job->checkpointing.control.number);
+    pd_checkpoint_policy_soon(job);
 }
 
 /* Ends the repeating of steps, because they go on from another state than before the restart: roots and rounds of
@@ -200,9 +200,9 @@ static void leave_past(pd_job *job)
  * course that this chain tells (by an import, say), and a restart must not repeat it: a new chain takes its place. */
 static bool has_news(const pd_job *job)
 {
-    const pd_control_keeping *keeping = &job->keeping.control;
+    const pd_control_keeping *checkpointing = &job->checkpointing.control;
 
-    return job->steps.control->made.first != NULL || (keeping->fresh && keeping->number > 0);
+    return job->steps.control->made.first != NULL || (checkpointing->fresh && checkpointing->number > 0);
 }
 
 void pd_control_look(pd_job *job)
@@ -211,28 +211,28 @@ void pd_control_look(pd_job *job)
     pd_error err = { 0 };
 
     if (control == NULL || job->gone) return;
-    if (job->keeping.control.moved != NULL) leave_past(job);
+    if (job->checkpointing.control.moved != NULL) leave_past(job);
     if (!control->on) return;
-    if (job->keeping.control.moved != NULL || control->differs) {
+    if (job->checkpointing.control.moved != NULL || control->differs) {
         end_before_change(job);
         return;
     }
     if (control->overflow)
         pd_fail(&err, PD_RESOURCE_EXHAUSTED, "more than %" PRIu64 " bytes of records wait for the disk", control->most);
-    else if (job->keeping.control.on && job->keeping.control.under_way == 0 && has_news(job))
+    else if (job->checkpointing.control.on && job->checkpointing.control.under_way == 0 && has_news(job))
         (void)hand_over(job, &err);
-    if (err.code != PD_OK) fail(job, job->keeping.control.number, &err);
+    if (err.code != PD_OK) fail(job, job->checkpointing.control.number, &err);
 }
 
 void pd_control_returned(pd_job *job, const pd_logged *logged)
 {
-    if (--job->keeping.control.under_way == 0) {
-        pd_account_give(&job->steps.account, job->keeping.control.renewed);
-        job->keeping.control.renewed = 0;
+    if (--job->checkpointing.control.under_way == 0) {
+        pd_account_give(&job->steps.account, job->checkpointing.control.renewed);
+        job->checkpointing.control.renewed = 0;
     }
     if (logged->error.code == PD_OK)
         pd_control_written(job, logged->step);
-    else if (logged->step > job->keeping.control.since)
+    else if (logged->step > job->checkpointing.control.since)
         fail(job, logged->step - 1, &logged->error);
     else
         pd_control_lost_entry(job, logged->step);
@@ -243,18 +243,19 @@ void pd_control_returned(pd_job *job, const pd_logged *logged)
 
 void pd_control_headed(pd_job *job)
 {
-    pd_control_keeping *keeping = &job->keeping.control;
+    pd_control_keeping *checkpointing = &job->checkpointing.control;
 
     if (job->steps.control == NULL) return;
     /* A job that repeats steps after a restart still needs all entries that tell how these steps went, also those
      * written after the cut: then the checkpoint lets none of them be dropped. */
-    keeping->mark = pd_control_repeats(&job->steps) && !PD_PLANTED(repeated_given_up) ? keeping->base : keeping->number;
-    keeping->copied = job->keeping.cut_step;
-    if (PD_PLANTED(control_base_early)) keeping->base = keeping->mark;
+    checkpointing->mark =
+        pd_control_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? checkpointing->base : checkpointing->number;
+    checkpointing->copied = job->checkpointing.cut_step;
+    if (PD_MUTANT(control_base_early)) checkpointing->base = checkpointing->mark;
     pd_control_in_head(job);
-    if (keeping->on) return;
-    keeping->headed = true;
-    keeping->moved = NULL;
+    if (checkpointing->on) return;
+    checkpointing->headed = true;
+    checkpointing->moved = NULL;
     pd_control_drop_made(job->steps.control);
     job->steps.control->differs = false;
     job->steps.control->renews = pd_control_repeats(&job->steps);
@@ -264,28 +265,28 @@ void pd_control_headed(pd_job *job)
 /* Lets entries follow the checkpoint that is durable now. */
 static void begin(pd_job *job)
 {
-    pd_control_keeping *keeping = &job->keeping.control;
+    pd_control_keeping *checkpointing = &job->checkpointing.control;
 
-    keeping->on = keeping->fresh = true;
-    keeping->headed = false;
-    keeping->begun_step = job->steps.furthest;
-    keeping->since = keeping->number;
-    pd_control_number(job, keeping->number + 1);
+    checkpointing->on = checkpointing->fresh = true;
+    checkpointing->headed = false;
+    checkpointing->begun_step = job->steps.furthest;
+    checkpointing->since = checkpointing->number;
+    pd_control_number(job, checkpointing->number + 1);
 }
 
 void pd_control_kept(pd_job *job, bool good)
 {
-    pd_control_keeping *keeping = &job->keeping.control;
+    pd_control_keeping *checkpointing = &job->checkpointing.control;
 
     if (job->steps.control == NULL) return;
     pd_control_settle(job, good);
-    if (!keeping->on && !good && keeping->headed) {
-        stop(job, keeping->number);
-        if (keeping->sets.first != NULL) pd_keeping_soon(job);
-    } else if (!keeping->on && good && keeping->headed) {
+    if (!checkpointing->on && !good && checkpointing->headed) {
+        stop(job, checkpointing->number);
+        if (checkpointing->sets.first != NULL) pd_checkpoint_policy_soon(job);
+    } else if (!checkpointing->on && good && checkpointing->headed) {
         begin(job);
-    } else if (keeping->on && good && keeping->mark > keeping->base) {
-        keeping->base = keeping->mark;
+    } else if (checkpointing->on && good && checkpointing->mark > checkpointing->base) {
+        checkpointing->base = checkpointing->mark;
     }
     pd_control_look(job);
 }
@@ -295,7 +296,8 @@ void pd_control_kept(pd_job *job, bool good)
 void pd_control_restored(pd_job *job)
 {
     if (job->steps.control == NULL) return;
-    job->keeping.control = (pd_control_keeping){ .on = true, .fresh = true, .copied = job->keeping.kept_step };
+    job->checkpointing.control =
+        (pd_control_keeping){ .on = true, .fresh = true, .copied = job->checkpointing.kept_step };
     job->steps.control->on = true;
 }
 
@@ -368,8 +370,9 @@ static int take_record(pd_archive *archive, pd_job *job, pd_control_record *reco
         return PD_OK;
     }
     /* A command from before the last copy is part of the state with which the job has come back. */
-    rc = record->step < job->keeping.durable_step ? PD_OK
-                                                  : pd_job_set_again(job, record->command, record->command_bytes, &err);
+    rc = record->step < job->checkpointing.durable_step
+             ? PD_OK
+             : pd_job_set_again(job, record->command, record->command_bytes, &err);
     pd_control_record_free(record);
     return rc == PD_OK ? rc : pd_archive_fail(archive, rc, "%s", err.text);
 }
@@ -396,13 +399,13 @@ static int read_entry(pd_job *job, const pd_logged *logged, pd_error *err)
     pd_archive_enter(&archive, "control");
     pd_archive_value(&archive, &floor);
     pd_archive_count(&archive, &n, MOST_RECORDS, 1);
-    if (pd_archive_status(&archive) == PD_OK && floor > job->keeping.kept_step)
+    if (pd_archive_status(&archive) == PD_OK && floor > job->checkpointing.kept_step)
         pd_archive_fail(&archive, PD_FAILED_PRECONDITION,
                         "it follows the checkpoint of step %" PRIu64 ", but the job has come back from that of step "
                         "%" PRIu64,
-                        floor, job->keeping.kept_step);
+                        floor, job->checkpointing.kept_step);
     for (size_t i = 0; i < n && pd_archive_status(&archive) == PD_OK; i++) (void)read_record(&archive, job);
-    job->keeping.control.read += n;
+    job->checkpointing.control.read += n;
     pd_archive_leave(&archive);
     return pd_archive_end(&archive, NULL, NULL, err);
 }
@@ -414,10 +417,10 @@ int pd_control_load(pd_jobs *jobs, const pd_logged *logged, pd_error *err)
 
     if (job == NULL || job->saved.creator != logged->creator || job->steps.control == NULL)
         return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s for an entry of a control log", logged->job);
-    rc = PD_PLANTED(control_unread) ? PD_OK : read_entry(job, logged, err);
-    job->keeping.control.number = job->keeping.control.since = logged->step;
-    job->keeping.control.base = logged->base;
-    job->keeping.control.fresh = rc != PD_OK;
+    rc = PD_MUTANT(control_unread) ? PD_OK : read_entry(job, logged, err);
+    job->checkpointing.control.number = job->checkpointing.control.since = logged->step;
+    job->checkpointing.control.base = logged->base;
+    job->checkpointing.control.fresh = rc != PD_OK;
     if (rc != PD_OK) pd_control_drop_noted(&job->steps, true);
     return rc;
 }

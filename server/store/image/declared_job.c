@@ -2,7 +2,7 @@
  * Declare that create the job again. */
 #include "declared_job.h"
 
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "aggregate_fit.h"
 #include "declared_ranges.h"
 #include "hello.h"
@@ -142,7 +142,7 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
 
 /* ---- a job that is made from the records of its image ---- */
 
-/* Returns a copy of a text from an image (the saved state of a job). If the image has no text (`text` is NULL) returns
+/* Returns a copy of a text from an image. If the image has no text (`text` is NULL) returns
  * a copy of "". */
 static char *text_of(const char *text)
 {
@@ -172,7 +172,7 @@ static int set_values(pd_job *job, const pd_declared_job *d, pd_error *err)
         if (rc != PD_OK) return rc;
     }
     if (pd_aggregate_fits(&job->steps.values, d->world, err) != PD_OK) return err->code;
-    return pd_keeping_begin(job, err);
+    return pd_checkpoint_policy_begin(job, err);
 }
 
 static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *env, uint32_t number, pd_error *err)
@@ -253,7 +253,7 @@ static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
 static int set_types(pd_job *job, pd_param *param, const pd_declared_param_record *record, pd_error *err)
 {
     const bool pulled[4] = { [PD_F16] = record->f16, [PD_BF16] = record->bf16 };
-    pd_snapshot *again;
+    pd_published *again;
 
     for (int t = PD_F16; t <= PD_BF16; t++) {
         uint64_t bytes = pulled[t] ? pd_param_type_bytes(param, (pd_dtype)t) : 0;

@@ -2,7 +2,7 @@
 #include "image.h"
 
 #include "global_clip.h"
-#include "head_image.h"
+#include "header_image.h"
 #include "param_image.h"
 #include "param_set.h"
 #include "save.h"
@@ -48,7 +48,7 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err)
     pd_archive archive;
 
     pd_archive_begin_write(&archive);
-    pd_head_image_write(&archive, job);
+    pd_header_image_write(&archive, job);
     visit_params(&archive, job);
     return pd_archive_end(&archive, image, n, err);
 }
@@ -62,10 +62,10 @@ int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, si
     int rc;
 
     pd_archive_begin_read(&archive, image, n);
-    pd_head_image_read(&archive, jobs, env, &job);
+    pd_header_image_read(&archive, jobs, env, &job);
     if (job != NULL) visit_params(&archive, job);
     rc = pd_archive_end(&archive, NULL, NULL, err);
-    if (rc == PD_OK) rc = pd_head_image_settle(job, now_ns, err);
+    if (rc == PD_OK) rc = pd_header_image_settle(job, now_ns, err);
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
     if (rc == PD_OK || job == NULL) return rc;
     pd_param_set_forget(job);

@@ -15,13 +15,13 @@
 #include "jobs.h"
 
 /* Returns whether an image of the job (its saved state) can be written now: every parameter has weights, no step is
- * under way, no root task is running, there is no import or export, and no global norm is being computed. If it returns
- * false, the caller tries again after the next batch of work or the next root task. */
+ * under way, no preconditioner task is running, there is no import or export, and no global norm is being computed. If
+ * it returns false, the caller tries again after the next batch of work or the next preconditioner task. */
 bool pd_image_is_possible(const pd_job *job);
 /* Writes an image of the job (its saved state), which must be possible now (pd_image_is_possible). Stores in *image an
  * allocated buffer of *n bytes, which the caller frees. PD_NO_MEMORY. */
 int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err);
-/* Makes a job from an image (its saved state) and puts it into the table of jobs. Its ranks are lost, and the time of
+/* Makes a job from an image and puts it into the table of jobs. Its ranks are lost, and the time of
  * job_linger begins at `now_ns`. The image is borrowed for the call. After an error nothing has changed.
  *
  * Every byte of the image is checked:

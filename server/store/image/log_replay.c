@@ -2,7 +2,7 @@
 #include "log_replay.h"
 
 #include "batch.h"
-#include "head_image.h"
+#include "header_image.h"
 #include "logged_image.h"
 #include "logging.h"
 #include "optimizer.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 64 }; /* most root tasks (computations of matrix roots) that are run at the same time */
+enum { AT_ONCE = 64 }; /* most preconditioner tasks that are run at the same time */
 
 /* A step that is being repeated. */
 typedef struct repeat {
@@ -87,7 +87,7 @@ static int begin(repeat *r, pd_param *param)
                       .hypers = input->hypers,
                       .hypers_mask = input->hypers_mask };
 
-    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = r->job->steps.number;
     param->next->param = param->index;
     param->next->version = r->logged->step;
@@ -114,7 +114,7 @@ static int begin_all(repeat *r)
     return rc;
 }
 
-/* Binds the steps of an atomic group (steps of which all happen or none), as they were bound when they were taken. */
+/* Binds the steps of an atomic group, as they were bound when they were taken. */
 static int bind_group(const repeat *r, pd_step_group *group)
 {
     pd_optim **bound = calloc(r->n + 1, sizeof(pd_optim *));
@@ -139,7 +139,7 @@ static size_t take_tasks(const repeat *r, pd_task **task, pd_optim **owner)
     return taken;
 }
 
-/* Runs the root tasks that the steps have made. Returns whether there were any. */
+/* Runs the preconditioner tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const repeat *r)
 {
     pd_task *task[AT_ONCE];
@@ -187,13 +187,13 @@ static int publish(const repeat *r, pd_param *param, pd_error *err)
 {
     if (check_course(r, param, err) != PD_OK) return err->code;
     if (pd_optim_refused(param->optim) != NULL) {
-        pd_snapshot_unref(param->next);
+        pd_published_unref(param->next);
         param->next = NULL;
     }
     pd_params_convert(&param, 1, r->job->steps.config->threads);
     pd_param_end_update(param);
     if (param->next == NULL) return PD_OK;
-    pd_snapshot_unref(param->current);
+    pd_published_unref(param->current);
     param->current = param->next;
     param->next = NULL;
     return PD_OK;
@@ -222,7 +222,7 @@ static int read_rest(pd_archive *archive, pd_job *job, const pd_logged *logged, 
 
     pd_logged_image_visit_rest(archive, job, logged->step);
     rc = pd_archive_end(archive, NULL, NULL, err);
-    if (rc == PD_OK) rc = pd_head_image_settle(job, now_ns, err);
+    if (rc == PD_OK) rc = pd_header_image_settle(job, now_ns, err);
     if (rc == PD_OK) pd_logging_resume(job, logged->step);
     return rc;
 }
@@ -249,6 +249,6 @@ int pd_replay(pd_jobs *jobs, const pd_logged *logged, uint64_t now_ns, bool *kep
     if (rc != PD_OK)
         drop(jobs, job);
     else
-        job->keeping.log.repeated++;
+        job->checkpointing.log.repeated++;
     return rc;
 }

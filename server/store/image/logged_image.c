@@ -2,11 +2,11 @@
  * directions. */
 #include "logged_image.h"
 
-#include "head_image.h"
+#include "header_image.h"
 #include "notes.h"
 #include "optimizer.h"
 #include "param_image.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void visit_input(pd_archive *archive, const pd_param *param, pd_step_inpu
 {
     pd_archive_agree(archive, "parameter", param->name);
     pd_archive_fields(archive, &input_table, input);
-    if (PD_PLANTED(log_forgets_roots) && !pd_archive_is_reading(archive)) input->taken.n = 0;
+    if (PD_MUTANT(log_forgets_roots) && !pd_archive_is_reading(archive)) input->taken.n = 0;
     pd_archive_count(archive, &input->taken.n, input->taken.room, 1);
     pd_archive_records(archive, &root_table, input->taken.at, input->taken.n);
 }
@@ -149,7 +149,7 @@ void pd_logged_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step)
             pd_archive_fail(archive, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the entry is of step %" PRIu64,
                             param->name, param->saved.step, step);
     }
-    if (pd_archive_status(archive) == PD_OK) pd_head_image_visit_state(archive, job);
+    if (pd_archive_status(archive) == PD_OK) pd_header_image_visit_state(archive, job);
     visit_notes(archive, job, step);
     pd_archive_leave(archive);
 }

@@ -5,11 +5,11 @@
 #include "checkpoint_asked.h"
 #include "control.h"
 #include "control_log.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "logged_image.h"
 #include "param_set.h"
 #include "pause.h"
-#include "plant.h"
+#include "mutant.h"
 #include "step_log.h"
 
 #include <inttypes.h>
@@ -55,7 +55,7 @@ static void take_aggregates(const pd_steps *steps, pd_logged *logged)
         if (input->aggregate == NULL) continue;
         logged->parts[i] =
             (pd_logged_part){ input->aggregate, steps->params[i].elements, steps->params[i].pool[PD_F32] };
-        if (PD_PLANTED(logged_aggregates_reused)) {
+        if (PD_MUTANT(logged_aggregates_reused)) {
             pd_buffer_pool_give(steps->params[i].pool[PD_F32], input->aggregate);
             logged->parts[i].pool = NULL;
         }
@@ -114,8 +114,8 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
 /* Logs once that the job waits for the disk, with the figures of an entry. */
 static void say_slow(pd_job *job, const pd_logged *last)
 {
-    if (job->keeping.log.slow || last->error.code != PD_OK) return;
-    job->keeping.log.slow = true;
+    if (job->checkpointing.log.slow || last->error.code != PD_OK) return;
+    job->checkpointing.log.slow = true;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &last->step },
            "the log is as fast as the disk, and the job waits for it: %d entries are under way, and the last one of "
            "%" PRIu64 " bytes took %" PRIu64 " ms. durability = checkpoint does not wait",
@@ -128,24 +128,24 @@ static void drop_waiting(pd_job *job)
 {
     pd_effect *next;
 
-    for (pd_effect *effect = job->keeping.log.first; effect != NULL; effect = next) {
+    for (pd_effect *effect = job->checkpointing.log.first; effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
         pd_account_give(&job->steps.account, effect->u.logged->head_bytes);
         drop_effect(effect);
         job->steps.log->under_way--;
     }
-    job->keeping.log.first = job->keeping.log.last = NULL;
+    job->checkpointing.log.first = job->checkpointing.log.last = NULL;
 }
 
 static void stop(pd_job *job)
 {
     drop_waiting(job);
     pd_step_log_end(&job->steps);
-    job->keeping.log.broken++;
-    job->keeping.log.moved = NULL;
-    job->keeping.log.waits = false;
+    job->checkpointing.log.broken++;
+    job->checkpointing.log.moved = NULL;
+    job->checkpointing.log.waits = false;
     pd_pause_release(&job->steps);
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
 }
 
 /* Stops the entries because of an error, and logs it. */
@@ -157,7 +157,7 @@ static void fail(pd_job *job, uint64_t step, const pd_error *err)
            "the entry of step %" PRIu64 " could not be written to the log: %.300s; a checkpoint is begun, and entries "
            "go on after it",
            step, err->text);
-    snprintf(job->keeping.error, sizeof job->keeping.error, "%.250s", err->text);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop(job);
     pd_pause_begin(job);
 }
@@ -166,28 +166,28 @@ void pd_logging_leave(pd_job *job)
 {
     if (!pd_step_log_is_on(&job->steps)) return;
     stop(job);
-    job->keeping.log.left = job->steps.log->under_way > 0;
-    pd_keeping_soon(job);
+    job->checkpointing.log.left = job->steps.log->under_way > 0;
+    pd_checkpoint_policy_soon(job);
 }
 
 /* Notes that the disk has answered at last: entries can begin again after another checkpoint. */
 static void rejoin(pd_job *job)
 {
-    job->keeping.log.left = false;
-    job->keeping.log.retry = job->steps.furthest;
+    job->checkpointing.log.left = false;
+    job->checkpointing.log.retry = job->steps.furthest;
 }
 
 static void note_moved(pd_job *job)
 {
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.log->step },
            "%s, which no entry of the log can say: a checkpoint is begun, and entries go on after it",
-           job->keeping.log.moved);
+           job->checkpointing.log.moved);
     stop(job);
 }
 
 void pd_logging_not_kept(pd_job *job, uint64_t step)
 {
-    pd_log_keeping *log = &job->keeping.log;
+    pd_log_keeping *log = &job->checkpointing.log;
 
     if (!log->wanted) return;
     log->distance = log->distance == 0 ? 1 : log->distance < DISTANCE_MOST ? 2 * log->distance : DISTANCE_MOST;
@@ -199,9 +199,10 @@ void pd_logging_not_kept(pd_job *job, uint64_t step)
  * its cut otherwise than by a step. */
 static bool has_base(const pd_job *job, uint64_t base)
 {
-    const pd_keeping *keeping = &job->keeping;
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    return keeping->kept && keeping->kept_step >= base && keeping->kept_changes == keeping->cut_changes;
+    return checkpointing->kept && checkpointing->kept_step >= base &&
+           checkpointing->kept_changes == checkpointing->cut_changes;
 }
 
 /* ---- handing entries over ---- */
@@ -209,24 +210,24 @@ static bool has_base(const pd_job *job, uint64_t base)
 static void hand_over(pd_job *job, pd_effect *effect)
 {
     effect->mail.next = NULL;
-    effect->u.logged->base = job->keeping.kept_step;
-    if (effect->u.logged->step <= job->keeping.kept_step) {
+    effect->u.logged->base = job->checkpointing.kept_step;
+    if (effect->u.logged->step <= job->checkpointing.kept_step) {
         /* The checkpoint was cut while the entry waited, and makes it superfluous. */
         pd_account_give(&job->steps.account, effect->u.logged->head_bytes);
         drop_effect(effect);
         job->steps.log->under_way--;
         return;
     }
-    if (PD_PLANTED(entry_durable_unwritten)) {
-        job->keeping.durable_step = effect->u.logged->step;
-        pd_keeping_tell(job);
+    if (PD_MUTANT(entry_durable_unwritten)) {
+        job->checkpointing.durable_step = effect->u.logged->step;
+        pd_checkpoint_policy_tell(job);
     }
     pd_effects_add(job->steps.outbox, effect);
 }
 
 static void wait_for_checkpoint(pd_job *job, pd_effect *effect)
 {
-    pd_log_keeping *log = &job->keeping.log;
+    pd_log_keeping *log = &job->checkpointing.log;
 
     effect->mail.next = NULL;
     if (log->first == NULL)
@@ -238,7 +239,7 @@ static void wait_for_checkpoint(pd_job *job, pd_effect *effect)
 
 void pd_logging_kept(pd_job *job)
 {
-    pd_log_keeping *log = &job->keeping.log;
+    pd_log_keeping *log = &job->checkpointing.log;
     pd_effect *next;
 
     log->distance = 0;
@@ -250,24 +251,24 @@ void pd_logging_kept(pd_job *job)
     }
     log->first = log->last = NULL;
     pd_pause_release(&job->steps);
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
 }
 
 /* ---- making entries ---- */
 
 void pd_logging_begin(pd_job *job, uint64_t base)
 {
-    if (!job->keeping.log.wanted || job->keeping.log.left || pd_step_log_is_on(&job->steps)) return;
+    if (!job->checkpointing.log.wanted || job->checkpointing.log.left || pd_step_log_is_on(&job->steps)) return;
     if (pd_step_log_make(&job->steps) != PD_OK) return; /* it is tried again at the next checkpoint */
-    job->keeping.log.moved = NULL;
-    job->keeping.log.waits = !has_base(job, base) && !PD_PLANTED(entries_before_checkpoint);
+    job->checkpointing.log.moved = NULL;
+    job->checkpointing.log.waits = !has_base(job, base) && !PD_MUTANT(entries_before_checkpoint);
     pd_step_log_begin(&job->steps, base, base);
 }
 
 void pd_logging_resume(pd_job *job, uint64_t step)
 {
-    job->keeping.durable_step = job->keeping.control.copied = step;
-    if (job->keeping.log.wanted) pd_step_log_begin(&job->steps, job->keeping.kept_step, step);
+    job->checkpointing.durable_step = job->checkpointing.control.copied = step;
+    if (job->checkpointing.log.wanted) pd_step_log_begin(&job->steps, job->checkpointing.kept_step, step);
 }
 
 static void log_step(pd_job *job)
@@ -281,9 +282,9 @@ static void log_step(pd_job *job)
         return;
     }
     job->steps.log->under_way++;
-    job->keeping.control.copied = step;
+    job->checkpointing.control.copied = step;
     pd_step_log_next(&job->steps);
-    if (job->keeping.log.waits)
+    if (job->checkpointing.log.waits)
         wait_for_checkpoint(job, effect);
     else
         hand_over(job, effect);
@@ -293,7 +294,7 @@ static void log_step(pd_job *job)
 void pd_logging_look(pd_job *job)
 {
     if (!pd_step_log_is_on(&job->steps) || job->gone) return;
-    if (job->keeping.log.moved != NULL)
+    if (job->checkpointing.log.moved != NULL)
         note_moved(job);
     else if (job->steps.log->missing == 0)
         log_step(job);
@@ -301,7 +302,7 @@ void pd_logging_look(pd_job *job)
 
 bool pd_logging_wants_checkpoint(const pd_job *job)
 {
-    const pd_log_keeping *log = &job->keeping.log;
+    const pd_log_keeping *log = &job->checkpointing.log;
 
     if (!log->wanted || log->left || pd_step_log_is_on(&job->steps)) return false;
     return job->steps.furthest >= log->retry;
@@ -315,11 +316,11 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
 {
     pd_effect *effect;
 
-    if (step <= job->keeping.durable_step) {
+    if (step <= job->checkpointing.durable_step) {
         pd_request_free(request);
         return;
     }
-    job->keeping.durable_step = step;
+    job->checkpointing.durable_step = step;
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
     effect->u.durable_step = step;
     pd_effects_add(job->steps.outbox, effect);
@@ -331,11 +332,11 @@ static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
     if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.stopped != NULL) say_slow(job, logged);
     pd_account_give(&job->steps.account, logged->head_bytes);
     job->steps.log->under_way--;
-    job->keeping.log.results++;
-    if (job->keeping.log.left && job->steps.log->under_way == 0) rejoin(job);
+    job->checkpointing.log.results++;
+    if (job->checkpointing.log.left && job->steps.log->under_way == 0) rejoin(job);
     if (logged->error.code == PD_OK) {
-        job->keeping.log.bytes += logged->bytes;
-        pd_histogram_add(&job->keeping.log.times, logged->ns);
+        job->checkpointing.log.bytes += logged->bytes;
+        pd_histogram_add(&job->checkpointing.log.times, logged->ns);
         note_durable(job, logged->step, request);
     } else {
         /* The error of an entry before the base has stopped the entries already. */

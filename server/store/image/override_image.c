@@ -1,4 +1,4 @@
-/* override_image.c - writes or reads a job's overrides (values of hyperparameters that operators have set), and the
+/* override_image.c - writes or reads a job's overrides, and the
  * lists by which parameters refer to them. */
 #include "override_image.h"
 
@@ -9,7 +9,7 @@
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override (values of hyperparameters that an operator has set) as a record of the image (the saved state of a
+/* An override as a record of the image (the saved state of a
  * job). */
 typedef struct record {
     uint32_t rule;
@@ -42,7 +42,7 @@ static const pd_table schedule_table = { "schedule", sizeof(schedule_text), sche
 
 /* ---- writing the overrides ---- */
 
-/* Gives each override (value set by an operator) of the job a number, in the order of the parameters that use it, and
+/* Gives each override of the job a number, in the order of the parameters that use it, and
  * returns how many there are. If `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer
  * rule whose parameters use it. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
@@ -113,7 +113,7 @@ static int set_schedule(pd_archive *archive, pd_override *override, int h)
     size_t count;
     int rc;
 
-    hypers = pd_row_hypers(override->hypers.row, &count);
+    hypers = pd_optimizer_hypers(override->hypers.row, &count);
     pd_archive_fields(archive, &schedule_table, &s);
     if ((rc = pd_archive_status(archive)) == PD_OK && ((size_t)h >= count || s.text == NULL))
         rc = pd_archive_fail(archive, PD_DATA_LOSS, "no hyperparameter %d", h);
@@ -138,7 +138,7 @@ static int set_values(pd_archive *archive, pd_override *override, const record *
     return PD_OK;
 }
 
-/* Reads the record of an override (values of hyperparameters that an operator has set) from an image (saved state) and
+/* Reads the record of an override from an image and
  * makes the override, with one reference. Returns NULL after an error, which the archive remembers. */
 static pd_override *read_one(pd_archive *archive, pd_job *job)
 {

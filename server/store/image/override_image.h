@@ -6,7 +6,7 @@
 #include "archive.h"
 #include "job.h"
 
-/* Writes the overrides (values set by operators) of all parameters of the job to the archive, or reads them from it,
+/* Writes the overrides of all parameters of the job to the archive, or reads them from it,
  * depending on the archive's direction. */
 void pd_overrides_visit(pd_archive *archive, pd_job *job);
 

@@ -2,7 +2,7 @@
 #include "param_image.h"
 
 #include "cut.h"
-#include "plant.h"
+#include "mutant.h"
 #include "round_scalars.h"
 #include "save.h"
 
@@ -39,11 +39,11 @@ static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
     param->scalars->n_last = (uint32_t)n;
 }
 
-/* Makes the snapshot for the weights of a parameter that is being read. */
+/* Makes the published version for the weights of a parameter that is being read. */
 static void make_next(pd_archive *archive, const pd_steps *steps, pd_param *param, uint64_t version)
 {
     if (pd_archive_status(archive) != PD_OK) return;
-    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) {
+    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) {
         pd_archive_fail(archive, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         return;
     }
@@ -56,7 +56,7 @@ static void visit_record(pd_archive *archive, pd_steps *steps, pd_param *param)
 {
     pd_archive_agree(archive, "parameter", param->name);
     pd_archive_fields(archive, &param_table, &param->saved);
-    if (PD_PLANTED(image_forgets_outcome)) param->saved.outcome = 0;
+    if (PD_MUTANT(image_forgets_outcome)) param->saved.outcome = 0;
     visit_scalars(archive, steps, param);
 }
 
@@ -69,7 +69,7 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
 
 /* Visits everything that stands before the optimizer's state. The optimizer comes last, because results of its root
  * tasks may be added later. `weights`: those that the image goes with, if it is written; NULL: there are none. */
-static void begin(pd_archive *archive, pd_steps *steps, pd_param *param, const pd_snapshot *weights)
+static void begin(pd_archive *archive, pd_steps *steps, pd_param *param, const pd_published *weights)
 {
     uint64_t version = weights != NULL ? weights->version : 0;
 

@@ -2,12 +2,12 @@
 #include "restore.h"
 
 #include "control_log.h"
-#include "head_image.h"
+#include "header_image.h"
 #include "logging.h"
 #include "notes.h"
 #include "param_image.h"
 #include "param_set.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- do the parts belong together? ---- */
 
-static int check_head(const pd_job *job, const pd_kept *kept, pd_error *err)
+static int check_head(const pd_job *job, const pd_checkpoint_image *kept, pd_error *err)
 {
     if (strcmp(job->steps.name, kept->job) != 0)
         return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its head of job %.100s", kept->job,
@@ -34,7 +34,7 @@ static int check_head(const pd_job *job, const pd_kept *kept, pd_error *err)
                    kept->n_params, job->steps.n_params);
 }
 
-static int check_param(const pd_param *param, const pd_kept_param *kept, uint32_t i, pd_error *err)
+static int check_param(const pd_param *param, const pd_checkpoint_param *kept, uint32_t i, pd_error *err)
 {
     char ours[128], theirs[128];
 
@@ -51,18 +51,19 @@ static int check_param(const pd_param *param, const pd_kept_param *kept, uint32_
 
 /* ---- reading the parts ---- */
 
-static int read_head(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, pd_job **out, pd_error *err)
+static int read_head(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, pd_job **out,
+                     pd_error *err)
 {
     pd_archive archive;
     int rc;
 
     pd_archive_begin_read(&archive, kept->head, kept->head_bytes);
-    pd_head_image_read(&archive, jobs, env, out);
+    pd_header_image_read(&archive, jobs, env, out);
     rc = pd_archive_end(&archive, NULL, NULL, err);
     return rc != PD_OK ? rc : check_head(*out, kept, err);
 }
 
-static int read_param(pd_steps *steps, pd_param *param, const pd_kept_param *kept, uint32_t i, pd_error *err)
+static int read_param(pd_steps *steps, pd_param *param, const pd_checkpoint_param *kept, uint32_t i, pd_error *err)
 {
     pd_archive archive;
     int rc = check_param(param, kept, i, err);
@@ -74,15 +75,15 @@ static int read_param(pd_steps *steps, pd_param *param, const pd_kept_param *kep
     if (param->saved.step != kept->step)
         return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 " in the checkpoint, but its state at %" PRIu64,
                        param->name, kept->step, param->saved.step);
-    if (PD_PLANTED(counted_in_cut_and_again) && param->saved.step > 0) param->saved.step--;
+    if (PD_MUTANT(counted_in_cut_and_again) && param->saved.step > 0) param->saved.step--;
     return PD_OK;
 }
 
 /* Copies the weights of a checkpoint in memory; those of each parameter i to `to[i]`. */
-static int copy_weights(const pd_kept *kept, float *const *to, pd_error *err)
+static int copy_weights(const pd_checkpoint_image *kept, float *const *to, pd_error *err)
 {
     for (uint32_t i = 0; i < kept->n_params; i++) {
-        const pd_kept_param *param = &kept->params[i];
+        const pd_checkpoint_param *param = &kept->params[i];
         if (param->weights == NULL)
             return pd_fail(err, PD_DATA_LOSS, "the checkpoint has no weights of %.160s", param->name);
         memcpy(to[i], param->weights, (size_t)param->elements * sizeof(float));
@@ -90,8 +91,8 @@ static int copy_weights(const pd_kept *kept, float *const *to, pd_error *err)
     return PD_OK;
 }
 
-/* Reads the weights of all parameters into the snapshots that were made for them, and publishes these. */
-static int read_weights(pd_steps *steps, const pd_kept *kept, pd_error *err)
+/* Reads the weights of all parameters into the published versions that were made for them, and publishes these. */
+static int read_weights(pd_steps *steps, const pd_checkpoint_image *kept, pd_error *err)
 {
     float **to = calloc(kept->n_params + 1u, sizeof *to);
     int rc;
@@ -104,7 +105,7 @@ static int read_weights(pd_steps *steps, const pd_kept *kept, pd_error *err)
     return rc;
 }
 
-static int take_note(pd_job *job, const pd_kept_note *note, pd_error *err)
+static int take_note(pd_job *job, const pd_worker_state *note, pd_error *err)
 {
     if (note->rank >= job->steps.members.ranks || note->bytes > PD_NOTE_MAX)
         return pd_fail(err, PD_DATA_LOSS, "job %.100s: a note of rank %u with %zu bytes does not fit %u ranks",
@@ -132,8 +133,8 @@ static void warm(const pd_store_config *config, const pd_job *job)
     config->warm(config->warm_arg, segment->at, bytes < segment->bytes ? bytes : segment->bytes);
 }
 
-static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_job **out,
-                    pd_error *err)
+static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns,
+                    pd_job **out, pd_error *err)
 {
     int rc = read_head(jobs, env, kept, out, err);
 
@@ -145,19 +146,19 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_kept *k
     if (rc == PD_OK && kept->read_state != NULL) rc = kept->read_state(kept->read_arg, kept->n_params, err);
     if (rc == PD_OK) rc = read_weights(&(*out)->steps, kept, err);
     for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
-    if (rc != PD_OK || (rc = pd_head_image_settle(*out, now_ns, err)) != PD_OK) return rc;
-    (*out)->keeping.on_disk = (*out)->keeping.kept = true;
-    (*out)->keeping.says_over = true;
-    (*out)->keeping.durable_step = (*out)->keeping.kept_step = kept->step;
-    (*out)->keeping.log.retry = kept->step + 1;
-    (*out)->keeping.durable_ns = now_ns;
-    (*out)->keeping.bytes = kept->bytes;
+    if (rc != PD_OK || (rc = pd_header_image_settle(*out, now_ns, err)) != PD_OK) return rc;
+    (*out)->checkpointing.on_disk = (*out)->checkpointing.kept = true;
+    (*out)->checkpointing.says_over = true;
+    (*out)->checkpointing.durable_step = (*out)->checkpointing.kept_step = kept->step;
+    (*out)->checkpointing.log.retry = kept->step + 1;
+    (*out)->checkpointing.durable_ns = now_ns;
+    (*out)->checkpointing.bytes = kept->bytes;
     pd_control_restored(*out);
     if (is_even(*out, kept->step)) pd_logging_begin(*out, kept->step);
     return PD_OK;
 }
 
-int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_kept *kept, uint64_t now_ns, pd_error *err)
+int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err)
 {
     pd_job *job = NULL;
     int rc = read_all(jobs, env, kept, now_ns, &job, err);

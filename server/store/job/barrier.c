@@ -1,7 +1,7 @@
 /* barrier.c - lets workers wait for each other: a barrier is passed when every rank has come to it. */
 #include "barrier.h"
 
-#include "plant.h"
+#include "mutant.h"
 #include "ranks.h"
 
 static void pass_barrier(pd_job *job)
@@ -42,7 +42,7 @@ static void raise(pd_job *job, uint64_t passed)
 void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same)
 {
     if (!same) {
-        rank->saved.barrier_base = PD_PLANTED(barriers_of_others) ? 0 : job->saved.barrier - passed;
+        rank->saved.barrier_base = PD_MUTANT(barriers_of_others) ? 0 : job->saved.barrier - passed;
         rank->barrier_guessed = job->restored && passed > 0;
         return;
     }

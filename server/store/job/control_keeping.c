@@ -2,7 +2,7 @@
 #include "control_keeping.h"
 
 #include "control.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 
 #include <inttypes.h>
 
@@ -30,29 +30,29 @@ static void answer(pd_job *job, pd_request *request)
 
 void pd_control_answer(pd_job *job, pd_request *request, bool noted, uint64_t now_ns)
 {
-    if (!noted) pd_keeping_soon(job);
-    if (!job->keeping.kept) {
+    if (!noted) pd_checkpoint_policy_soon(job);
+    if (!job->checkpointing.kept) {
         answer(job, request);
         return;
     }
-    request->u.set.entry = !noted                    ? ONLY_CHECKPOINT
-                           : job->keeping.control.on ? job->keeping.control.number + 1
-                                                     : NO_ENTRY;
+    request->u.set.entry = !noted                          ? ONLY_CHECKPOINT
+                           : job->checkpointing.control.on ? job->checkpointing.control.number + 1
+                                                           : NO_ENTRY;
     request->u.set.in_head = false;
     request->u.set.until_ns = now_ns < UINT64_MAX - WAIT_NS ? now_ns + WAIT_NS : UINT64_MAX;
-    pd_request_queue_add(&job->keeping.control.sets, request);
+    pd_request_queue_add(&job->checkpointing.control.sets, request);
 }
 
 /* Visits the commands that wait, the oldest first. `act` returns whether the command waits on; otherwise it has
  * answered the request. */
 static void visit(pd_job *job, bool (*act)(pd_job *job, pd_request *request, uint64_t arg), uint64_t arg)
 {
-    pd_request_queue all = job->keeping.control.sets;
+    pd_request_queue all = job->checkpointing.control.sets;
 
-    job->keeping.control.sets = (pd_request_queue){ 0 };
+    job->checkpointing.control.sets = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
-        if (act(job, request, arg)) pd_request_queue_add(&job->keeping.control.sets, request);
+        if (act(job, request, arg)) pd_request_queue_add(&job->checkpointing.control.sets, request);
     }
 }
 
@@ -133,21 +133,21 @@ void pd_control_lost_entry(pd_job *job, uint64_t number)
 
 void pd_control_move(pd_job *to, pd_job *from)
 {
-    to->keeping.control.sets = from->keeping.control.sets;
-    from->keeping.control.sets = (pd_request_queue){ 0 };
+    to->checkpointing.control.sets = from->checkpointing.control.sets;
+    from->checkpointing.control.sets = (pd_request_queue){ 0 };
     pd_control_lost(to, ONLY_CHECKPOINT);
 }
 
 void pd_control_refuse_all(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->keeping.control.sets, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->checkpointing.control.sets, job->steps.outbox, err);
 }
 
 /* ---- deadlines ---- */
 
 uint64_t pd_control_next_tick(const pd_job *job)
 {
-    const pd_request *oldest = job->keeping.control.sets.first;
+    const pd_request *oldest = job->checkpointing.control.sets.first;
 
     return oldest != NULL ? oldest->u.set.until_ns : UINT64_MAX;
 }
@@ -164,7 +164,7 @@ static bool refuse_late(pd_job *job, pd_request *request, uint64_t now_ns)
             "lost if the server stops before the next checkpoint: look at the disk, then call `paramctl "
             "checkpoint %.256s`%s%.200s",
             job->steps.name, change != NULL ? change->from_least : 0, job->steps.name,
-            job->keeping.error[0] != '\0' ? ". It said: " : "", job->keeping.error);
+            job->checkpointing.error[0] != '\0' ? ". It said: " : "", job->checkpointing.error);
     pd_request_refuse(job->steps.outbox, request, &err);
     return false;
 }

@@ -32,11 +32,11 @@ pd_rule *pd_declaration_rule(const pd_job *job, pd_param_decl *decl, double *cos
     return rule;
 }
 
-/* Checks that the optimizer of the parameter's rule can give updates (what a step adds to the weights) in the element
+/* Checks that the optimizer of the parameter's rule can give updates in the element
  * type that the rank asks for. If the rank asks for no updates there is no error. */
 static int check_update(const pd_rule *rule, const pd_param_decl *decl, pd_error *err)
 {
-    const pd_row *row = rule->hypers.row;
+    const pd_optimizer_ops *row = rule->hypers.row;
     pd_dtype gives;
 
     if (decl->update_dtype == 0) return PD_OK;

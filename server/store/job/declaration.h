@@ -9,7 +9,7 @@
  * an estimate of the time that this takes, in ns of one core, is added to *cost_ns. */
 pd_rule *pd_declaration_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns);
 /* Checks what is declared about one parameter by itself, and stores the parameter's number of elements. `i` is its
- * index in the Declare (the rank's list of parameters), for error texts. Adds to *cost_ns as pd_declaration_rule does.
+ * index in the Declare, for error texts. Adds to *cost_ns as pd_declaration_rule does.
  * PD_INVALID_ARGUMENT. PD_FAILED_PRECONDITION: the parameter's optimizer cannot give updates in the element type that
  * is asked for. */
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,

@@ -6,7 +6,7 @@
  * the answer and lets the rank's declaration count. */
 #include "declare.h"
 
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "aggregate_fit.h"
 #include "contribute.h"
 #include "declaration.h"
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates of how long parts of a Declare (a rank's list of its parameters) take, in nanoseconds of one core. */
+/* Estimates of how long parts of a Declare take, in nanoseconds of one core. */
 /* time to check one parameter, when a rank declares after the first one */
 #define AGAIN_NS 1500.0
 /* a Declare that takes at most this time is answered at once, a longer one bit by bit in later batches of work, each of
@@ -107,7 +107,7 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
 
     if (rc != PD_OK) return rc;
     pd_planning_free(job);
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
     count_ranges(job);
     warn_of_ready_roots(job, d->ready);
     warn_of_values(job);
@@ -179,7 +179,7 @@ static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_eff
     const pd_param_decl *decl = &request->u.declare.params[d->at];
     pd_param *param = pd_declared_param(job, request, d->at);
     uint64_t bytes = type_bytes(param, decl);
-    pd_snapshot *again;
+    pd_published *again;
 
     *budget_ns -= PULL_NS;
     if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->steps.memory, decl->update_dtype) != PD_OK)
@@ -213,7 +213,7 @@ static void send_closed(pd_job *job, pd_effect *effect)
 }
 
 /* Publishes weights of the next parameters, as far as the time allows, but of one at least. After PD_NO_MEMORY some
- * parameters have new snapshots (published weights) already, which are sent all the same. */
+ * parameters have new published versions already, which are sent all the same. */
 static int pull_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     enum { FEW = 1024 };
@@ -245,7 +245,7 @@ static int publish_landed(pd_job *job, pd_error *err)
 }
 
 /* Sends the weights and the last outcomes of all parameters to the loop thread, which does not have them yet because
- * the job was read from an image (saved state). */
+ * the job was read from an image. */
 static int publish_again(pd_job *job, pd_error *err)
 {
     pd_effect *effect = new_closed(job, job->steps.n_params);
@@ -257,7 +257,7 @@ static int publish_again(pd_job *job, pd_error *err)
     }
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
-    pd_keeping_tell(job);
+    pd_checkpoint_policy_tell(job);
     job->unpublished = false;
     return PD_OK;
 }

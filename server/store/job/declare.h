@@ -5,7 +5,7 @@
 
 #include "job.h"
 
-/* Takes ownership of a Declare (a rank's list of its parameters). Answers it at once if that takes little time and no
+/* Takes ownership of a Declare. Answers it at once if that takes little time and no
  * other one waits; otherwise pd_job_declare_some answers it later. */
 void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Works at the Declares that are not answered yet, oldest first, for about `budget_ns` nanoseconds of one core. */

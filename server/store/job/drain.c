@@ -2,7 +2,7 @@
 #include "drain.h"
 
 #include "global_clip.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "step_group.h"
 #include "step_log.h"
 
@@ -91,20 +91,22 @@ static const pd_job *find_lost(const pd_jobs *jobs)
     const pd_job *job, *next;
 
     HASH_ITER(hh, jobs->names, job, next)
-    if (pd_keeping_loses(job) && (job->keeping.last == PD_LAST_WANTED || job->keeping.error[0] != '\0')) return job;
+    if (pd_checkpoint_policy_loses(job) &&
+        (job->checkpointing.last == PD_LAST_WANTED || job->checkpointing.error[0] != '\0'))
+        return job;
     return NULL;
 }
 
 /* Writes the error for a drain after which the server would lose steps. */
 static void describe_lost(const pd_job *job, pd_error *err)
 {
-    const char *why = job->keeping.error[0] != '\0' ? job->keeping.error : "it is not on the disk yet";
+    const char *why = job->checkpointing.error[0] != '\0' ? job->checkpointing.error : "it is not on the disk yet";
 
     pd_fail(
         err, PD_ABORTED,
         "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
         "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-        job->steps.name, why, (unsigned long long)(job->keeping.kept ? job->keeping.durable_step : 0));
+        job->steps.name, why, (unsigned long long)(job->checkpointing.kept ? job->checkpointing.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)
@@ -125,7 +127,7 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, 
 /* Returns whether the job's last checkpoint is neither on the disk nor has failed. */
 static bool is_unkept(const pd_job *job)
 {
-    return job->keeping.durable && job->keeping.last == PD_LAST_WANTED;
+    return job->checkpointing.durable && job->checkpointing.last == PD_LAST_WANTED;
 }
 
 static bool is_late(const pd_drain *drain, uint64_t now_ns)
@@ -155,7 +157,7 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
     drain->last_ns = longest_wait(drain);
     drain->last_until_ns = now_ns + drain->last_ns;
     HASH_ITER(hh, jobs->names, job, next)
-    if (job->keeping.durable) job->keeping.last = PD_LAST_WANTED;
+    if (job->checkpointing.durable) job->checkpointing.last = PD_LAST_WANTED;
     return true;
 }
 
@@ -174,7 +176,7 @@ static void say_unkept(const pd_drain *drain, const pd_jobs *jobs)
 
     pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %.3g s", (double)drain->last_ns / 1e9);
     HASH_ITER(hh, jobs->names, job, next)
-    if (is_unkept(job)) pd_keeping_say_lost(job, &why);
+    if (is_unkept(job)) pd_checkpoint_policy_say_lost(job, &why);
 }
 
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)

@@ -25,9 +25,9 @@ void pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_
 bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns);
 /* Answers the waiting drain requests. A request succeeds once every round that can close has closed. It fails with
  * PD_DEADLINE_EXCEEDED, which names an open round, once its deadline has passed. Before either answer, each job that
- * has checkpoints gets a last one (pd_keeping.last), and the answer waits until it is on the disk or has failed, for
- * as long as the request says. If it has failed, or is late, and the job would lose steps, the answer is PD_ABORTED,
- * which names the job. */
+ * has checkpoints gets a last one (pd_checkpoint_policy.last), and the answer waits until it is on the disk or has
+ * failed, for as long as the request says. If it has failed, or is late, and the job would lose steps, the answer is
+ * PD_ABORTED, which names the job. */
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns);
 /* Returns the earliest deadline of the waiting drain requests; UINT64_MAX: no request waits. */
 uint64_t pd_drain_next_tick(const pd_drain *drain);

@@ -7,7 +7,7 @@
 #include "import.h"
 #include "param_set.h"
 #include "pending_root.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void forget(pd_job *job)
         pd_cut_end(&job->steps);
     pd_account_give(&job->steps.account, export->bytes);
     pd_request_free(export->begin);
-    job->keeping.exported = export->party;
+    job->checkpointing.exported = export->party;
     free(export);
     job->export = NULL;
 }
@@ -56,7 +56,7 @@ static void abandon(pd_job *job, const pd_error *err)
 
 void pd_export_release(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->keeping.exports, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->checkpointing.exports, job->steps.outbox, err);
     if (job->export == NULL) return;
     if (job->export->begin != NULL) pd_request_refuse(job->steps.outbox, job->export->begin, err);
     job->export->begin = NULL;
@@ -86,15 +86,15 @@ void pd_export_worker_comes(pd_job *job)
 /* Drops the begins of this connection's exports that wait for others. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
-    pd_request_queue all = job->keeping.exports;
+    pd_request_queue all = job->checkpointing.exports;
 
-    job->keeping.exports = (pd_request_queue){ 0 };
+    job->checkpointing.exports = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (request->ticket.conn == conn)
             pd_request_free(request);
         else
-            pd_request_queue_add(&job->keeping.exports, request);
+            pd_request_queue_add(&job->checkpointing.exports, request);
     }
 }
 
@@ -103,7 +103,7 @@ void pd_export_lost(pd_job *job, const pd_request *notice)
     pd_error err;
 
     drop_waiting(job, notice->ticket.conn);
-    if (job->export == NULL || job->export->conn != notice->ticket.conn || PD_PLANTED(export_outlives_operator)) return;
+    if (job->export == NULL || job->export->conn != notice->ticket.conn || PD_MUTANT(export_outlives_operator)) return;
     pd_fail(&err, PD_CANCELLED, "its connection is gone (%.90s)", notice->u.lost.reason);
     abandon(job, &err);
 }
@@ -224,7 +224,7 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
 {
     uint32_t n = 0, of_party = 0;
 
-    for (const pd_request *r = job->keeping.exports.first; r != NULL;
+    for (const pd_request *r = job->checkpointing.exports.first; r != NULL;
          r = (const pd_request *)(const void *)r->mail.next)
         n++, of_party += r->party == request->party;
     if (n < MOST_WAITING && of_party < MOST_OF_PARTY) return PD_OK;
@@ -238,11 +238,11 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
  * is none, the oldest one. NULL: none waits. */
 static pd_request *take_waiting(pd_job *job)
 {
-    pd_request_queue all = job->keeping.exports, *left = &job->keeping.exports;
+    pd_request_queue all = job->checkpointing.exports, *left = &job->checkpointing.exports;
     pd_request *next = all.first;
 
     for (pd_request *r = all.first; r != NULL; r = (pd_request *)(void *)r->mail.next)
-        if (next->party == job->keeping.exported && r->party != next->party) next = r;
+        if (next->party == job->checkpointing.exported && r->party != next->party) next = r;
     *left = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
@@ -262,28 +262,28 @@ void pd_export_go_on(pd_job *job, uint64_t now_ns)
 
 void pd_export_wait_again(pd_job *job)
 {
-    pd_request_queue all = job->keeping.exports;
+    pd_request_queue all = job->checkpointing.exports;
     pd_request *request = job->export != NULL && !job->export->state ? job->export->begin : NULL;
 
     if (request == NULL) return;
     job->export->begin = NULL;
     forget(job);
-    job->keeping.exports = (pd_request_queue){ 0 };
-    pd_request_queue_add(&job->keeping.exports, request);
-    while (all.first != NULL) pd_request_queue_add(&job->keeping.exports, pd_request_queue_take(&all));
+    job->checkpointing.exports = (pd_request_queue){ 0 };
+    pd_request_queue_add(&job->checkpointing.exports, request);
+    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports, pd_request_queue_take(&all));
 }
 
 /* Refuses the begins in the queue that have waited for too long. */
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->keeping.exports;
+    pd_request_queue all = job->checkpointing.exports;
     pd_error err;
 
-    job->keeping.exports = (pd_request_queue){ 0 };
+    job->checkpointing.exports = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (now_ns < request->u.export.wait_ns) {
-            pd_request_queue_add(&job->keeping.exports, request);
+            pd_request_queue_add(&job->checkpointing.exports, request);
             continue;
         }
         if (job->export != NULL)
@@ -320,8 +320,8 @@ static uint64_t roots_left(const pd_job *job)
     return n;
 }
 
-/* Returns whether all root tasks of the job (which compute matrix roots) have come back from the root pool. This
- * happens sooner or later: the job takes no steps meanwhile, so no new tasks begin. */
+/* Returns whether all preconditioner tasks of the job (which compute matrix roots) have come back from the
+ * preconditioner pool. This happens sooner or later: the job takes no steps meanwhile, so no new tasks begin. */
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
@@ -420,7 +420,7 @@ static int take_begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_erro
         abandon(job, &why);
     }
     if (!is_busy(job)) return begin(job, request, now_ns, err);
-    if ((rc = check_queue(job, request, err)) == PD_OK) pd_request_queue_add(&job->keeping.exports, request);
+    if ((rc = check_queue(job, request, err)) == PD_OK) pd_request_queue_add(&job->checkpointing.exports, request);
     return rc;
 }
 
@@ -447,7 +447,7 @@ uint64_t pd_export_expires_ns(const pd_job *job)
 {
     uint64_t at = ends_ns(job);
 
-    for (const pd_request *r = job->keeping.exports.first; r != NULL;
+    for (const pd_request *r = job->checkpointing.exports.first; r != NULL;
          r = (const pd_request *)(const void *)r->mail.next)
         if (r->u.export.wait_ns < at) at = r->u.export.wait_ns;
     return at;

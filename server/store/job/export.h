@@ -4,10 +4,10 @@
  * answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any order and as
  * often as needed, until it ends the export.
  *
- * If only weights are exported, they are read from the snapshots of that step, while training goes on: such an export
- * never stops a step. The older weights that it keeps count against the job's memory. Where they have no room the
- * export is refused, unless no worker is there, and it ends when the memory is needed for a job. If optimizer state is
- * exported, too, the job takes no step beyond the export's step until the export ends.
+ * If only weights are exported, they are read from the published versions of that step, while training goes on: such an
+ * export never stops a step. The older weights that it keeps count against the job's memory. Where they have no room
+ * the export is refused, unless no worker is there, and it ends when the memory is needed for a job. If optimizer state
+ * is exported, too, the job takes no step beyond the export's step until the export ends.
  *
  * A job has one export at a time. Others wait for its end, or for the cut of a checkpoint: a bounded number, until
  * their deadlines, identities by turns. An export of weights whose step is not reached yet gives way to a checkpoint.

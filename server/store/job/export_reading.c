@@ -4,7 +4,7 @@
 #include "export_record.h"
 #include "param_set.h"
 #include "pending_root.h"
-#include "plant.h"
+#include "mutant.h"
 #include "step_group.h"
 
 #include <stdlib.h>
@@ -50,8 +50,8 @@ static int make_room(const pd_job *job, const pd_request *request, size_t each, 
 static int read_weights(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
                         pd_error *err)
 {
-    const pd_snapshot *from =
-        PD_PLANTED(torn_export) ? param->current : pd_export_cut(job)->parts[param->index].weights;
+    const pd_published *from =
+        PD_MUTANT(torn_export) ? param->current : pd_export_cut(job)->parts[param->index].weights;
     const float *weights = from->at[PD_F32];
     int rc = check_piece(request, param->elements, sizeof *weights, err);
 
@@ -61,7 +61,7 @@ static int read_weights(const pd_job *job, const pd_param *param, const pd_reque
     return rc;
 }
 
-/* Reads elements of an optimizer slot (a tensor of optimizer state) as float32, by way of a small float64 buffer. Not
+/* Reads elements of an optimizer slot as float32, by way of a small float64 buffer. Not
  * for slots that are stored as float64. */
 static void read_floats(const pd_param *param, size_t slot, int64_t first, int64_t n, float *out)
 {

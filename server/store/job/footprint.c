@@ -7,7 +7,7 @@
 #include "control.h"
 #include "global_clip.h"
 #include "job.h"
-#include "plant.h"
+#include "mutant.h"
 #include "robust.h"
 #include "step_log.h"
 
@@ -17,7 +17,7 @@ enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own m
 /* bytes of a checkpoint's head, records and messages; for each rank of the job its record and the entry of its note */
 enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
 /* bytes of a parameter's records in a checkpoint: its entry, and the ends of its memory blocks */
-enum { KEPT_BYTES = sizeof(pd_kept_param) + 128 };
+enum { KEPT_BYTES = sizeof(pd_checkpoint_param) + 128 };
 /* bytes of a log and of the records of its entries on their way to the disk, without those of its parameters */
 enum { LOGGED_OWN = sizeof(pd_step_log) + PD_LOGGED_MOST * (sizeof(pd_logged) + sizeof(pd_effect) + 512) };
 
@@ -49,14 +49,14 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 
 /* Model state (tensors that are averaged, not trained) is averaged whatever `aggregate` says for gradients: by a
  * weighted mean if `aggregate` is weighted_mean, otherwise by the plain mean. */
-pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row)
+pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
 
     return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
 }
 
-/* Returns the bytes of the root tasks (computations of matrix roots) that a plan has. With the option root_delay they
+/* Returns the bytes of the preconditioner tasks that a plan has. With the option root_delay they
  * count twice, because the next tasks may copy their inputs before the present ones are done. */
 static uint64_t root_bytes(const pd_plan *plan)
 {
@@ -68,11 +68,11 @@ static uint64_t root_bytes(const pd_plan *plan)
 /* Returns the bytes of one parameter's records on the step thread and the loop thread, whatever its optimizer is:
  *
  * - the parameter's own record, with hyperparameters that pushes may bring
- * - the fixed overhead of its snapshots (published weights) and buffers
+ * - the fixed overhead of its published versions and buffers
  * - a record of its declaration on each connection */
 static uint64_t param_bytes(const pd_sizing *job)
 {
-    uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() +
+    uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_published_own_bytes() +
                      sizeof(pd_closed) + 2 * sizeof(void *);
 
     return bytes + PD_LOOP_PARAM_BYTES + job->world * (uint64_t)PD_LOOP_DECL_BYTES;
@@ -83,7 +83,7 @@ static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged
     uint64_t chunks =
         times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
 
-    if (PD_PLANTED(records_uncounted)) return 0;
+    if (PD_MUTANT(records_uncounted)) return 0;
     return pd_footprint_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
 }
 

@@ -32,14 +32,15 @@ typedef struct pd_footprint {
      * the disk; with a log also the aggregates of the entries that are on their way to the disk. Notes of workers and
      * heads of entries are counted when they come. */
     uint64_t kept;
-    /* inputs and results of the root tasks (computations of matrix roots) that may run at the same time */
+    /* inputs and results of the preconditioner tasks that may run at the same time */
     uint64_t roots;
     uint64_t step; /* temporary memory of a step, which a step that waits for a root keeps */
     /* records of contributions (by chunk, rank and range), the optimizer's plan and records, names, and records of the
      * loop thread */
     uint64_t records;
     uint64_t thread; /* scratch memory that one step thread needs: the largest need of any parameter */
-    /* scratch memory that one thread of the root pool needs to compute a root: the largest need of any parameter */
+    /* scratch memory that one thread of the preconditioner pool needs to compute a root: the largest need of any
+     * parameter */
     uint64_t pool;
     /* scratch memory of the one pool thread that computes small matrix roots: the largest need of any parameter */
     uint64_t light;
@@ -62,7 +63,7 @@ int pd_sizing_check(const pd_sizing *job, pd_error *err);
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err);
 
 /* Returns how contributions to a parameter with the optimizer `row` are aggregated. */
-pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row);
+pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row);
 
 /* Counts those bytes of a parameter that do not depend on its optimizer. They are known before the optimizer has made
  * a plan. */

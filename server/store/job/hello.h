@@ -4,7 +4,7 @@
 
 #include "store_config.h"
 
-/* Checks the names, options, rules and rank numbers of a Hello (the request to join a job). PD_INVALID_ARGUMENT. */
+/* Checks the names, options, rules and rank numbers of a Hello. PD_INVALID_ARGUMENT. */
 int pd_hello_check(const pd_request *request, pd_error *err);
 
 /* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Rules of a job that is there are not

@@ -3,7 +3,7 @@
 #include "import.h"
 
 #include "import_check.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "pages.h"
 #include "param_set.h"
 #include "pending_root.h"
@@ -17,7 +17,8 @@
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
 /* How long a commit waits for a moment at which the job rests, and how often it looks. */
 static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
-/* most pending roots (matrix roots that no step has used yet) that are imported for each root task of a parameter */
+/* most pending roots (matrix roots that no step has used yet) that are imported for each preconditioner task of a
+ * parameter */
 enum { MOST_ROOTS = 4 };
 /* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
  * again and written. */
@@ -283,7 +284,7 @@ static void finish(pd_job *job)
     pd_request_free(import->commit);
     import->commit = NULL;
     forget(job);
-    pd_keeping_now(job);
+    pd_checkpoint_policy_now(job);
 }
 
 /* Writes one staged tensor into the optimizer that it belongs to. PD_NO_MEMORY: the optimizer's state is unchanged. */
@@ -311,7 +312,7 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
                pd_reset_count(job->import->reset), request->u.import.param);
         pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
-        pd_keeping_now(job);
+        pd_checkpoint_policy_now(job);
     } else {
         pd_request_refuse(job->steps.outbox, request, err);
     }
@@ -341,7 +342,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     }
     for (; import->next != NULL && cost_ns < slice_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
-            /* Memory is short, so writing goes on later. Until all is written the job takes no steps. */
+            /* Out of memory, so writing goes on later. Until all is written the job takes no steps. */
             job->steps.retry_ns = now_ns + RETRY_NS;
             return;
         }
@@ -367,8 +368,8 @@ static int begin_to_write(pd_job *job, pd_error *err)
     /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
      * that no step has used yet), and the tensors may be such roots. */
     set_counts(job);
-    job->keeping.log.moved = job->keeping.control.moved = "optimizer state is imported";
-    job->keeping.changes++;
+    job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is imported";
+    job->checkpointing.changes++;
     import->next = import->first;
     import->until_ns = 0;
     return PD_OK;

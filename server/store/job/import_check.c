@@ -62,10 +62,10 @@ int pd_import_check_rest(pd_job *job, pd_error *err)
 {
     const pd_param *busy;
 
-    if (job->steps.cut != NULL && job->keeping.making == NULL)
+    if (job->steps.cut != NULL && job->checkpointing.making == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
                        job->steps.name);
-    if (job->keeping.making != NULL)
+    if (job->checkpointing.making != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a checkpoint is being made: try again in a moment",
                        job->steps.name);
     if ((busy = find_busy(job)) == NULL) return PD_OK;
@@ -144,7 +144,7 @@ static int check_complete(const pd_job *job, pd_error *err)
 }
 
 /* Checks the imported step counts again at the commit, because the job may have taken steps since they came. No count
- * may go back, and all parameters of a step group (which count steps together) must be at the same step. */
+ * may go back, and all parameters of a step group must be at the same step. */
 static int check_counts(const pd_job *job, pd_error *err)
 {
     for (uint32_t i = 0; job->import->n_counts > 0 && i < job->steps.n_params; i++) {

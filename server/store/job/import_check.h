@@ -10,8 +10,8 @@
  * struct, so its padding must be zero. */
 typedef struct pd_address {
     uint32_t param;
-    /* number of the parameter's block (part of its shape) that the tensor belongs to; -1: the tensor is the whole
-     * slot (tensor of optimizer state) */
+    /* number of the parameter's block that the tensor belongs to; -1: the tensor is the whole
+     * slot */
     int32_t block;
     uint64_t slot;
 } pd_address;
@@ -58,7 +58,7 @@ int64_t pd_import_least_count(const pd_job *job, const pd_param *param);
 int pd_import_goes_back(const pd_param *param, int64_t count, pd_error *err);
 /* Returns the step count that was brought for a parameter; -1: none was. */
 int64_t pd_import_brought_count(const pd_job *job, uint32_t param);
-/* Checks that the job rests: no step or root task that matters is under way, and nobody copies its state.
+/* Checks that the job rests: no step or preconditioner task that matters is under way, and nobody copies its state.
  * PD_FAILED_PRECONDITION. */
 int pd_import_check_rest(pd_job *job, pd_error *err);
 /* Checks what does not change while the commit waits for the job to rest. */

@@ -26,7 +26,7 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i)
     const pd_param *param = &job->steps.params[i];
 
     snprintf(info->name, sizeof info->name, "%s", param->name);
-    snprintf(info->optimizer, sizeof info->optimizer, "%s", pd_row_name(param->rule->hypers.row));
+    snprintf(info->optimizer, sizeof info->optimizer, "%s", pd_optimizer_name(param->rule->hypers.row));
     info->shape = param->shape;
     info->step = param->saved.step;
     info->version = param->current != NULL ? param->current->version : 0;
@@ -116,7 +116,7 @@ static void fill_setting(pd_override_info *info, const pd_param *param, const pd
 
     snprintf(info->param, sizeof info->param, "%s", param->name);
     snprintf(info->pattern, sizeof info->pattern, "%s", override->pattern);
-    snprintf(info->name, sizeof info->name, "%s", pd_row_hypers(override->hypers.row, &count)[h].name);
+    snprintf(info->name, sizeof info->name, "%s", pd_optimizer_hypers(override->hypers.row, &count)[h].name);
     snprintf(info->by, sizeof info->by, "%s", override->by);
     if ((override->withdrawn >> h & 1) == 0) pd_overrides_text(&override->hypers, h, info->value, sizeof info->value);
     info->from = entry->from;

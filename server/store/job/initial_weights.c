@@ -30,7 +30,7 @@
 #include "frames.h"
 #include "initial_mean.h"
 #include "kernels.h"
-#include "plant.h"
+#include "mutant.h"
 #include "push_weight.h"
 
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_err
 {
     const pd_round *round = &param->round;
 
-    if (!is_taken_over(job, param, rank) || PD_PLANTED(init_mixed)) return PD_OK;
+    if (!is_taken_over(job, param, rank) || PD_MUTANT(init_mixed)) return PD_OK;
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_SUMMED)
             return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -142,13 +142,13 @@ static bool is_repeated(const pd_param *param)
 }
 
 /* Allocates memory for the weights of all parameters in the frame. This is done before any weight is written: if
- * memory is short, the frame is refused and has changed nothing. */
+ * out of memory, the frame is refused and has changed nothing. */
 static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
         if (is_repeated(param) || param->next != NULL) continue;
-        if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
+        if ((param->next = pd_published_new(param->pool, param->elements)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         param->next->job = job->steps.number;
         param->next->param = param->index;
@@ -196,7 +196,7 @@ static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
     uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
              nonce = job->ranks[rank].saved.nonce;
 
-    if (*initialiser != nonce && !PD_PLANTED(init_mixed)) forget_landed(param, rank);
+    if (*initialiser != nonce && !PD_MUTANT(init_mixed)) forget_landed(param, rank);
     *initialiser = nonce;
 }
 
@@ -289,7 +289,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_chunk *chunk;
 
     if (is_repeated(param) || piece->count == 0) return;
-    if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
+    if (is_taken_over(job, param, frame->rank) && !PD_MUTANT(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
     /* The chunk is a duplicate: of a chunk of initial weights the one that came first counts. */
     if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;

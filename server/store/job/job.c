@@ -109,10 +109,10 @@ void pd_job_free(pd_job *job)
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
     free(job->run);
-    for (uint32_t i = 0; i < job->keeping.n_spares; i++) free(job->keeping.spares[i]);
-    free(job->keeping.spares);
-    if (job->keeping.farewell != NULL) pd_kept_free(job->keeping.farewell->u.kept);
-    pd_effect_free(job->keeping.farewell);
+    for (uint32_t i = 0; i < job->checkpointing.n_spares; i++) free(job->checkpointing.spares[i]);
+    free(job->checkpointing.spares);
+    if (job->checkpointing.farewell != NULL) pd_checkpoint_image_free(job->checkpointing.farewell->u.kept);
+    pd_effect_free(job->checkpointing.farewell);
     free(job->listing);
     free(job->ranks);
     free(job->steps.quotas);

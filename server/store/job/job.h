@@ -6,7 +6,7 @@
 #ifndef PD_JOB_H
 #define PD_JOB_H
 
-#include "keeping_record.h"
+#include "checkpoint_policy_record.h"
 #include "owners.h"
 #include "speed.h"
 #include "steps.h"
@@ -17,7 +17,7 @@ enum { PD_SUPERSEDED = 4, PD_NOTES = 4 };
 
 /* The part of a rank's record that survives a restart of the server: store/image writes and reads it. */
 typedef struct pd_rank_saved {
-    uint64_t nonce; /* nonce (random number) of the process that has the rank, or of the last one that had it */
+    uint64_t nonce; /* nonce of the process that has the rank, or of the last one that had it */
     /* Number of processes that have had the rank so far. A contribution's record (pd_slot) stores this number, to
      * tell the contributions of these processes apart. */
     uint32_t process;
@@ -29,7 +29,7 @@ typedef struct pd_rank_saved {
     /* number of nonces stored so far in `superseded`, which keeps those of the last processes that lost the rank to
      * another */
     uint32_t n_superseded;
-    /* nonce (random number) of the process that last sent initial weights; used if the job averages them
+    /* nonce of the process that last sent initial weights; used if the job averages them
      * (initial_weights = mean) */
     uint64_t initialiser;
     /* highest step that the rank has contributed to; number of chunks (sections of parameters) whose gradients were
@@ -57,7 +57,7 @@ typedef struct pd_rank {
      * server */
     char *identity;
     uint64_t since_ns; /* time at which the rank's `state` became LOST or LEFT */
-    /* number of Declare requests (lists of parameters) of this rank's process that were refused */
+    /* number of Declare requests of this rank's process that were refused */
     uint64_t refused_sets;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     uint32_t window;     /* number of its last steps whose pushes the process can send again; 0: none */
@@ -115,7 +115,7 @@ typedef struct pd_job {
     uint64_t over_ns;             /* time at which the last of them left, if all have: pd_job_is_over */
     uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
     bool shares;       /* its weights lie in a segment that workers can map (shared_weights.h) */
-    /* the job is dropped (ended), and exists only until its root tasks (computations of matrix roots) have come back */
+    /* the job is dropped (ended), and exists only until its preconditioner tasks have come back */
     bool gone;
 
     pd_param *names; /* hash table of the parameters by name */
@@ -137,8 +137,8 @@ typedef struct pd_job {
     /* index of the list that an operator asked for last, which finds a page fast; NULL: none */
     struct pd_listing *listing;
 
-    pd_request_queue declares; /* Declare requests (each a rank's list of its parameters) that are not answered yet */
-    pd_request_queue sets;     /* Set requests (of operators) that have not come into force yet */
+    pd_request_queue declares; /* Declare requests that are not answered yet */
+    pd_request_queue sets;     /* Set requests that have not come into force yet */
     uint64_t pushed_hypers;    /* number of contributions that have brought hyperparameters */
     /* State of the planning of the parameters that the first rank declares; NULL: no planning is under way. Until it
      * is finished, n_params is 0. */
@@ -146,14 +146,14 @@ typedef struct pd_job {
     /* frames that wait to be scanned or copied before they are filed: initial weights, and pushes under nonfinite =
      * reject */
     pd_request_queue inbox;
-    /* the job was read from an image (saved state), and the loop thread does not have its weights yet */
+    /* the job was read from an image, and the loop thread does not have its weights yet */
     bool unpublished;
     pd_replacing replacing;
-    struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
-    struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
-    pd_keeping keeping;       /* the job's checkpoints */
-    pd_owner *owner;          /* counts the job against its owner's quota; NULL: nobody counts it */
-    char *owner_identity;     /* whose job it is; NULL: nobody's. Survives a restart of the server */
+    struct pd_import *import;           /* an operator's import of optimizer state that is under way; NULL: none */
+    struct pd_export *export;           /* an operator's export of weights or state that is under way; NULL: none */
+    pd_checkpoint_policy checkpointing; /* the job's checkpoints */
+    pd_owner *owner;                    /* counts the job against its owner's quota; NULL: nobody counts it */
+    char *owner_identity;               /* whose job it is; NULL: nobody's. Survives a restart of the server */
     /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
     char *run;
     bool restored;      /* the job was read from an image or a checkpoint */
@@ -226,13 +226,13 @@ static inline bool pd_job_averages_init(const pd_job *job)
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
 /* Frees the job; accepts NULL. Before, the caller must release the job's contributions (job_end.h) and free its
- * parameters (param_set.h), and all its root tasks must have come back. */
+ * parameters (param_set.h), and all its preconditioner tasks must have come back. */
 void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another
  * one; the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not
  * valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
-/* Checks the same except for the world_size, which a restored job may take over (world_change.h). */
+/* Checks the same except for the world_size, which a restored job may take over (resize.h). */
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);

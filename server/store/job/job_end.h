@@ -5,7 +5,7 @@
 #include "job.h"
 
 /* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job must not be used
- * any more; its memory is freed when all its root tasks (computations of matrix roots) have come back. */
+ * any more; its memory is freed when all its preconditioner tasks have come back. */
 void pd_job_release(pd_job *job, const pd_error *err);
 
 #endif

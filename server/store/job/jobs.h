@@ -1,5 +1,5 @@
 /* jobs.h - the table of jobs: finds a job by its name while it exists, and by its number until it is freed, which is
- * when its last root task (computation of a matrix root) has come back. Step thread. */
+ * when its last preconditioner task has come back. Step thread. */
 #ifndef PD_JOBS_H
 #define PD_JOBS_H
 
@@ -21,9 +21,9 @@ pd_job *pd_jobs_numbered(const pd_jobs *jobs, uint32_t number);
 int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err);
 /* Drops the job, that is, ends it: removes its name from the table and marks it as gone. It is freed later. */
 void pd_jobs_drop(pd_jobs *jobs, pd_job *job);
-/* Removes a job that was dropped (ended) from the table and takes its bytes back, if all its root tasks have come back.
- * Otherwise does nothing. The memory of a job with many parameters is freed by pd_jobs_free_some, faster than other
- * jobs can take as much. */
+/* Removes a job that was dropped (ended) from the table and takes its bytes back, if all its preconditioner tasks have
+ * come back. Otherwise does nothing. The memory of a job with many parameters is freed by pd_jobs_free_some, faster
+ * than other jobs can take as much. */
 void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job);
 /* Frees a part of a job that has ended, if there is one. */
 void pd_jobs_free_some(pd_jobs *jobs);

@@ -63,40 +63,40 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
         if (now_ns > oldest->round.started_ns) info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
     } else if (job->steps.n_begun < job->steps.n_params) {
         snprintf(info->waits_for, sizeof info->waits_for, "initial weights");
-    } else if (job->keeping.paused) {
+    } else if (job->checkpointing.paused) {
         snprintf(info->waits_for, sizeof info->waits_for, "a checkpoint");
     }
 }
 
 /* Stores in an entry of the list of jobs what is wrong with the disk. */
-static void describe_trouble(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
+static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
-    const pd_disk_watch *entries = &keeping->log.watch, *checkpoint = &keeping->watch;
+    const pd_disk_watch *entries = &checkpointing->log.watch, *checkpoint = &checkpointing->watch;
     const pd_disk_watch *late = checkpoint->late ? checkpoint : entries->late ? entries : NULL;
     uint64_t seconds = late != NULL && now_ns > late->since_ns ? (now_ns - late->since_ns) / 1000000000 : 0;
 
     if (late == NULL)
-        snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", keeping->error);
+        snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", checkpointing->error);
     else if (late == checkpoint)
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
                  "the disk has had the checkpoint of step %llu for %llu s and does not answer",
-                 (unsigned long long)keeping->cut_step, (unsigned long long)seconds);
+                 (unsigned long long)checkpointing->cut_step, (unsigned long long)seconds);
     else
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
                  "the disk has had entries of the log for %llu s and does not answer", (unsigned long long)seconds);
 }
 
-static void fill_keeping(pd_job_info *info, const pd_keeping *keeping, uint64_t now_ns)
+static void fill_keeping(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
     snprintf(info->durability, sizeof info->durability, "%s",
-             keeping->log.wanted ? "log"
-             : keeping->durable  ? "checkpoint"
-                                 : "none");
-    describe_trouble(info, keeping, now_ns);
-    info->durable_step = keeping->durable_step;
-    info->checkpoint_bytes = keeping->bytes;
-    if (keeping->kept && now_ns > keeping->durable_ns)
-        info->checkpoint_age_ms = (now_ns - keeping->durable_ns) / 1000000;
+             checkpointing->log.wanted ? "log"
+             : checkpointing->durable  ? "checkpoint"
+                                       : "none");
+    describe_trouble(info, checkpointing, now_ns);
+    info->durable_step = checkpointing->durable_step;
+    info->checkpoint_bytes = checkpointing->bytes;
+    if (checkpointing->kept && now_ns > checkpointing->durable_ns)
+        info->checkpoint_age_ms = (now_ns - checkpointing->durable_ns) / 1000000;
 }
 
 static double seconds_of(const pd_job_times *times, pd_step_phase phase)
@@ -138,7 +138,7 @@ void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->loss = job->steps.loss;
     info->loss_step = job->steps.loss_step;
     fill_waits(info, job, now_ns);
-    fill_keeping(info, &job->keeping, now_ns);
+    fill_keeping(info, &job->checkpointing, now_ns);
     fill_times(info, &job->steps.times.total);
 }
 

@@ -29,7 +29,7 @@ static void drop(pd_job *job, pd_rank *rank, uint32_t i)
  * The note that the checkpoint being made needs is not dropped. */
 static void make_room(pd_job *job, pd_rank *rank, uint64_t step)
 {
-    const pd_note *needed = job->keeping.making != NULL ? pd_notes_find(rank, job->keeping.cut_step) : NULL;
+    const pd_note *needed = job->checkpointing.making != NULL ? pd_notes_find(rank, job->checkpointing.cut_step) : NULL;
 
     for (uint32_t i = 0; i < rank->n_notes; i++)
         if (rank->notes[i].step == step) {

@@ -26,13 +26,13 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
     pd_log_facts facts = { .job = job->steps.name };
     double speed = (double)job->steps.config->disk_speed;
 
-    if (!job->keeping.durable || job->steps.config->disk_speed == 0) return;
-    job->keeping.size = checkpoint_bytes;
+    if (!job->checkpointing.durable || job->steps.config->disk_speed == 0) return;
+    job->checkpointing.size = checkpoint_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
            "a checkpoint has %.1f MiB, which the disk writes in %.2f s (%.0f MiB/s)", (double)checkpoint_bytes / MIB,
            seconds(job, checkpoint_bytes), speed / MIB);
-    if (!job->keeping.log.wanted) return;
-    job->keeping.entry_size = entry_bytes;
+    if (!job->checkpointing.log.wanted) return;
+    job->checkpointing.entry_size = entry_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
            "an entry of its log has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
            seconds(job, entry_bytes));
@@ -41,26 +41,26 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
 /* Logs a warning of checkpoints. Returns whether it did. */
 static bool warn_of_checkpoints(pd_job *job, double steps_per_s)
 {
-    const pd_keeping *keeping = &job->keeping;
-    double steps = steps_per_s * seconds(job, keeping->size);
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    double steps = steps_per_s * seconds(job, checkpointing->size);
 
-    if (keeping->every == 0 || steps <= (double)keeping->every) return false;
+    if (checkpointing->every == 0 || steps <= (double)checkpointing->every) return false;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "the job outruns the disk: a checkpoint of %.1f MiB takes it %.2f s, in which the job takes %.0f steps, but "
            "checkpoint_every is %" PRIu64 ": some checkpoints will be left out",
-           (double)keeping->size / MIB, seconds(job, keeping->size), steps, keeping->every);
+           (double)checkpointing->size / MIB, seconds(job, checkpointing->size), steps, checkpointing->every);
     return true;
 }
 
 static bool warn_of_entries(pd_job *job, double steps_per_s)
 {
-    double busy = steps_per_s * seconds(job, job->keeping.entry_size);
+    double busy = steps_per_s * seconds(job, job->checkpointing.entry_size);
 
     if (busy <= 0.5) return false;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "the log takes %.0f %% of the disk: entries of %.1f MiB at %.1f steps a second. durability = checkpoint "
            "writes less",
-           100 * busy, (double)job->keeping.entry_size / MIB, steps_per_s);
+           100 * busy, (double)job->checkpointing.entry_size / MIB, steps_per_s);
     return true;
 }
 
@@ -68,7 +68,7 @@ void pd_outrun_look(pd_job *job, uint64_t now_ns)
 {
     double speed = pd_speed_at(&job->speed, now_ns);
 
-    if (job->keeping.outrun || job->keeping.size == 0 || speed <= 0) return;
-    job->keeping.outrun = warn_of_checkpoints(job, speed);
-    if (job->keeping.entry_size > 0) job->keeping.outrun |= warn_of_entries(job, speed);
+    if (job->checkpointing.outrun || job->checkpointing.size == 0 || speed <= 0) return;
+    job->checkpointing.outrun = warn_of_checkpoints(job, speed);
+    if (job->checkpointing.entry_size > 0) job->checkpointing.outrun |= warn_of_entries(job, speed);
 }

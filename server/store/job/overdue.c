@@ -13,7 +13,7 @@
 #include <utlist.h>
 
 static const uint64_t second = 1000000000ull;
-/* most slots (records of contributions) that one report looks at, which takes about a millisecond */
+/* most slots that one report looks at, which takes about a millisecond */
 enum { MOST_LOOKED = 1000000 };
 
 /* Requests that wait for a rank which has left for good are reported at once, and then as often as this: the loop
@@ -214,7 +214,7 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     uint32_t n;
 
     job->noticed_ns = now_ns;
-    /* Memory is short, so the report is tried again at the next deadline. */
+    /* Out of memory, so the report is tried again at the next deadline. */
     if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
@@ -417,7 +417,7 @@ uint64_t pd_overdue_next(const pd_job *job)
     return deserted < at ? deserted : at;
 }
 
-/* Closes those overdue rounds whose policy (the rule that the job has chosen) says that they close at the deadline. The
+/* Closes those overdue rounds whose policy says that they close at the deadline. The
  * others stay open. */
 static void close_overdue(pd_job *job, uint64_t now_ns)
 {

@@ -28,8 +28,8 @@ void pd_override_add_change(pd_set_change *change, pd_override_shown *last, cons
     compare_before(change, last, param, pd_override_source(before, param, h), h);
     if (change->params == 0) {
         size_t count;
-        snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_row_name(hypers->row));
-        snprintf(change->name, sizeof change->name, "%s", pd_row_hypers(hypers->row, &count)[h].name);
+        snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_optimizer_name(hypers->row));
+        snprintf(change->name, sizeof change->name, "%s", pd_optimizer_hypers(hypers->row, &count)[h].name);
         pd_overrides_text_at(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
         change->withdrawn = (added.override->withdrawn >> h & 1) != 0;
         change->from_least = change->from_most = added.from;

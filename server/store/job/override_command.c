@@ -13,7 +13,7 @@
 
 #include "control.h"
 #include "control_keeping.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "override_changes.h"
 #include "set_record.h"
 
@@ -288,7 +288,7 @@ static void sweep_changes(pd_set_result *result)
     result->n = kept;
 }
 
-/* Writes the record of the command for the job's control log. If memory is short there is none: then a checkpoint is
+/* Writes the record of the command for the job's control log. If out of memory there is none: then a checkpoint is
  * made. */
 static void write_record(command *c)
 {
@@ -316,7 +316,7 @@ static bool note(command *c)
 
     c->record = NULL;
     if (record != NULL && pd_control_is_on(c->job))
-        return pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->keeping.control.copied);
+        return pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
     free(record);
     return false;
 }

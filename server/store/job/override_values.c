@@ -24,7 +24,7 @@ static int read_value(pd_override *override, const pd_option *option, uint64_t *
 static int read_option(const pd_request *request, pd_override *override, size_t i, uint64_t *known, pd_error *err)
 {
     const pd_option *option = &request->u.set.options[i];
-    const char *fixed, *row = pd_row_name(override->hypers.row);
+    const char *fixed, *row = pd_optimizer_name(override->hypers.row);
     uint64_t mask = 0;
     int rc = read_value(override, option, &mask, err);
 
@@ -41,7 +41,7 @@ static int read_option(const pd_request *request, pd_override *override, size_t 
     return PD_OK;
 }
 
-/* Returns whether the override (an operator's command) does nothing but withdraw earlier ones, from the next step on.
+/* Returns whether the override does nothing but withdraw earlier ones, from the next step on.
  * Then no parameter stores it. */
 static bool is_gone_at_once(const pd_request *request, const pd_override *override)
 {
@@ -84,7 +84,7 @@ static int set_from(pd_hypers *merged, const pd_override *override, int h, pd_er
     size_t count;
 
     if ((override->hypers.scheduled >> h & 1) != 0)
-        return pd_hypers_set(merged, pd_row_hypers(merged->row, &count)[h].name,
+        return pd_hypers_set(merged, pd_optimizer_hypers(merged->row, &count)[h].name,
                              pd_hypers_text(&override->hypers, h, NULL, 0), err);
     merged->value[h] = override->hypers.value[h];
     merged->scheduled &= ~((uint64_t)1 << h);
@@ -128,7 +128,7 @@ static int check_pushed(const pd_override_reading *r, const pd_param *param, int
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-/* Fills r->merged with the values that come from the overrides (operators' values) in *now and from the declared
+/* Fills r->merged with the values that come from the overrides in *now and from the declared
  * optimizer rule. Does nothing if r->merged has these values already. */
 static int merge(pd_override_reading *r, const pd_hypers *declared, const pd_override_state *now, pd_error *err)
 {

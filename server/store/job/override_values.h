@@ -6,7 +6,7 @@
 #include "job.h"
 #include "override.h"
 
-/* For each hyperparameter the override (an operator's command) that gives its value at some step. NULL: no override
+/* For each hyperparameter the override that gives its value at some step. NULL: no override
  * does, so the value is the declared one of the optimizer rule. */
 typedef struct pd_override_state {
     const pd_override *from[PD_MAX_HYPERS];
@@ -20,7 +20,7 @@ typedef struct pd_override_reading {
     pd_override *override;
     /* index in result->at of the first change that the command makes to parameters of this optimizer rule */
     size_t first;
-    /* For each value in `merged` the override (operator's command) that it came from. Most parameters of an optimizer
+    /* For each value in `merged` the override that it came from. Most parameters of an optimizer
      * rule have the same overrides, so the same values need not be checked again. */
     pd_override_state checked;
     /* Hyperparameters of this rule's optimizer, with the values that were checked last. `row`, which names the

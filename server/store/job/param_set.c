@@ -57,14 +57,14 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 }
 
 /* Frees the memory that the parameter owns. Its struct is not freed, because it is an element of the job's array. The
- * parameter must hold no contribution, and none of its root tasks (computations of matrix roots) may be running. */
+ * parameter must hold no contribution, and none of its preconditioner tasks may be running. */
 static void clear_param(pd_unread *unread, pd_param *param)
 {
     pd_param_end_update(param);
     if (param->pool[PD_F32] != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
-    pd_snapshot_unref(param->next);
-    pd_snapshot_replace(unread, NULL, param->current);
-    pd_snapshot_unref(param->current);
+    pd_published_unref(param->next);
+    pd_published_replace(unread, NULL, param->current);
+    pd_published_unref(param->current);
     pd_optim_free(param->optim);
     pd_param_leave_pools(param);
     pd_buffer_pool_leave(param->spills);

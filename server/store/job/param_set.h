@@ -8,7 +8,7 @@
 pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name);
 /* Returns the job's parameter of that name; NULL: there is none. */
 pd_param *pd_job_param(const pd_job *job, const char *name);
-/* Returns the job's parameter that entry i of a Declare request (a rank's list of its parameters) names; NULL: there is
+/* Returns the job's parameter that entry i of a Declare request names; NULL: there is
  * none. It is looked for once, and found without a search if all ranks declare in the same order. */
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);
 
@@ -16,7 +16,7 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err);
 /* Frees the job's parameters, and takes back the bytes that are counted for them and the ranks' reserves in the ingest
  * budget. Afterwards the job is as if no rank had declared. The caller makes sure that the job holds no contribution,
- * that none of its root tasks (computations of matrix roots) is running, and that no planning is under way
+ * that none of its preconditioner tasks is running, and that no planning is under way
  * (planning.h). */
 void pd_param_set_forget(pd_job *job);
 

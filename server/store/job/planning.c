@@ -33,8 +33,8 @@
 #define SURVEY_NS 500.0 /* time to add a parameter to the facts about its optimizer */
 #define STEP_NS 20.0    /* time of a step of a search for a regular expression (pattern.h) */
 #define PARAM_NS 2000.0 /* time to add one parameter to the job */
-/* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot (tensor of optimizer state) and
- * PLAN_TASK_NS for each root task (computation of a matrix root) */
+/* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot and
+ * PLAN_TASK_NS for each preconditioner task */
 #define PLAN_NS 1000.0
 #define PLAN_SLOT_NS 600.0
 #define PLAN_TASK_NS 400.0
@@ -93,8 +93,8 @@ static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
 
-    return (pd_sizing){ job->steps.values,    job->steps.members.ranks, config->chunk_elements, config->threads,
-                        config->pool_threads, job->keeping.durable,     job->keeping.log.wanted };
+    return (pd_sizing){ job->steps.values,    job->steps.members.ranks,   config->chunk_elements,       config->threads,
+                        config->pool_threads, job->checkpointing.durable, job->checkpointing.log.wanted };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -211,7 +211,7 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
  * it needs before the first of them is planned. Rules with the same optimizer have the same facts. */
 static void survey(const pd_job *job, const pd_param *param)
 {
-    const pd_row *row = param->rule->hypers.row;
+    const pd_optimizer_ops *row = param->rule->hypers.row;
     size_t first = job->planning->alike[rule_index(job, param)];
     pd_declaration declaration;
 
@@ -239,8 +239,8 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
                          .ranged = decl->ranged,
                          .model_state = decl->model_state,
                          .rule = &job->steps.rules[decl->rule - 1],
-                         .durable = job->keeping.durable,
-                         .logged = job->keeping.log.wanted,
+                         .durable = job->checkpointing.durable,
+                         .logged = job->checkpointing.log.wanted,
                          .saved.step = pd_job_start_step(job) };
     decl->found = 1 + param->index;
     pd_shape_elements(&decl->shape, &param->elements);
@@ -532,7 +532,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     job->planning->stage = PD_PLANNED;
     show_params(job);
     if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (job->keeping.durable && pd_control_make(&job->steps) != PD_OK))
+        (job->checkpointing.durable && pd_control_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)

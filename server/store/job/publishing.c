@@ -53,17 +53,17 @@ static void copy_times(pd_job_stats *stats, const pd_job_times *times)
     stats->times.n_ranks = 0;
 }
 
-static void copy_keeping(pd_job_stats *stats, const pd_keeping *keeping)
+static void copy_keeping(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
 {
-    stats->durable_ns = keeping->kept ? keeping->durable_ns : 0;
-    stats->checkpoints = keeping->written;
-    stats->checkpoints_failed = keeping->failed;
-    stats->checkpoints_skipped = keeping->skipped;
-    stats->checkpoint_ns = keeping->written_ns;
-    stats->log_times = keeping->log.times;
-    stats->log_bytes = keeping->log.bytes;
-    stats->log_breaks = keeping->log.broken;
-    stats->repeated_steps = keeping->log.repeated;
+    stats->durable_ns = checkpointing->kept ? checkpointing->durable_ns : 0;
+    stats->checkpoints = checkpointing->written;
+    stats->checkpoints_failed = checkpointing->failed;
+    stats->checkpoints_skipped = checkpointing->skipped;
+    stats->checkpoint_ns = checkpointing->written_ns;
+    stats->log_times = checkpointing->log.times;
+    stats->log_bytes = checkpointing->log.bytes;
+    stats->log_breaks = checkpointing->log.broken;
+    stats->repeated_steps = checkpointing->log.repeated;
 }
 
 static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
@@ -77,7 +77,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     copy_workers(stats, job);
     copy_progress(stats, job);
     copy_times(stats, &job->steps.times.total);
-    copy_keeping(stats, &job->keeping);
+    copy_keeping(stats, &job->checkpointing);
     return stats;
 }
 

@@ -7,7 +7,7 @@
 #include "data_frame.h"
 #include "frames.h"
 #include "kernels.h"
-#include "plant.h"
+#include "mutant.h"
 #include "push_hypers.h"
 #include "push_weight.h"
 #include "replacement.h"
@@ -25,7 +25,7 @@ static bool is_closed(const pd_param *param, const pd_request *frame)
     return admission == PD_ADMIT_DUPLICATE || admission == PD_ADMIT_LATE;
 }
 
-/* Checks that the piece (part of a tensor) does not contradict earlier pushes of the rank to the open round: a rank
+/* Checks that the piece does not contradict earlier pushes of the rank to the open round: a rank
  * cannot give a gradient of a parameter and also report it absent. */
 static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t rank, pd_error *err)
 {
@@ -116,7 +116,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (pd_round_count_chunks(&param->round, frame->rank) == 0)
         /* The rank contributes no element of this parameter, so its rounds do not wait for the rank. */
         return;
-    news = (!is_closed(param, frame) || PD_PLANTED(duplicate_counted)) &&
+    news = (!is_closed(param, frame) || PD_MUTANT(duplicate_counted)) &&
            (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
                           : file_gradient(job, param, piece, frame, now_ns));
 

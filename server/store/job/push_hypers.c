@@ -8,15 +8,15 @@
 
 #include <stdlib.h>
 
-static int cannot_be_sent(const pd_row *row, const char *fixed, pd_error *err)
+static int cannot_be_sent(const pd_optimizer_ops *row, const char *fixed, pd_error *err)
 {
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push",
-                   fixed, pd_row_name(row));
+                   fixed, pd_optimizer_name(row));
 }
 
 static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
 {
-    const pd_row *row = rule->hypers.row;
+    const pd_optimizer_ops *row = rule->hypers.row;
     const char *fixed;
     uint64_t mask = 0;
     pd_error why;
@@ -26,7 +26,7 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
         return cannot_be_sent(row, fixed, err);
     if (pd_schedule_is_text(option->value))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
-                       option->name, pd_row_name(row), option->value);
+                       option->name, pd_optimizer_name(row), option->value);
     rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
     /* That this optimizer lacks the hyperparameter is no error yet: the optimizer of another parameter may have this
      * hyperparameter. */
@@ -36,12 +36,12 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
     if ((rule->pushed_mask & mask) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value",
-                       option->name, pd_row_name(row));
+                       option->name, pd_optimizer_name(row));
     rule->pushed_mask |= mask;
     return PD_OK;
 }
 
-/* Reads the hyperparameters that a frame (a push) brings into an optimizer rule. Does nothing if the rule has read this
+/* Reads the hyperparameters that a frame brings into an optimizer rule. Does nothing if the rule has read this
  * frame before. *known gets bit i if the rule's optimizer has hyperparameter i of the frame. */
 static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
@@ -65,7 +65,7 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
     const pd_pushed *before = param->pushed;
     const pd_rule *rule = param->rule;
     size_t count;
-    const pd_hyper *hypers = pd_row_hypers(rule->hypers.row, &count);
+    const pd_hyper *hypers = pd_optimizer_hypers(rule->hypers.row, &count);
     uint64_t both = before->mask & rule->pushed_mask;
     char a[64], b[64];
 

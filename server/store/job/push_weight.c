@@ -2,10 +2,10 @@
  * step. */
 #include "push_weight.h"
 
-#include "plant.h"
+#include "mutant.h"
 
-/* Returns whether the weight of a push counts for the parameter of one of its pieces (part of a tensor). It does not
- * count if the piece only reports that there is no gradient. But if the push has scalars (numbers such as the loss) it
+/* Returns whether the weight of a push counts for the parameter of one of its pieces. It does not
+ * count if the piece only reports that there is no gradient. But if the push has scalars it
  * always counts, because they are averaged by it. */
 static bool tells_weight(const pd_piece *piece, const pd_request *frame)
 {
@@ -25,7 +25,7 @@ int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, c
         !tells_weight(piece, frame))
         return PD_OK;
     if ((told->weight == frame->u.data.weight && told->as_sum == frame->u.data.presummed) ||
-        PD_PLANTED(weight_per_chunk))
+        PD_MUTANT(weight_per_chunk))
         return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now "

@@ -9,7 +9,7 @@
  * open round. When another process has taken the rank over, it may use another weight for the chunks (sections of
  * parameters) that are still missing. PD_INVALID_ARGUMENT: the weights differ; the error names both. */
 int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
-/* Stores the weight of a push for the parameter of one of its pieces (part of a tensor). The piece must be checked and
+/* Stores the weight of a push for the parameter of one of its pieces. The piece must be checked and
  * filed before. */
 void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame);
 

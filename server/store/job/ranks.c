@@ -2,9 +2,9 @@
  * takes over the rank. */
 #include "ranks.h"
 
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "lingering.h"
-#include "plant.h"
+#include "mutant.h"
 #include "printable.h"
 #include "reserves.h"
 
@@ -72,7 +72,7 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
     if (check_identity(job, hello, guarded, err) != PD_OK) return PD_PERMISSION_DENIED;
     for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
         if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
-            !PD_PLANTED(zombie_takes_rank))
+            !PD_MUTANT(zombie_takes_rank))
             return pd_fail(err, PD_ABORTED,
                            "rank %u of job %.100s was taken over by another process, %.100s: this one "
                            "stays out",
@@ -108,7 +108,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     job->connected += old.state != PD_RANK_CONNECTED;
     job->left -= old.state == PD_RANK_LEFT;
     rank->saved.left = false;
-    job->keeping.says_over = false;
+    job->checkpointing.says_over = false;
     job->joined = true;
     rank->state = PD_RANK_CONNECTED;
     if (!same && old.state != PD_RANK_ABSENT) expect_back(job, hello, now_ns);
@@ -131,7 +131,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     rank->window = hello->u.hello.window;
     /* A process that goes back itself tells a lower number when it joins the next time. */
     if (!same || hello->u.hello.steps > rank->seen) rank->seen = hello->u.hello.steps;
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
     job->linger_ns = 0;
     welcome(job, hello, created, linger_ms);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
@@ -177,7 +177,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->saved.left = state == PD_RANK_LEFT;
     job->left += rank->saved.left;
     if (pd_job_is_over(job)) job->over_ns = now_ns;
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
     pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);

@@ -11,7 +11,7 @@ static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
     return &job->steps.quotas[rank - job->ranks];
 }
 
-/* Checks that the process which has sent the Hello (the request to join) may have its rank. PD_ABORTED: another process
+/* Checks that the process which has sent the Hello may have its rank. PD_ABORTED: another process
  * has taken the rank over from it before, so it must not come back. PD_PERMISSION_DENIED: the rank belongs to another
  * identity. `guarded` says whether the server has roles: then a rank whose worker is connected belongs to its identity.
  * The process that has the rank always belongs to one identity, so its nonce never moves to another. */

@@ -6,7 +6,7 @@
 #include "cut.h"
 #include "data_frame.h"
 #include "frames.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <stdlib.h>
 
@@ -106,7 +106,7 @@ void pd_replace_drop(pd_job *job)
     for (uint32_t i = 0; job->replacing.number != 0 && i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
         if (!is_staged(param)) continue;
-        pd_snapshot_unref(param->next);
+        pd_published_unref(param->next);
         param->next = NULL;
         param->unlanded = 0;
     }
@@ -129,7 +129,7 @@ static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
                        "%.160s: answers that workers have not read hold %llu bytes of earlier weights, and there is no "
                        "room for more: try again later",
                        param->name, (unsigned long long)unread);
-    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
+    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
     param->next->job = job->steps.number;
     param->next->param = param->index;
@@ -209,8 +209,8 @@ static void publish(pd_job *job, pd_effect *effect)
         pd_cut_replaced(&job->steps, param);
     }
     job->replacing = (pd_replacing){ 0 };
-    job->keeping.log.moved = "weights are replaced";
-    if (!PD_PLANTED(change_not_counted)) job->keeping.changes++;
+    job->checkpointing.log.moved = "weights are replaced";
+    if (!PD_MUTANT(change_not_counted)) job->checkpointing.changes++;
     pd_effects_add(job->steps.outbox, effect);
 }
 

@@ -17,7 +17,7 @@ int pd_reserves_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_
                    (unsigned long long)all, (unsigned long long)limit);
 }
 
-/* Returns the bytes that rank `r` shall have when `rank` declares with `bytes`. A rank that has never declared counts
+/* Returns the bytes that rank `r` must have when `rank` declares with `bytes`. A rank that has never declared counts
  * like the one that declares. A rank that has left for good gets nothing more. */
 static uint64_t wanted(const pd_job *job, uint32_t r, uint32_t rank, uint64_t bytes)
 {

@@ -122,8 +122,8 @@ static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
 /* Begins to set state back. From now on steps do not follow from what a checkpoint and its log have. */
 static void begin(pd_job *job, pd_reset *reset)
 {
-    job->keeping.log.moved = job->keeping.control.moved = "optimizer state is reset";
-    job->keeping.changes++;
+    job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is reset";
+    job->checkpointing.changes++;
     reset->begun = true;
     reset->param = 0;
 }

@@ -2,9 +2,9 @@
  * stay. Step thread.
  *
  * A reset is an import (import.h) that brings no tensors: it waits for the same moment, at which no step is under way,
- * no step begins until it has ended, and a job with checkpoints begins one at once. Root tasks whose results no step
- * has used yet are thrown away. If a parameter counts its steps with others (step_group.h), all of these are reset,
- * since they have one count. */
+ * no step begins until it has ended, and a job with checkpoints begins one at once. Preconditioner tasks whose results
+ * no step has used yet are thrown away. If a parameter counts its steps with others (step_group.h), all of these are
+ * reset, since they have one count. */
 #ifndef PD_RESET_STATE_H
 #define PD_RESET_STATE_H
 

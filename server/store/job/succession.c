@@ -5,7 +5,7 @@
  * process asks for? The first row of the table that fits decides. */
 #include "succession.h"
 
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static bool is_earlier(const char *run, const char *than)
 static unsigned run_of(const pd_job *job, const pd_request *hello)
 {
     if (job->run == NULL || hello->u.hello.run == NULL) return UNKNOWN;
-    if (strcmp(job->run, hello->u.hello.run) == 0 || PD_PLANTED(any_run)) return SAME;
+    if (strcmp(job->run, hello->u.hello.run) == 0 || PD_MUTANT(any_run)) return SAME;
     return is_earlier(hello->u.hello.run, job->run) ? EARLIER : OTHER;
 }
 

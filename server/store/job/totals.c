@@ -103,7 +103,7 @@ static void name_optimizers(pd_totals_count *count)
                 most = i;
         if (count->optimizers[most].elements == 0) return;
         used += (size_t)snprintf(totals->optimizers + used, sizeof totals->optimizers - used, "%s%s",
-                                 used > 0 ? "," : "", pd_row_name(count->optimizers[most].rule->hypers.row));
+                                 used > 0 ? "," : "", pd_optimizer_name(count->optimizers[most].rule->hypers.row));
         count->optimizers[most].elements = 0;
     }
 }

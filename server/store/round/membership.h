@@ -11,7 +11,7 @@
 typedef struct pd_membership {
     /* number of the present set of expected ranks: 1 at first, and 1 more after each change of the set */
     uint64_t epoch;
-    /* number of ranks of the job; a round has a slot (record of a contribution) for each of the ranks 0 to ranks - 1 */
+    /* number of ranks of the job; a round has a slot for each of the ranks 0 to ranks - 1 */
     uint32_t ranks;
     uint32_t expected;               /* number of ranks that are expected to contribute */
     uint64_t set[PD_MAX_WORLD / 64]; /* bit r: rank r is expected to contribute */

@@ -1,4 +1,4 @@
-/* policies.c - the table of round policies (rules that say when a round is complete), in the order of
+/* policies.c - the table of round policies, in the order of
  * base/policy_names.h. */
 #include "policies.h"
 

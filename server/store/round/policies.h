@@ -1,4 +1,4 @@
-/* policies.h - the table of round policies (rules that say when a round is complete): one for each name in
+/* policies.h - the table of round policies: one for each name in
  * base/policy_names.h. */
 #ifndef PD_POLICIES_H
 #define PD_POLICIES_H
@@ -10,7 +10,7 @@
 PD_POLICY_NAMES(PD_POLICY_ROW)
 #undef PD_POLICY_ROW
 
-/* Returns the policy (which says when a round is complete) that the job key `rounds` has chosen. The key's value is the
+/* Returns the policy that the job key `rounds` has chosen. The key's value is the
  * index of the policy's name. */
 const pd_policy *pd_policy_of(uint64_t value);
 

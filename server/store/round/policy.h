@@ -34,7 +34,7 @@ struct pd_round;
 struct pd_chunk;
 
 typedef enum pd_admit {
-    /* The step's round is open. The contribution is filed, unless the rank's slot (record of a rank's contribution)
+    /* The step's round is open. The contribution is filed, unless the rank's slot
      * shows that the rank has given it before. */
     PD_ADMIT_NEW,
     /* The step's round has closed with a contribution of the rank. The push is answered, but its data are dropped. */

@@ -10,7 +10,7 @@
 typedef struct pd_range {
     int64_t start, end;
     bool known;           /* the rank has declared this range; until then it may contribute any elements */
-    uint64_t initialiser; /* nonce (random number) of the process that last sent initial weights for this range */
+    uint64_t initialiser; /* nonce of the process that last sent initial weights for this range */
     /* Entries of three lists of ranks. Entry i of each list is stored in the range of rank i, to save memory.
      * by_start and by_end list the ranks whose range is known and not empty, sorted by the start and by the end of
      * the range. `swept` is a list in ascending order that a sweep (a loop over the elements, stretch.h) uses: the

@@ -1,4 +1,4 @@
-/* round.c - the records of a round: one slot (one rank's contribution) for each chunk (a section of the parameter)
+/* round.c - the records of a round: one slot (one rank's contribution) for each chunk
  * and rank. */
 #include "round.h"
 

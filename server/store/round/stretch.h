@@ -5,7 +5,7 @@
 
 #include "round.h"
 
-/* Returns the stretch (elements that the same ranks contribute) from element `first` on: it ends where the next range
+/* Returns the stretch from element `first` on: it ends where the next range
  * begins or ends, but not after `end`. */
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end);
 /* Return whether the rank contributes the elements of the stretch, and the number of ranks that contribute them. */

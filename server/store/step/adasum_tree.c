@@ -16,7 +16,7 @@ typedef struct section {
     int64_t *ends;
     pd_vector_run *at;
     pd_adasum *adasum;
-    /* number of units (parts of the present pass that one thread computes) that were handed out */
+    /* number of units that were handed out */
     int64_t given;
 } section;
 

@@ -16,7 +16,7 @@
 #include "adasum.h"
 #include "job_keys.h"
 #include "stretch.h"
-#include "snapshot.h"
+#include "published.h"
 
 typedef struct pd_adasum_tree pd_adasum_tree;
 

@@ -39,7 +39,7 @@ bool pd_chunks_have_work(const pd_steps *steps)
 /* ---- sums ---- */
 
 /* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, though other contributions are missing: up
- * to the highest rank that is over quota (its frames use too much memory) and can be summed. Returns chunk->summed if
+ * to the highest rank that is over quota and can be summed. Returns chunk->summed if
  * there is no such rank. */
 static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
 {

@@ -2,7 +2,7 @@
  * aggregates that are sums: mean, weighted mean and sum.
  *
  * Step thread. Contributions wait in the buffers they were read into until all contributions to a chunk have come.
- * Then the chunk is summed in one pass. If a rank is over its ingest quota (its frames use too much memory), its
+ * Then the chunk is summed in one pass. If a rank is over its ingest quota, its
  * contributions are summed earlier, as soon as those of all lower ranks have come. So no order of parameters or of
  * arrival can cause a deadlock. Both ways give the same bits. */
 #ifndef PD_CHUNK_QUEUE_H

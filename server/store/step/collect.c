@@ -168,7 +168,7 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
 }
 
 /* Plans to spill contributions, that is, to copy them out of their frames, which frees the frames. Spilled are those of
- * ranks over quota (their frames use too much memory), in chunks that still wait for another rank. */
+ * ranks over quota, in chunks that still wait for another rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;

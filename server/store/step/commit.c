@@ -99,7 +99,7 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* Publishes the weights that the step has written. The buffer of the aggregate (sum or mean of the gradients) goes back
+/* Publishes the weights that the step has written. The buffer of the aggregate goes back
  * to its pool, unless the job's log has `taken` it. */
 static void publish_next(const pd_steps *steps, pd_param *param, bool taken, pd_closed *closed)
 {

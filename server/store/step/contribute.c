@@ -13,7 +13,7 @@
  *
  * A rank's initial weights of a parameter can be taken back until the rank has given all of them
  * (job/initial_weights.h). So no chunk is queued as complete before the last contribution to the parameter has come.
- * Until then chunks are summed only as far as ranks are over quota (their frames use too much memory). */
+ * Until then chunks are summed only as far as ranks are over quota. */
 static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 {
     pd_round *round = &param->round;

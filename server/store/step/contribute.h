@@ -4,7 +4,7 @@
 
 #include "steps.h"
 
-/* Files a rank's contribution to a chunk (section of a parameter). The rank's slot (its record of a contribution) must
+/* Files a rank's contribution to a chunk (section of a parameter). The rank's slot must
  * be empty. The round's first contribution opens the round. */
 void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns);
 /* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
@@ -14,7 +14,7 @@ bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint6
  * some chunks need not wait for the rank any more. */
 void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
 /* Ends the parameter's round at its deadline, so that it waits for no more contributions. Queues the chunks that the
- * policy (the rule that says what is complete) calls complete with the contributions that have come. */
+ * policy calls complete with the contributions that have come. */
 void pd_contribute_no_more(pd_steps *steps, pd_param *param);
 
 #endif

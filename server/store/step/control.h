@@ -4,7 +4,7 @@
  * After a restart workers send the contributions again that came after the last checkpoint, and the steps are taken
  * once more. They get the same bits only if they take the same course. Three things do not follow from contributions:
  *
- *   - which root tasks (computations of matrix roots) a step took with root_delay = ready;
+ *   - which preconditioner tasks a step took with root_delay = ready;
  *   - which ranks counted in a round that its policy (round/policy.h) closed without all expected ranks;
  *   - values that operators set, with the step from which they hold.
  *
@@ -21,7 +21,7 @@
 #include "task.h"
 
 typedef enum pd_control_kind {
-    PD_CONTROL_ROOTS, /* `taken`: the root tasks that the step took; it may be none, though some could have been back */
+    PD_CONTROL_ROOTS, /* `taken`: the preconditioner tasks that the step took; maybe none, though some were back */
     PD_CONTROL_ROUND, /* `counted`: the ranks that counted in the round of the step */
     /* An operator's command that sets values. Two kinds of record are of it. The one that goes to the disk has the
      * command as bytes (job/set_record.h); `step` is that of the last copy of the job's state before it. When that is
@@ -52,7 +52,7 @@ typedef struct pd_control_list {
 typedef struct pd_control_param {
     /* records that were read back, of steps that the parameter has not closed, the oldest first */
     pd_control_list noted;
-    /* the root tasks that the present step takes; room 0: steps of this parameter have no choice of roots */
+    /* the preconditioner tasks that the present step takes; room 0: steps of this parameter have no choice of roots */
     pd_taken_roots taken;
     bool repeats; /* the present step takes the roots of a record that was read back */
 } pd_control_param;
@@ -91,7 +91,7 @@ void pd_control_drop_made(pd_control *control);
 
 /* ---- records that were read back ---- */
 
-/* Makes a record with room for n root tasks. NULL: out of memory. */
+/* Makes a record with room for n preconditioner tasks. NULL: out of memory. */
 pd_control_record *pd_control_record_new(pd_control_kind kind, uint32_t param, uint64_t step, size_t n);
 void pd_control_record_free(pd_control_record *record); /* accepts NULL */
 /* Adds a record that was read back; call it in the order in which the records were made. One of a step that the

@@ -3,7 +3,7 @@
 #include "cut.h"
 
 #include "global_clip.h"
-#include "plant.h"
+#include "mutant.h"
 #include "step_log.h"
 
 #include <assert.h>
@@ -73,7 +73,7 @@ pd_cut *pd_cut_detach(pd_steps *steps)
 
 void pd_cut_free(pd_cut *cut, uint32_t n_params)
 {
-    for (uint32_t i = 0; cut != NULL && i < n_params; i++) pd_snapshot_unref(cut->parts[i].weights);
+    for (uint32_t i = 0; cut != NULL && i < n_params; i++) pd_published_unref(cut->parts[i].weights);
     free(cut);
 }
 
@@ -128,7 +128,7 @@ void pd_cut_replaced(pd_steps *steps, const pd_param *param)
     pd_cut *cut = steps->cut;
 
     if (cut == NULL || cut->fixed || param->saved.step != cut->step) return;
-    pd_snapshot_unref(cut->parts[param->index].weights);
+    pd_published_unref(cut->parts[param->index].weights);
     cut->parts[param->index].weights = param->current;
     param->current->store_refs++;
 }
@@ -136,7 +136,7 @@ void pd_cut_replaced(pd_steps *steps, const pd_param *param)
 /* Returns whether the cut stops the parameter before its next step. */
 static bool stops(const pd_cut *cut, const pd_param *param)
 {
-    if (cut == NULL || !cut->rests || PD_PLANTED(cut_without_rest) || cut->parts[param->index].passed) return false;
+    if (cut == NULL || !cut->rests || PD_MUTANT(cut_without_rest) || cut->parts[param->index].passed) return false;
     return cut->early || param->saved.step >= cut->step;
 }
 

@@ -11,8 +11,8 @@
 #include "steps.h"
 
 typedef struct pd_cut_part {
-    /* the parameter's snapshot (published weights) after the step of the cut; NULL: it has not closed this step yet */
-    pd_snapshot *weights;
+    /* the parameter's published version after the step of the cut; NULL: it has not closed this step yet */
+    pd_published *weights;
     bool passed; /* the parameter need not rest any more (pd_cut_pass) */
 } pd_cut_part;
 

@@ -1,4 +1,4 @@
-/* frames.c - counts a frame (a message with tensors) as long as contributions lie in it, then returns its buffer to
+/* frames.c - counts a frame as long as contributions lie in it, then returns its buffer to
  * the loop thread. */
 #include "frames.h"
 

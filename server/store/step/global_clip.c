@@ -8,7 +8,7 @@
 
 #include "clip.h"
 
-enum { PIECES = 1024 }; /* most pieces (parts of gradients) that are clipped in parallel: 256 MiB together */
+enum { PIECES = 1024 }; /* most pieces that are clipped in parallel: 256 MiB together */
 #define SUM_NS 0.3      /* ns of one core to square an element and add it to the sum */
 #define SCALE_NS 0.6
 #define PIECE_NS 30.0
@@ -131,7 +131,7 @@ void pd_global_clip_begin(pd_steps *steps)
     enter_scope(steps, 0);
 }
 
-/* Finds the next piece (part of a gradient) that the present pass must work on: at most PD_CLIP_RANGE elements of one
+/* Finds the next piece that the present pass must work on: at most PD_CLIP_RANGE elements of one
  * gradient. Returns false if the pass has no more pieces. */
 static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
 {
@@ -154,7 +154,7 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     return true;
 }
 
-/* Fills clip->pieces with pieces (parts of gradients) that the present pass must work on: as many as the time budget
+/* Fills clip->pieces with pieces that the present pass must work on: as many as the time budget
  * allows, but at least one if there is one. Returns their number. Adds the estimated time to *cost_ns. */
 static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_ns)
 {

@@ -6,9 +6,9 @@
  * (outlier.h). An outlier is skipped by all parameters, and nothing is clipped.
  *
  * If the job has a limit (clip_global_norm), all its gradients are clipped together next. Then each rule whose
- * optimizer has a limit (pd_row.clip_norm, from the declared hyperparameters) clips the gradients of its parameters,
- * as the first clip has left them. Parameters without a gradient in this step are left out, and so is model state
- * (pd_row.takes_values).
+ * optimizer has a limit (pd_optimizer_ops.clip_norm, from the declared hyperparameters) clips the gradients of its
+ * parameters, as the first clip has left them. Parameters without a gradient in this step are left out, and so is model
+ * state (pd_optimizer_ops.takes_values).
  *
  * Clipping begins when the aggregates of all parameters are complete (step_group.h). It runs in bounded batches.
  * Until it ends, no round of the job closes. Aggregates are scaled in place. The memory is allocated when the
@@ -61,7 +61,7 @@ double pd_global_clip_last(const pd_steps *steps);
 uint64_t pd_global_clip_clipped(const pd_steps *steps);
 /* Returns the number of steps that were skipped because the norm of their gradients was an outlier. */
 uint64_t pd_global_clip_outliers(const pd_steps *steps);
-/* Returns the part of the clip's record that an image (saved state) stores. NULL: the job does not clip by a global
+/* Returns the part of the clip's record that an image stores. NULL: the job does not clip by a global
  * norm. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
 

@@ -11,7 +11,7 @@ int pd_initial_mean_take(const pd_steps *steps, pd_param *param)
 {
     void *mean = param->accumulator;
 
-    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step;

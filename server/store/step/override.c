@@ -1,4 +1,4 @@
-/* override.c - a parameter's list of overrides (values that operators have set), sorted by the step from which each
+/* override.c - a parameter's list of overrides, sorted by the step from which each
  * applies. */
 #include "override.h"
 
@@ -73,7 +73,7 @@ static void say_begun(pd_effects *outbox, const char *job, const pd_param *param
 
     if (!entry->override->planned || entry->mask == 0 || entry->from > param->saved.step + 1) return;
     entry->override->planned = false;
-    hypers = pd_row_hypers(entry->override->hypers.row, &count);
+    hypers = pd_optimizer_hypers(entry->override->hypers.row, &count);
     for (size_t h = 0; h < count && used < sizeof what; h++) {
         if ((entry->mask >> h & 1) == 0) continue;
         pd_overrides_text(&entry->override->hypers, (int)h, value, sizeof value);
@@ -147,7 +147,7 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
 {
     size_t count;
     uint64_t step = param->saved.step + 1;
-    const pd_hyper *hypers = pd_row_hypers(param->rule->hypers.row, &count);
+    const pd_hyper *hypers = pd_optimizer_hypers(param->rule->hypers.row, &count);
 
     for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->saved.step + 1; i++) {
         pd_override *override = param->overrides[i].override;

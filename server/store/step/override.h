@@ -10,7 +10,7 @@
 #include "effects.h"
 #include "param.h"
 
-/* most entries of one parameter: overrides (values set by operators) that apply now or are planned for later steps */
+/* most entries of one parameter: overrides that apply now or are planned for later steps */
 #define PD_MAX_PARAM_OVERRIDES 64
 #define PD_MAX_JOB_OVERRIDES 4096 /* most overrides that a job may have */
 
@@ -28,7 +28,7 @@ typedef struct pd_override {
     char by[128];       /* label of the connection of the operator who gave the command */
     /* the command named a later step as the first one, and the log has not reported yet that this step has come */
     bool planned;
-    /* number that the override gets in an image (saved state) while the image is written */
+    /* number that the override gets in an image while the image is written */
     uint32_t number;
     bool overruled; /* the log has reported that the override takes precedence over a value that workers push */
 } pd_override;

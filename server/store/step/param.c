@@ -20,27 +20,27 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     return bytes;
 }
 
-/* Converts a part of the float32 weights of a snapshot (published weights), from element `first` on, to its other
+/* Converts a part of the float32 weights of a published version, from element `first` on, to its other
  * element types. `added` is the float32 update (the difference that the step adds), which is converted, too; NULL:
  * there is none to convert. */
-static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
+static void convert_range(const pd_published *published, const float *added, int64_t first)
 {
-    int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
+    int64_t n = published->elements - first < CONVERT_RANGE ? published->elements - first : CONVERT_RANGE;
 
     for (int t = PD_F16; t <= PD_BF16; t++)
-        if (snapshot->at[t] != NULL)
-            pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t,
-                       (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
+        if (published->at[t] != NULL)
+            pd_convert((char *)published->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t,
+                       (const float *)published->at[PD_F32] + first, PD_F32, n);
     if (added != NULL)
-        pd_convert((char *)snapshot->at[PD_UPDATE] + (size_t)first * pd_dtype_size(snapshot->update_dtype),
-                   snapshot->update_dtype, added + first, PD_F32, n);
+        pd_convert((char *)published->at[PD_UPDATE] + (size_t)first * pd_dtype_size(published->update_dtype),
+                   published->update_dtype, added + first, PD_F32, n);
 }
 
-/* Returns a copy of the published snapshot (weights) in all element types that workers pull now. NULL: out of
+/* Returns a copy of the published version in all element types that workers pull now. NULL: out of
  * memory. */
-static pd_snapshot *copy_current(const pd_param *param)
+static pd_published *copy_current(const pd_param *param)
 {
-    pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->pool, param->elements);
+    pd_published *old = param->current, *copy = pd_published_new(param->pool, param->elements);
 
     if (copy == NULL) return NULL;
     copy->job = old->job;
@@ -79,18 +79,18 @@ void pd_param_leave_pools(pd_param *param)
     for (int t = 0; t < 4; t++) leave_pool(param, t);
 }
 
-int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again)
+int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_published **again)
 {
     *again = NULL;
     if (param->pool[dtype] != NULL) return PD_OK;
     if (pd_param_join_pool(param, memory, (int)dtype, (size_t)param->elements * pd_dtype_size(dtype)) != PD_OK)
         return PD_NO_MEMORY;
     if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
-    if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
+    if (param->next != NULL && pd_published_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
     return PD_OK;
 
 fail:
-    pd_snapshot_unref(*again);
+    pd_published_unref(*again);
     *again = NULL;
     leave_pool(param, (int)dtype);
     return PD_NO_MEMORY;
@@ -128,7 +128,7 @@ int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dty
 
 int pd_param_begin_update(pd_param *param, float **update)
 {
-    pd_snapshot *next = param->next;
+    pd_published *next = param->next;
 
     *update = NULL;
     if (next->at[PD_UPDATE] == NULL) return PD_OK;
@@ -165,20 +165,22 @@ char *pd_param_why_skipped(const pd_param *param, char *text, size_t size)
     else
         snprintf(text, size,
                  "an element of the gradient of %.160s, %.3g, is too large for %s, which takes at most %.3g",
-                 param->name, (double)param->round.largest, pd_row_name(param->rule->hypers.row),
+                 param->name, (double)param->round.largest, pd_optimizer_name(param->rule->hypers.row),
                  (double)param->rule->hypers.row->gradient_most);
     return text;
 }
 
-void pd_param_publish(pd_unread *unread, pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed)
+void pd_param_publish(pd_unread *unread, pd_param *param, pd_published *published, pd_outcome outcome,
+                      pd_closed *closed)
 {
-    *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
-    if (snapshot == NULL) return;
-    /* The second reference to the snapshot is that of the loop thread. */
-    snapshot->store_refs++;
-    pd_snapshot_replace(unread, snapshot, param->current);
-    pd_snapshot_unref(param->current);
-    param->current = snapshot;
+    *closed =
+        (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .published = published };
+    if (published == NULL) return;
+    /* The second reference to the published version is that of the loop thread. */
+    published->store_refs++;
+    pd_published_replace(unread, published, param->current);
+    pd_published_unref(param->current);
+    param->current = published;
 }
 
 void pd_param_publish_again(pd_unread *unread, pd_param *param, pd_closed *closed)
@@ -186,15 +188,15 @@ void pd_param_publish_again(pd_unread *unread, pd_param *param, pd_closed *close
     *closed = (pd_closed){ .param = param->index,
                            .outcome = (pd_outcome)param->saved.outcome,
                            .step = param->saved.step,
-                           .snapshot = param->current };
+                           .published = param->current };
     if (param->current == NULL) return;
     param->current->store_refs++;
-    pd_snapshot_replace(unread, param->current, NULL);
+    pd_published_replace(unread, param->current, NULL);
 }
 
 static bool has_types(const pd_param *param)
 {
-    const pd_snapshot *next = param->next;
+    const pd_published *next = param->next;
     return next != NULL && (next->at[PD_F16] != NULL || next->at[PD_BF16] != NULL || param->added != NULL);
 }
 
@@ -207,7 +209,7 @@ void pd_params_convert(pd_param *const *params, size_t n, int threads)
     if (first == n) return;
 #pragma omp parallel num_threads(threads)
     for (size_t i = first; i < n; i++) {
-        const pd_snapshot *next = params[i]->next;
+        const pd_published *next = params[i]->next;
         int64_t elements = has_types(params[i]) ? next->elements : 0;
 #pragma omp for schedule(static) nowait
         for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, params[i]->added, at);

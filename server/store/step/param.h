@@ -7,7 +7,7 @@
 #include "optimizer.h"
 #include "round.h"
 #include "rule.h"
-#include "snapshot.h"
+#include "published.h"
 #include "traced.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -34,7 +34,7 @@ typedef struct pd_change_told {
 /* How far a parameter is in its present round and step. */
 typedef enum pd_stage {
     PD_COLLECTING, /* contributions to the round are missing, or those that came are not summed yet */
-    /* the aggregate (sum or mean of the gradients) is complete, and the step waits for other parameters of the job:
+    /* the aggregate is complete, and the step waits for other parameters of the job:
      * step_group.h */
     PD_HELD,
     /* the step could begin, but the entry of the step before for the job's log must be complete first (step_log.h), or
@@ -44,17 +44,17 @@ typedef enum pd_stage {
     PD_RESTING,
     /* the aggregate is complete, and the step has not begun; the parameter is in steps->ready */
     PD_READY,
-    /* The step has begun, but may not run yet. It belongs to an atomic group (steps that all happen or none), and the
+    /* The step has begun, but may not run yet. It belongs to an atomic group, and the
      * group's other steps have not begun: step_group.h. */
     PD_BEGUN,
     PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->ready */
-    /* the step has begun, and waits for a root task (which computes a matrix root) or for other steps of its atomic
+    /* the step has begun, and waits for a preconditioner task or for other steps of its atomic
      * group, which all happen or none */
     PD_PARKED,
 } pd_stage;
 
 /* The part of a parameter's record that survives a restart of the server: store/image writes and reads it. Weights,
- * optimizer state, scalars (numbers such as the loss) and overrides (values set by operators) survive, too. */
+ * optimizer state, scalars and overrides survive, too. */
 typedef struct pd_param_saved {
     /* number of the last step whose round the parameter has closed; steps up to the job's start_step count as closed */
     uint64_t step;
@@ -64,7 +64,7 @@ typedef struct pd_param_saved {
     /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
     uint64_t contributions;
     uint32_t outcome; /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
-    /* nonce (random number) of the process that last sent initial weights; a ranged parameter (each rank contributes a
+    /* nonce of the process that last sent initial weights; a ranged parameter (each rank contributes a
      * range of it) has one in each range instead */
     uint64_t initialiser;
 } pd_param_saved;
@@ -86,15 +86,16 @@ typedef struct pd_param {
     bool durable;       /* the job has checkpoints, which keep old weights until they are on the disk */
     bool logged;        /* the job has a log, which keeps aggregates until they are on the disk */
     pd_aggregation how; /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
-    /* element type in which workers pull updates (changes of the weights); 0: none pulls updates */
+    /* element type in which workers pull updates; 0: none pulls updates */
     pd_dtype update_dtype;
 
     /* weights and optimizer */
     pd_optim *optim;
-    pd_snapshot *current; /* snapshot with the published weights; NULL until the initial weights are published */
-    /* snapshot into which the present step writes its weights; or initial weights of which some are still missing, or
-     * weights that will replace the published ones (job/replacement.h) */
-    pd_snapshot *next;
+    pd_published
+        *current; /* published version with the published weights; NULL until the initial weights are published */
+    /* published version into which the present step writes its weights; or initial weights of which some are still
+     * missing, or weights that will replace the published ones (job/replacement.h) */
+    pd_published *next;
     /* number of chunks whose initial weights, or staged ones, have not come yet: those from rank 0; if the parameter is
      * ranged, from every rank */
     uint64_t unlanded;
@@ -122,7 +123,7 @@ typedef struct pd_param {
     /* the Adasum of the round's contributions, while it is being computed; NULL at other times */
     struct pd_adasum_tree *tree;
     pd_pushed *pushed; /* hyperparameters that were sent with pushes of the round; NULL: none have ever been sent */
-    /* scalars (such as the loss) that were sent with pushes of the round: round_scalars.h. NULL: none have ever been
+    /* scalars that were sent with pushes of the round: round_scalars.h. NULL: none have ever been
      * sent */
     struct pd_scalars *scalars;
     /* number of the change by hand with which rank 0 has replaced weights of the job since the last round closed: each
@@ -145,9 +146,10 @@ typedef struct pd_param {
      * is not known. */
     const pd_counted *noted_ranks;
     pd_traced_round traced; /* times of the open round, if the job's steps are traced (step_traces.h) */
-    /* some root tasks of the step are not handed out to the root pool yet, because memory was short */
+    /* some preconditioner tasks of the step are not handed out to the preconditioner pool yet, because memory was
+     * short */
     bool uncaptured;
-    /* The step group (parameters that count steps together) of this parameter. NULL: the parameter counts its own
+    /* The step group of this parameter. NULL: the parameter counts its own
      * steps. */
     struct pd_step_group *group;
     struct pd_param *next_member;                 /* next parameter of the same step group */
@@ -164,7 +166,7 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
     return param->current == NULL ? PD_MEAN : param->how;
 }
 
-/* Asks the round's policy (which says when a round is complete) whether the rank may contribute to step `step` of the
+/* Asks the round's policy whether the rank may contribute to step `step` of the
  * parameter. A round that is repeated after a restart takes no rank that came too late before. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
@@ -184,12 +186,12 @@ void pd_param_leave_pools(pd_param *param);
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
 /* Makes sure that the weights are also published in this element type, from now on. If the parameter has published
  * weights without this type, *again becomes a copy of them that has it, which the caller must publish: a published
- * snapshot cannot be changed. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_snapshot **again);
+ * published version cannot be changed. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
+int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_published **again);
 /* Makes sure that the update of each step (what the step adds to the weights) is published in this element type, from
  * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype);
-/* Returns how many more bytes are taken if updates (what steps add to the weights) are published; 0: they are
+/* Returns how many more bytes are taken if updates are published; 0: they are
  * already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
 /* Stores in *update the memory into which the step that is about to begin writes its update (what it adds to the
@@ -198,10 +200,11 @@ int pd_param_begin_update(pd_param *param, float **update);
 /* Gives the float32 buffer of the step's update back to its pool. Call it when the step is over, after param->next was
  * converted or discarded. */
 void pd_param_end_update(pd_param *param);
-/* Publishes the snapshot as the parameter's weights, and fills *closed, the report to the loop thread, with a
- * reference to the snapshot. Takes ownership of `snapshot`; NULL: the published weights stay as they are. `unread`
- * counts the weights that it replaces. */
-void pd_param_publish(pd_unread *unread, pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
+/* Publishes the published version as the parameter's weights, and fills *closed, the report to the loop thread, with a
+ * reference to the snapshot. Takes ownership of `published version`; NULL: the published weights stay as they are.
+ * `unread` counts the weights that it replaces. */
+void pd_param_publish(pd_unread *unread, pd_param *param, pd_published *published, pd_outcome outcome,
+                      pd_closed *closed);
 
 /* Fills *closed, the report to the loop thread, with the published weights and the outcome of the last closed round
  * again. After a restart the loop thread does not have them. */
@@ -214,8 +217,8 @@ char *pd_round_text(const pd_param *param, char *text, size_t size);
  * suffice. */
 char *pd_param_why_skipped(const pd_param *param, char *text, size_t size);
 
-/* Converts the float32 weights in the snapshot `next` of n parameters to the snapshot's other element types, in one
- * parallel region. Skips parameters whose `next` is NULL. */
+/* Converts the float32 weights in the published version `next` of n parameters to the published version's other element
+ * types, in one parallel region. Skips parameters whose `next` is NULL. */
 void pd_params_convert(pd_param *const *params, size_t n, int threads);
 
 #endif

@@ -20,7 +20,7 @@ static size_t count_roots(const pd_param *param)
     return pd_optim_plan(param->optim)->n_tasks;
 }
 
-/* Returns a slot (tensor of optimizer state) with the name and shape of the matrix root that a task computes: the
+/* Returns a slot with the name and shape of the matrix root that a task computes: the
  * task's first output, like "preconditioners.3". If the root is only one block's part of a slot, the name has the
  * block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)

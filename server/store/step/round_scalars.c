@@ -1,4 +1,4 @@
-/* round_scalars.c - checks, files and averages the scalars (numbers such as the loss) that workers push to a round. */
+/* round_scalars.c - checks, files and averages the scalars that workers push to a round. */
 #include "round_scalars.h"
 
 #include <assert.h>
@@ -60,7 +60,7 @@ static pd_param *param_of(const pd_steps *steps, const pd_request *frame)
     return &steps->params[frame->u.data.pieces[0].param];
 }
 
-/* Returns the index of the scalar (number such as the loss) with that name in the open round; -1: no rank has sent it
+/* Returns the index of the scalar with that name in the open round; -1: no rank has sent it
  * yet. */
 static int find(const pd_scalars *scalars, const char *name)
 {

@@ -10,10 +10,10 @@
 
 #include "steps.h"
 
-/* The scalars (numbers such as the loss) that a rank has given to the open round. */
+/* The scalars that a rank has given to the open round. */
 typedef struct pd_scalar_row {
-    uint64_t nonce; /* nonce (random number) of the process that gave the scalars */
-    uint32_t mask;  /* bit i: the rank has given a value for the scalar (number such as the loss) names[i] */
+    uint64_t nonce; /* nonce of the process that gave the scalars */
+    uint32_t mask;  /* bit i: the rank has given a value for the scalar names[i] */
     double value[PD_MAX_SCALARS], weight[PD_MAX_SCALARS];
 } pd_scalar_row;
 
@@ -44,7 +44,7 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
 pd_scalar_means *pd_scalars_close(pd_param *param);
 /* Copies the means of the last closed round's scalars into an entry of the operators' list of parameters. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
-/* Returns a copy of the means of the last closed round's scalars. NULL: the round had none, or memory is short. */
+/* Returns a copy of the means of the last closed round's scalars. NULL: the round had none, or out of memory. */
 pd_scalar_means *pd_scalars_again(const pd_param *param);
 void pd_scalars_free(pd_scalars *scalars); /* accepts NULL */
 

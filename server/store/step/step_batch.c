@@ -29,7 +29,7 @@ static int begin(pd_steps *steps, pd_param *param)
 
     if (pd_unread_stops(steps->unread) > 0) return PD_NO_MEMORY;
     if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
-    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step + 1;
@@ -43,7 +43,7 @@ static int begin(pd_steps *steps, pd_param *param)
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
     if (rc != PD_OK) {
         pd_param_end_update(param);
-        pd_snapshot_unref(param->next);
+        pd_published_unref(param->next);
         param->next = NULL;
         return rc;
     }
@@ -68,7 +68,7 @@ static int prepare(pd_steps *steps, pd_param *param)
 /* Moves parameters from steps->ready to steps->batch and begins their steps: as many as the time budget allows, but
  * at least one.
  *
- * If a step belongs to an atomic group (steps of which all happen or none), it begins, but the parameter is not put
+ * If a step belongs to an atomic group, it begins, but the parameter is not put
  * into the batch: it waits until all steps of the group have begun.
  *
  * Returns the number of parameters in the batch. *starved becomes the parameter for which memory was short; NULL:
@@ -110,8 +110,8 @@ static int run_steps(pd_steps *steps, size_t n)
     return k > 0 ? pd_batch_run(steps->optims, k, steps->config->threads) : PD_OK;
 }
 
-/* Copies the inputs of those root tasks (computations of matrix roots) that the step makes due, and hands the tasks
- * to the root pool. PD_NO_MEMORY: some tasks are left for a later batch. */
+/* Copies the inputs of those preconditioner tasks that the step makes due, and hands the tasks
+ * to the preconditioner pool. PD_NO_MEMORY: some tasks are left for a later batch. */
 static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;
@@ -135,21 +135,21 @@ static int capture_tasks(pd_steps *steps, pd_param *param)
     }
 }
 
-/* Sets the outcome of those finished steps that their optimizers have refused, and frees the snapshots for their new
- * weights, which were not written. */
+/* Sets the outcome of those finished steps that their optimizers have refused, and frees the published versions for
+ * their new weights, which were not written. */
 static void note_refused(pd_param *const *params, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         pd_param *param = params[i];
         if (param->stage != PD_STEPPING || pd_optim_refused(param->optim) == NULL) continue;
         param->outcome = PD_REFUSED;
-        pd_snapshot_unref(param->next);
+        pd_published_unref(param->next);
         param->next = NULL;
     }
 }
 
 /* Moves the parameters whose steps are finished to the front of the batch, and returns their number. The steps of the
- * others wait for a root task, the computation of a matrix root (PD_PARKED), or go on in the next batch. */
+ * others wait for a preconditioner task, the computation of a matrix root (PD_PARKED), or go on in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;

@@ -73,7 +73,7 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
     return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
 }
 
-/* Makes the steps of a step group (parameters that count steps together), which have all begun, one atomic group (all
+/* Makes the steps of a step group, which have all begun, one atomic group (all
  * happen or none), and queues them to run. */
 static void bind_group(pd_steps *steps, pd_step_group *group)
 {
@@ -161,7 +161,7 @@ static void release(pd_steps *steps, pd_step_group *group)
 }
 
 /* Lets a parameter go on, after the outcome of its round was decided. It is held instead if it would step and belongs
- * to a step group (which counts steps together) that does not know its step count yet. */
+ * to a step group that does not know its step count yet. */
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;

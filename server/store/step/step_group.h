@@ -12,9 +12,9 @@
  * the only state is the number of held parameters.
  *
  * A step group is a set of parameters that count their steps together, because their optimizer wants it
- * (pd_row.counts_by_group). Its members are the parameters that one rule of the job matches. A round counts as a step
- * of the group if at least one member steps in it. The optimizer's count in step s is 1 + the number of earlier
- * rounds that count.
+ * (pd_optimizer_ops.counts_by_group). Its members are the parameters that one rule of the job matches. A round counts
+ * as a step of the group if at least one member steps in it. The optimizer's count in step s is 1 + the number of
+ * earlier rounds that count.
  *
  * So a member can step only if it is known of every earlier round whether it counts. A group stores two round
  * numbers, `base` and `unknown`:
@@ -33,10 +33,10 @@
 /* The part of a step group's record (parameters that count steps together) that survives a restart of the server:
  * store/image writes and reads it. */
 typedef struct pd_step_group_saved {
-    uint64_t base; /* number of rounds that all members of the group (its parameters) have closed */
-    /* first round after `base` in which no member of the group (none of its parameters) has stepped yet */
+    uint64_t base; /* number of rounds that all members of the group have closed */
+    /* first round after `base` in which no member of the group has stepped yet */
     uint64_t unknown;
-    /* number of rounds up to `base` in which no member of the group (none of its parameters) has stepped */
+    /* number of rounds up to `base` in which no member of the group has stepped */
     uint64_t missed;
     int64_t brought; /* how much the group's step count was raised by an import of optimizer state: job/import.h */
 } pd_step_group_saved;
@@ -48,10 +48,10 @@ typedef struct pd_step_group {
     pd_param *held;    /* the step group's parameters whose steps wait for other members, linked by next_ready */
     uint32_t n_members;
     uint32_t behind; /* number of members that have closed `base` rounds, and no more */
-    /* number of steps in the atomic group (steps of which all happen or none) of this round; number of them that have
+    /* number of steps in the atomic group of this round; number of them that have
      * begun */
     uint32_t to_begin, begun;
-    /* all steps of the atomic group (which all happen or none) have begun; some may be waiting for the others */
+    /* all steps of the atomic group have begun; some may be waiting for the others */
     bool bound;
     pd_atomic_group atomic;
 } pd_step_group;
@@ -59,7 +59,7 @@ typedef struct pd_step_group {
 /* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
 /* Counts the members (parameters) of each step group that are behind (have closed only `base` rounds) anew, after their
- * steps were read from an image (saved state). */
+ * steps were read from an image. */
 void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: all its parameters begin each step together. */
@@ -67,7 +67,7 @@ bool pd_steps_are_whole(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
  * steps->waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
-/* Called when the parameter's aggregate (sum or mean of the gradients) is complete. Lets the parameter go on to its
+/* Called when the parameter's aggregate is complete. Lets the parameter go on to its
  * step, or holds it until other parameters are ready; lets parameters go on that waited for this one. Decides how the
  * rounds of those that go on end. */
 void pd_param_collected(pd_steps *steps, pd_param *param);
@@ -86,13 +86,13 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
  * into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
 /* Continue the steps of an atomic group, which wait until each optimizer has reported whether it refuses its step. Call
- * them after steps have run, and when a root task (computation of a matrix root) has come back. */
+ * them after steps have run, and when a preconditioner task has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 
 /* Returns another parameter that this held parameter (whose step may not begin yet) waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);
-/* Returns the step count of the parameter's step group (which counts steps together) before the parameter's next
+/* Returns the step count of the parameter's step group before the parameter's next
  * step. This step must be able to begin. */
 int64_t pd_step_group_count(const pd_param *param);
 /* Returns whether all parameters of the step group have closed the same rounds. Only then the group's step count can

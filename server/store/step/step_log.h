@@ -22,7 +22,7 @@ typedef struct pd_step_input {
     int64_t count;        /* the optimizer's count of steps before this one */
     uint64_t hypers_mask; /* bit h: hyperparameter h had a value for this step alone */
     double hypers[PD_MAX_HYPERS];
-    pd_taken_roots taken; /* the root tasks (computations of matrix roots) that the step took */
+    pd_taken_roots taken; /* the preconditioner tasks that the step took */
     float *aggregate;     /* the buffer that the optimizer has read; NULL: the round ended without a step */
 } pd_step_input;
 
@@ -36,7 +36,7 @@ typedef struct pd_step_log {
     pd_step_input inputs[]; /* one for each parameter */
 } pd_step_log;
 
-/* Returns the bytes that the log takes of a parameter with so many root tasks, without aggregates. */
+/* Returns the bytes that the log takes of a parameter with so many preconditioner tasks, without aggregates. */
 uint64_t pd_step_log_bytes(size_t n_tasks);
 /* Makes the log of the job, which is off at first. Does nothing if the job has one. PD_NO_MEMORY. */
 int pd_step_log_make(pd_steps *steps);

@@ -19,8 +19,8 @@ void pd_trace_begun(const pd_steps *steps, pd_param *param);
 void pd_trace_stepped(const pd_steps *steps, pd_param *const *params, size_t n);
 /* Passes on the times of the parameter's round, which has just been counted as closed and is not reset yet. */
 void pd_trace_closed(const pd_steps *steps, pd_param *param);
-/* Passes on a root task (computation of a matrix root) that has come back from the root pool, and is not delivered yet.
- * Its time is how long the root pool computed, up to now. */
+/* Passes on a preconditioner task that has come back from the preconditioner pool, and is not delivered yet.
+ * Its time is how long the preconditioner pool computed, up to now. */
 void pd_trace_root(const pd_steps *steps, const pd_param *param, const struct pd_task *task);
 
 #endif

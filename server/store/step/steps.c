@@ -1,5 +1,5 @@
 /* steps.c - puts parameters into the queue of those whose step can go on, finds the lowest step, and finds out whether
- * a rank is over its quota (its frames use too much memory). */
+ * a rank is over its quota. */
 #include "steps.h"
 
 #include <utlist.h>

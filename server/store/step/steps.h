@@ -5,7 +5,7 @@
  *
  *     pd_steps ── pd_param ─┬─ pd_round ── pd_chunk ── pd_slot    which rank has contributed what     store/round
  *                           ├─ pd_optim                           optimizer and its state             server/optim
- *                           └─ pd_snapshot                        weights
+ *                           └─ pd_published                        weights
  *
  * contribute.h files a contribution. chunk_queue.h and collect.h compute aggregates. step_group.h decides which
  * parameters wait for others, and global_clip.h clips gradients together. step_batch.h runs optimizers. commit.h
@@ -50,9 +50,9 @@ typedef struct pd_steps {
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* the last means of all scalars that workers have sent, for operators */
     size_t n_scalars;
     uint64_t no_gradient;    /* number of rounds that closed because no rank had a gradient, since the server started */
-    pd_histogram root_times; /* times of root tasks (computations of matrix roots) that have come back */
-    /* number of batches of work, root tasks and commands that may have changed a parameter; lists for operators that
-     * were made at the same number are still valid */
+    pd_histogram root_times; /* times of preconditioner tasks that have come back */
+    /* number of batches of work, preconditioner tasks and commands that may have changed a parameter; lists for
+     * operators that were made at the same number are still valid */
     uint64_t changes;
 
     /* parts of the store that jobs use, borrowed */
@@ -81,16 +81,16 @@ typedef struct pd_steps {
     pd_param *ready;   /* parameters whose step can begin, or has begun and can go on */
     pd_param *stopped; /* parameters in stage PD_LOGGING, linked by next_ready */
     uint64_t limit; /* no parameter begins a step beyond this one; UINT64_MAX: the job is not paused (image/pause.h) */
-    /* Whether the queue `partial` must be searched for ranks over quota (their frames use too much memory), because a
+    /* Whether the queue `partial` must be searched for ranks over quota, because a
      * frame was filed since the last search; `look_loose`: the same for the queue `loose`. */
     bool look, look_loose;
     uint32_t n_open;  /* number of parameters whose round is open */
     uint32_t n_begun; /* number of parameters that have weights */
-    /* number of root tasks that have not come back from the root pool */
+    /* number of preconditioner tasks that have not come back from the preconditioner pool */
     uint32_t tasks_out;
 
     /* members for parameters that wait for other parameters of the job */
-    /* for each optimizer rule its step group (parameters that count steps together): step_group.h */
+    /* for each optimizer rule its step group: step_group.h */
     struct pd_step_group *groups;
     /* clips the gradients of all parameters together: global_clip.h. NULL: neither the job nor a rule has a limit */
     struct pd_global_clip *clip;
@@ -110,7 +110,7 @@ typedef struct pd_steps {
     pd_optim **optims; /* array of n_params entries: the optimizers of the parameters in `batch` */
     /* time until which no work is tried again, because memory was short; 0: memory was not short */
     uint64_t retry_ns;
-    pd_effect *notice; /* memory for the message which reports that memory is short, allocated in advance */
+    pd_effect *notice; /* memory for the message which reports that out of memory, allocated in advance */
 } pd_steps;
 
 /* Returns whether the rank is over quota: its frames use nearly all that it may use of the ingest budget
@@ -119,7 +119,7 @@ static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 {
     return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]);
 }
-/* Returns whether any rank of the job is over its quota of the ingest budget (memory for received frames). */
+/* Returns whether any rank of the job is over its quota of the ingest budget. */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 
 /* Returns the time of the store's clock, in ns; 0: it has none. */

@@ -44,7 +44,7 @@ bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
 
 /* ---- which contributions take part in the sum of a stretch ---- */
 
-/* Totals over those contributions to a stretch (elements that the same ranks contribute) that take part in the sum.
+/* Totals over those contributions to a stretch that take part in the sum.
  * They are counted rank by rank. */
 typedef struct tally {
     uint32_t given;

@@ -11,7 +11,7 @@
 
 #include "job_keys.h"
 #include "kernels.h"
-#include "snapshot.h"
+#include "published.h"
 #include "stretch.h"
 
 /* A unit, which is the work that one thread does at a time: the sum of consecutive elements of one chunk. */
@@ -61,7 +61,7 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
                  float **accumulator, pd_buffer_pool *pool);
 /* Computes all sums that are planned. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* Notes the result of a pass over a chunk after pd_sums_run: the state of its slots (records of contributions) becomes
+/* Notes the result of a pass over a chunk after pd_sums_run: the state of its slots becomes
  * SUMMED, and the round's members `finite`, `weightless` and `unsummed` are updated. The caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 

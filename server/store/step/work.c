@@ -1,14 +1,14 @@
 /* work.c - one batch of work on a job's rounds and steps: sums of chunks, aggregates that need all contributions,
  * clipping, optimizer steps.
  *
- * If memory is short, work stops where it is. Contributions, sums and steps that have begun are kept, waiting workers
+ * If out of memory, work stops where it is. Contributions, sums and steps that have begun are kept, waiting workers
  * are notified once, and the work goes on a second later. */
 #include "work.h"
 
 #include "chunk_queue.h"
 #include "collect.h"
 #include "global_clip.h"
-#include "plant.h"
+#include "mutant.h"
 #include "step_batch.h"
 #include "step_group.h"
 #include "step_traces.h"
@@ -17,7 +17,7 @@
 
 #define RETRY_NS 1000000000ull
 
-/* Says in *err that memory is short for a parameter, or that its job's readers hold too much. */
+/* Says in *err that out of memory for a parameter, or that its job's readers hold too much. */
 static void explain(const pd_steps *steps, const pd_param *starved, pd_error *err)
 {
     uint64_t held = pd_unread_stops(steps->unread);
@@ -37,7 +37,7 @@ static void explain(const pd_steps *steps, const pd_param *starved, pd_error *er
                 what, starved->name, starved->current != NULL ? "push" : "pull");
 }
 
-/* Stops the job's work for a second, because memory is short for a parameter. If workers were not notified yet since
+/* Stops the job's work for a second, because out of memory for a parameter. If workers were not notified yet since
  * memory became short, notifies those that wait. */
 static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
 {
@@ -63,7 +63,7 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
-/* Does each kind of work in turn, within the time budget. If memory is short for one kind, the other kinds are still
+/* Does each kind of work in turn, within the time budget. If out of memory for one kind, the other kinds are still
  * done in this batch, and the job pauses afterwards. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
@@ -101,7 +101,7 @@ void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool 
     pd_trace_root(steps, param, task);
     pd_optim_deliver(param->optim, task);
     if (gone) return;
-    if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever))
+    if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_MUTANT(parked_forever))
         pd_steps_ready(steps, param, PD_STEPPING);
     pd_step_group_look(steps, param->group);
 }

@@ -46,7 +46,7 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Checks that a parameter's tasks (computations beside the steps) begin at the same interval in later steps. Tests
+/* Checks that a parameter's tasks begin at the same interval in later steps. Tests
  * ever larger step numbers in which a task should begin, and beside each of them some in which none should. */
 static bool goes_on(const pd_kind *kind)
 {
@@ -201,7 +201,7 @@ static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *
 static bool has_text(const pd_rule *rule)
 {
     size_t n;
-    const pd_hyper *hypers = pd_row_hypers(rule->hypers.row, &n);
+    const pd_hyper *hypers = pd_optimizer_hypers(rule->hypers.row, &n);
 
     for (size_t i = 0; i < n; i++)
         if (hypers[i].type == PD_TEXT && rule->hypers.value[i] != 0) return true;
@@ -347,7 +347,7 @@ pd_sizing pd_forecast_job(void)
 }
 
 int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules,
-                     size_t n_rules, const pd_row *const *rows, pd_error *err)
+                     size_t n_rules, const pd_optimizer_ops *const *rows, pd_error *err)
 {
     pd_rule **rule = malloc((shapes->n + 1) * sizeof *rule);
     uint64_t *digest = malloc((shapes->n + 1) * sizeof *digest);
@@ -407,7 +407,7 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the indices of slots or tasks by their group (those whose names differ only in numbers), and keeps their order
+/* Sorts the indices of slots or tasks by their group, and keeps their order
  * within a group. group[i] is the group of number i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {

@@ -1,7 +1,7 @@
 /* forecast.h - forecasts how much memory and computing a model's optimizer will need.
  *
  * It makes the plans of all parameters as a job would, but no state, and computes the memory with the daemon's own
- * functions. A plan lists a parameter's slots (tensors of optimizer state) and tasks (computations beside the
+ * functions. A plan lists a parameter's slots and tasks (computations beside the
  * steps, such as matrix roots). A task begins (is "captured") when a step copies its inputs.
  *
  * All functions are pure: they use no files, clocks or connections. */
@@ -13,7 +13,7 @@
 #include "rule.h"
 #include "shapes_file.h"
 
-#define PD_FORECAST_STEPS 65536 /* tasks (such as matrix roots) are searched for in the steps up to this number */
+#define PD_FORECAST_STEPS 65536 /* tasks are searched for in the steps up to this number */
 
 /* A kind of parameters: all those that have the same plan (slots of optimizer state, and tasks), because they have
  * the same rule, shape and names of dimensions. If a text in the rule can refer to parameters by name, their plans
@@ -32,11 +32,11 @@ typedef struct pd_kind {
     /* Memory that a step needs besides the state: temporary slots, and slots that are converted to float32. */
     int64_t step_bytes;
     int64_t thread_bytes; /* further memory that each computing thread needs during a step */
-    /* memory for copied inputs and for results if all tasks (such as matrix roots) begin in one step */
+    /* memory for copied inputs and for results if all tasks begin in one step */
     int64_t task_bytes;
-    double task_flops; /* floating-point operations of all tasks (such as matrix roots) of one parameter */
-    int64_t due[3];    /* due: numbers of the first three steps in which tasks (such as matrix roots) begin */
-    /* Number of entries in `due`, at most 3. If there are fewer, no other task (such as a matrix root) begins up to
+    double task_flops; /* floating-point operations of all tasks of one parameter */
+    int64_t due[3];    /* due: numbers of the first three steps in which tasks begin */
+    /* Number of entries in `due`, at most 3. If there are fewer, no other task begins up to
      * step PD_FORECAST_STEPS. */
     int n_due;
     /* Tasks go on to begin every pd_kind_interval steps. false: the interval changes later, for example by a
@@ -52,7 +52,7 @@ typedef struct pd_forecast_sum {
     /* Memory for all parameters, as the daemon counts it against its setting limits.max_total_bytes. */
     pd_footprint need;
     double flops;      /* floating-point operations of one step; only matrix products are counted */
-    double task_flops; /* floating-point operations if each task (such as a matrix root) runs once */
+    double task_flops; /* floating-point operations if each task runs once */
     /* Floating-point operations of tasks for each step, averaged over the steps from one run of a task to the next. */
     double task_flops_per_step;
 } pd_forecast_sum;
@@ -89,7 +89,7 @@ pd_sizing pd_forecast_job(void);
  *
  * PD_NO_MEMORY: out of memory. */
 int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules,
-                     size_t n_rules, const pd_row *const *rows, pd_error *err);
+                     size_t n_rules, const pd_optimizer_ops *const *rows, pd_error *err);
 /* Frees a forecast, which may be empty. */
 void pd_forecast_free(pd_forecast *forecast);
 

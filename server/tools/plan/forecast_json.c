@@ -1,4 +1,4 @@
-/* forecast_json.c - paramctl plan --json: prints all data of a forecast (memory and computing of an optimizer).
+/* forecast_json.c - paramctl plan --json: prints all data of a forecast.
  *
  * Each entry of `params` names its entry in `kinds` by index. A kind has all parameters with the same plan. The
  * bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are sums. */
@@ -28,7 +28,7 @@ static json_t *slot_json(const pd_slot_spec *spec)
     return object;
 }
 
-/* Lists slots (tensors of optimizer state) that a task reads or writes, by their index in the plan's list of slots. */
+/* Lists slots that a task reads or writes, by their index in the plan's list of slots. */
 static json_t *indices_json(const int *slot, int n)
 {
     json_t *list = json_array();
@@ -80,11 +80,11 @@ static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
         json_array_append_new(blocks, block_json(&plan->blocks[b], plan->shape.rank));
     for (size_t s = 0; s < plan->n_slots; s++) json_array_append_new(slots, slot_json(&plan->slots[s]));
     for (size_t t = 0; t < plan->n_tasks; t++) json_array_append_new(tasks, task_json(&plan->tasks[t]));
-    object =
-        json_pack("{s:s, s:i, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "optimizer", pd_row_name(kind->rule->hypers.row),
-                  "rule", (int)(kind->rule - f->rules), "params", (json_int_t)kind->params, "shape",
-                  dims_json(kind->shape.dim, kind->shape.rank), "elements", (json_int_t)kind->elements, "merged",
-                  dims_json(plan->shape.dim, plan->shape.rank), "blocks", blocks, "slots", slots, "tasks", tasks);
+    object = json_pack("{s:s, s:i, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "optimizer",
+                       pd_optimizer_name(kind->rule->hypers.row), "rule", (int)(kind->rule - f->rules), "params",
+                       (json_int_t)kind->params, "shape", dims_json(kind->shape.dim, kind->shape.rank), "elements",
+                       (json_int_t)kind->elements, "merged", dims_json(plan->shape.dim, plan->shape.rank), "blocks",
+                       blocks, "slots", slots, "tasks", tasks);
     if (object == NULL) return NULL;
     json_object_update_new(
         object, json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "state_bytes", (json_int_t)kind->state_bytes, "step_bytes",
@@ -142,7 +142,7 @@ static json_t *job_json(const pd_forecast *f)
 
 static json_t *rule_json(const pd_forecast *f, size_t r)
 {
-    const pd_row *row = f->rules[r].hypers.row;
+    const pd_optimizer_ops *row = f->rules[r].hypers.row;
     json_t *facts = json_object(), *object = sum_json(&f->of_rule[r]);
 
     for (size_t k = 0; row->facts != NULL && row->facts[k].name != NULL; k++)

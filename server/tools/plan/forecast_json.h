@@ -1,4 +1,4 @@
-/* forecast_json.h - prints a forecast (memory and computing of an optimizer) as JSON for other programs. */
+/* forecast_json.h - prints a forecast as JSON for other programs. */
 #ifndef PD_FORECAST_JSON_H
 #define PD_FORECAST_JSON_H
 

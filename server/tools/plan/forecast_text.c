@@ -241,7 +241,7 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* Lists the inputs or the outputs of n tasks (such as matrix roots) by the names of their slots, such as
+/* Lists the inputs or the outputs of n tasks by the names of their slots, such as
  * "statistics.0 … 215; tally". `room` is scratch memory, as in task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
@@ -348,7 +348,7 @@ static void blocks_line(pd_table *table, const pd_kind *kind)
 static void state_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL];
-    const char *optimizer = pd_row_name(kind->rule->hypers.row);
+    const char *optimizer = pd_optimizer_name(kind->rule->hypers.row);
     int64_t bytes;
 
     if (__builtin_mul_overflow(kind->state_bytes, (int64_t)n, &bytes)) bytes = INT64_MAX;
@@ -462,7 +462,7 @@ static int print_rules(const pd_forecast *f, FILE *out)
 static void print_facts(const pd_forecast *f, FILE *out)
 {
     for (size_t r = 0; r < f->n_rules; r++) {
-        const pd_row *row = f->rules[r].hypers.row;
+        const pd_optimizer_ops *row = f->rules[r].hypers.row;
         bool told = f->of_rule[r].params == 0 || row->facts == NULL;
         for (size_t before = 0; before < r; before++)
             told = told || (f->rules[before].hypers.row == row && f->of_rule[before].params > 0);

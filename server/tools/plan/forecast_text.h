@@ -1,4 +1,4 @@
-/* forecast_text.h - prints a forecast (memory and computing of an optimizer) as text for people. */
+/* forecast_text.h - prints a forecast as text for people. */
 #ifndef PD_FORECAST_TEXT_H
 #define PD_FORECAST_TEXT_H
 
@@ -6,7 +6,7 @@
 
 #include "forecast.h"
 
-/* Prints the forecast. Without `verbose`, similar parameters, slots (tensors of optimizer state) and tasks share a
+/* Prints the forecast. Without `verbose`, similar parameters, slots and tasks share a
  * line. PD_NO_MEMORY: out of memory. */
 int pd_forecast_print(const pd_forecast *forecast, bool verbose, FILE *out, pd_error *err);
 

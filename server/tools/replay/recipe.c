@@ -21,7 +21,7 @@ static read_config read_by_name, read_nadam, read_average, read_google, read_met
 enum { MOST_GROUPS = 1000 };
 
 /* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd
- * that follows another reference implementation (the program that made the recorded runs). */
+ * that follows another reference implementation. */
 static const struct entry {
     const char *system;
     const char *optimizer; /* value of the configuration's key `optimizer`; NULL: the system has only one optimizer */
@@ -134,7 +134,7 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
-/* Sets lr to 1 for a trace of averages (recorded averages of gradients). One step of sgd then turns weights of 0
+/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0
  * into minus the averaged gradient, so the average can be read from the weights. */
 static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
@@ -205,10 +205,10 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
 /* ---- adafactor ---- */
 
 /* Returns true if the hyperparameter can be switched off with the word "none". */
-static bool may_be_none(const pd_row *row, const char *name)
+static bool may_be_none(const pd_optimizer_ops *row, const char *name)
 {
     size_t n;
-    const pd_hyper *hypers = pd_row_hypers(row, &n);
+    const pd_hyper *hypers = pd_optimizer_hypers(row, &n);
     int i = pd_hypers_find(row, name);
 
     return i >= 0 && hypers[i].choices != NULL && strcmp(hypers[i].choices, "none") == 0;
@@ -238,7 +238,7 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
 
 /* ---- Kron ---- */
 
-/* Sets the probability with which factors (preconditioning matrices) are updated, if it changes with the step:
+/* Sets the probability with which factors are updated, if it changes with the step:
  * {"schedule": "anneal", ...}. paramd's schedule for it has the name of the reference optimizer's function,
  * precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
@@ -388,7 +388,7 @@ static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry
     return rc == PD_OK && differs != NULL ? add_members(recipe, group, json_object_get(differs, "params"), err) : rc;
 }
 
-static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_row *row, const json_t *config,
+static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_optimizer_ops *row, const json_t *config,
                        pd_error *err)
 {
     const json_t *list = json_object_get(config, "groups");
@@ -508,7 +508,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
 {
     const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
     const struct entry *entry = find_entry(system, optimizer);
-    const pd_row *row;
+    const pd_optimizer_ops *row;
     json_t *grouped;
     int rc;
 
@@ -544,12 +544,12 @@ char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)
 {
     const pd_hypers *hypers = &recipe->groups[group];
     size_t count, size;
-    const pd_hyper *hyper = pd_row_hypers(hypers->row, &count);
+    const pd_hyper *hyper = pd_optimizer_hypers(hypers->row, &count);
     char *text = NULL, value[64];
     FILE *out = open_memstream(&text, &size);
 
     if (out == NULL) return NULL;
-    fprintf(out, "%s %s", glob, pd_row_name(hypers->row));
+    fprintf(out, "%s %s", glob, pd_optimizer_name(hypers->row));
     for (size_t i = 0; i < count; i++)
         fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
     if (fclose(out) == 0) return text;

@@ -12,7 +12,7 @@ typedef struct pd_recipe {
     /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
      * group. Do not move the array: the hyperparameters may contain schedules. */
     pd_hypers *groups;
-    /* JSON object from a parameter's name to the number of its group (parameters with the same hyperparameters); NULL:
+    /* JSON object from a parameter's name to the number of its group; NULL:
      * all parameters are in group 0. */
     json_t *members;
     json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has none */
@@ -24,7 +24,7 @@ typedef struct pd_recipe {
      * NULL: no defect is known. */
     const char *defect;
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
-    /* The following fields are set only for a trace of averages (recorded averages of gradients). */
+    /* The following fields are set only for a trace of averages. */
     /* Value of the job's option `aggregate` (how gradients are averaged): "mean", "adasum" or "adasum_vdot"; NULL
      * if the run has weights. */
     const char *aggregate;
@@ -33,7 +33,7 @@ typedef struct pd_recipe {
     int shards;
 } pd_recipe;
 
-/* Reads which optimizer and hyperparameters a trace (file of a recorded run) was made with, from its metadata
+/* Reads which optimizer and hyperparameters a trace was made with, from its metadata
  * `system` and `config`. The caller frees *out, also after an error.
  *
  * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the

@@ -70,7 +70,7 @@ static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
 }
 
 /* Returns true if the optimizer has a hyperparameter of this name, or a list of them ("betas" for "betas[0]"). */
-static bool has(const pd_row *row, const char *name)
+static bool has(const pd_optimizer_ops *row, const char *name)
 {
     char first[96];
 
@@ -85,7 +85,7 @@ int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_e
 
     if (!has(hypers->row, name)) {
         return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name,
-                       pd_row_name(hypers->row));
+                       pd_optimizer_name(hypers->row));
     }
     if (text != NULL) return pd_hypers_set(hypers, name, text, err);
     if (json_is_string(json_object_get(value, "schedule")))

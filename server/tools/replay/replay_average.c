@@ -15,7 +15,7 @@ typedef struct averaging {
     const pd_trace *trace;
     const pd_recipe *recipe;
     const pd_trace_param *params;
-    /* Gradients of those replicas (workers) that have the same shard of the weights. */
+    /* Gradients of those replicas that have the same shard of the weights. */
     float *gradient[PD_TRACE_MAX_REPLICAS];
     float *scratch[PD_TRACE_MAX_REPLICAS], *ours;
     double *recorded;
@@ -78,7 +78,7 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Averages the gradients of the replicas (workers) that have the same shard of the weights, and compares the result
+/* Averages the gradients of the replicas that have the same shard of the weights, and compares the result
  * with the recorded average of each replica. */
 static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd_error *err)
 {
@@ -128,7 +128,7 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
 
 /* ---- weighted means ---- */
 
-/* Two sums for each replica (worker of the recorded run): of its values times their weights, and of the weights. */
+/* Two sums for each replica: of its values times their weights, and of the weights. */
 typedef struct weighing {
     int n;
     float values[PD_TRACE_MAX_REPLICAS], weights[PD_TRACE_MAX_REPLICAS];
@@ -164,7 +164,7 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* Compares the losses of all replicas (workers of the recorded run) with the record, and then their mean.
+/* Compares the losses of all replicas with the record, and then their mean.
  *
  * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas.
  * The mean of all recorded losses is therefore the sum over all examples divided by the sum of all weights, and the

@@ -8,7 +8,7 @@
 struct pd_replay_draws {
     const pd_trace *trace;
     const pd_replay_parts *parts;
-    /* JSON list of steps in which factors (preconditioning matrices) were balanced: made equal in size; NULL: not
+    /* JSON list of steps in which factors were balanced: made equal in size; NULL: not
      * recorded */
     json_t *balanced;
     pd_draws *at; /* recorded random numbers of each declared parameter in the present step */

@@ -10,7 +10,7 @@
 
 typedef struct pd_replay_draws pd_replay_draws;
 
-/* Returns true if the trace (file of a recorded run) has random numbers. */
+/* Returns true if the trace has random numbers. */
 bool pd_replay_draws_wanted(const pd_trace *trace);
 /* Begins to read the recorded random numbers. Each of `parts` (the declared parameters) must be a whole parameter of
  * the trace. Borrows `trace` and `parts`. The caller closes *out. PD_INVALID_ARGUMENT: the metadata balanced_steps is

@@ -106,7 +106,7 @@ static int judge_products(pd_case *c, const update *u, const char *field, float 
     return pd_case_judge(c, field, at, u->n);
 }
 
-/* Multiplies the block (a tensor) with itself and sums over all dimensions except d. Compares the result, a matrix,
+/* Multiplies the block with itself and sums over all dimensions except d. Compares the result, a matrix,
  * with the record. If the factor of dimension d is diagonal, only the diagonal of the result is computed. */
 static int judge_term(pd_case *c, const update *u, const char *term, float *at, int d)
 {
@@ -180,7 +180,7 @@ int pd_judge_kron_update(pd_case *c)
 
 /* ---- the steps in which factors are updated ---- */
 
-/* Reads the probability with which factors (preconditioning matrices) are updated. A JSON object such as {"min_prob":
+/* Reads the probability with which factors are updated. A JSON object such as {"min_prob":
  * 0.05} is a schedule. For a constant number *schedule is NULL. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
 {

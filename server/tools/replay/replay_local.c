@@ -1,4 +1,4 @@
-/* replay_local.c - plays a trace (file of a recorded run) with the optimizer library in this process, without a
+/* replay_local.c - plays a trace with the optimizer library in this process, without a
  * daemon. */
 #include "replay_local.h"
 
@@ -9,7 +9,7 @@
 #include "replay_step.h"
 #include "replay_tensors.h"
 #include "replay_updates.h"
-#include "row.h"
+#include "optimizer_ops.h"
 
 typedef struct play {
     const pd_trace *trace;

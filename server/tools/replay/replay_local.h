@@ -1,4 +1,4 @@
-/* replay_local.h - plays a trace (file of a recorded run) with the optimizer library in this process, without a
+/* replay_local.h - plays a trace with the optimizer library in this process, without a
  * daemon. */
 #ifndef PD_REPLAY_LOCAL_H
 #define PD_REPLAY_LOCAL_H

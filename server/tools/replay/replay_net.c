@@ -74,7 +74,7 @@ static bool take_bias(pd_replay_net *net, const pd_trace_param *param, size_t i)
     return false;
 }
 
-/* Finds the network's layers in the trace (the file of a recorded run). Each layer must have a weight and a bias, and
+/* Finds the network's layers in the trace. Each layer must have a weight and a bias, and
  * as many inputs as the layer before it has outputs. */
 static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {

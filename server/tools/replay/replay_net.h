@@ -1,4 +1,4 @@
-/* replay_net.h - computes the gradients of a recorded training run, if its trace (the file) has only losses and no
+/* replay_net.h - computes the gradients of a recorded training run, if its trace has only losses and no
  * gradients.
  *
  * The network has dense layers with ReLU between them. Its parameters are `layers.K.weight` with shape (out, in)
@@ -16,7 +16,7 @@
 
 typedef struct pd_replay_net pd_replay_net;
 
-/* Returns true if the checked trace (file of a recorded run) has a loss for each step, but no gradients. */
+/* Returns true if the checked trace has a loss for each step, but no gradients. */
 bool pd_replay_net_wanted(const pd_trace *trace);
 /* Finds the network of a trace and reads its training data. Borrows `trace`. The caller closes *out. PD_UNIMPLEMENTED:
  * the parameters are not those of such a network, or the file with the data is missing. PD_INVALID_ARGUMENT: the data

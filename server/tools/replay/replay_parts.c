@@ -19,8 +19,8 @@ typedef struct search {
     pd_error *err;
 } search;
 
-/* Returns the name under which a replay declares a part: a parameter of the trace (the file of a recorded run), or a
- * block (part that is a tensor) of a shard, which is one rank's range of it. The caller frees the name. NULL: out of
+/* Returns the name under which a replay declares a part: a parameter of the trace, or a
+ * block of a shard, which is one rank's range of it. The caller frees the name. NULL: out of
  * memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {

@@ -1,5 +1,5 @@
-/* replay_server.c - plays a trace (file of a recorded run) through a daemon, with one thread and one connection for
- * each replica (worker of the recorded run).
+/* replay_server.c - plays a trace through a daemon, with one thread and one connection for
+ * each replica.
  *
  * A trace of weights is played step by step. In a trace of averages each parameter is an independent question: what
  * is the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
@@ -32,7 +32,7 @@ typedef struct common { /* Data that all workers of a replay share. While they r
      * NULL at the end. */
     char **rules;
     pd_replay_parts parts; /* the declared parts */
-    size_t n;              /* number of parameters in the trace (file of the recorded run) */
+    size_t n;              /* number of parameters in the trace */
     int64_t rounds;
     int world_size;
     atomic_int *first_failed; /* rank of the first worker that failed; -1: none */
@@ -344,7 +344,7 @@ static void add_counts(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_params; i++) *(uint64_t *)arg += page->params[i]->contributions;
 }
 
-/* Asks the daemon for the number of contributions (chunks of gradients) that it counted in the job. */
+/* Asks the daemon for the number of contributions that it counted in the job. */
 static int counted(const common *s, uint64_t *count, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;

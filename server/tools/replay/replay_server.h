@@ -1,4 +1,4 @@
-/* replay_server.h - plays a trace (file of a recorded run) through a daemon. */
+/* replay_server.h - plays a trace through a daemon. */
 #ifndef PD_REPLAY_SERVER_H
 #define PD_REPLAY_SERVER_H
 

@@ -48,8 +48,8 @@ struct pd_replay_state {
     /* Largest error that moving averages (momentum, filtered gradient) may have, from the metadata
      * noise_bc32_displacement; negative: not recorded. */
     double way_tolerance;
-    /* The trace (the file of a recorded run) records no tolerance for optimizer state. So the effect of rounding
-     * (noise) on each slot (kind of state) is measured, and errors of that size are allowed. */
+    /* The trace records no tolerance for optimizer state. So the effect of rounding
+     * (noise) on each slot is measured, and errors of that size are allowed. */
     bool measured;
     /* Number of steps from the copying of statistics to the use of the matrix roots computed from them. */
     int64_t delay;
@@ -242,7 +242,7 @@ static void add_counters(pd_replay_state *state, const json_t *list, size_t para
     }
 }
 
-/* Sorts recorded tensors by slot (kind of optimizer state), because the noise of rounding is measured for each slot. */
+/* Sorts recorded tensors by slot, because the noise of rounding is measured for each slot. */
 static int by_slot(const void *a, const void *b)
 {
     return strcmp(((const entry *)a)->slot, ((const entry *)b)->slot);
@@ -309,7 +309,7 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
 
 /* ---- the verdict ---- */
 
-/* Of a slot (kind of optimizer state), over all parameters and steps: the largest noise (effect of rounding), and
+/* Of a slot, over all parameters and steps: the largest noise (effect of rounding), and
  * the largest relative size of the last bit in its storage type. */
 typedef struct spread {
     double noise, unit;

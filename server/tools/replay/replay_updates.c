@@ -1,4 +1,4 @@
-/* replay_updates.c - reads the updates (changes of weights in a step) that a trace recorded. */
+/* replay_updates.c - reads the updates that a trace recorded. */
 #include "replay_updates.h"
 
 #include <math.h>

@@ -5,9 +5,9 @@
 
 #include "trace.h"
 
-/* Returns true if the checked trace (file of a recorded run) has recorded changes of weights ("updates"). */
+/* Returns true if the checked trace has recorded changes of weights ("updates"). */
 bool pd_replay_updates_wanted(const pd_trace *trace);
-/* Sets the largest error that updates (changes of weights) may have: 10 * noise_update + 1e-6, or the weights'
+/* Sets the largest error that updates may have: 10 * noise_update + 1e-6, or the weights'
  * tolerance if the trace has no metadata noise_update. PD_INVALID_ARGUMENT: noise_update is no number, or is
  * negative. */
 int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err);

@@ -10,13 +10,13 @@
 #include "printable.h"
 #include "python_json.h"
 #include "recorded_values.h"
-#include "row.h"
+#include "optimizer_ops.h"
 #include "safetensors.h"
 #include "whole_file.h"
 
-/* limit of the work of a replay: number of steps times replicas (workers) times parameters */
+/* limit of the work of a replay: number of steps times replicas times parameters */
 #define MAX_WORK 50000000ll
-#define KEY_TEXT 400 /* longest name of a tensor in a trace (the file of a recorded run), in bytes */
+#define KEY_TEXT 400 /* longest name of a tensor in a trace, in bytes */
 
 struct pd_trace {
     char *path;
@@ -46,7 +46,7 @@ static const char *const prefixes[] = { "param", "grad", "average" };
 typedef struct key {
     kind kind;
     int64_t step;
-    int replica; /* number of the replica (worker); 0 if the names of tensors have no such number */
+    int replica; /* number of the replica; 0 if the names of tensors have no such number */
     const char *param;
 } key;
 
@@ -64,7 +64,7 @@ static int read_number(const char **at, int digits)
 }
 
 /* Splits the name of a tensor, such as "grad/0003/r01/encoder/kernel". `replicas`: the names have a part rRR with
- * the number of the replica (worker). */
+ * the number of the replica. */
 static key parse_key(const char *text, bool replicas)
 {
     key k = { .kind = OTHER };

@@ -76,7 +76,7 @@ const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
 /* Returns the number of elements of the trace's largest parameter. */
 int64_t pd_trace_elements(const pd_trace *trace);
 /* Returns true if a gradient in the trace has an element that is NaN or infinite, or so large that a job would skip the
- * step of some optimizer (pd_row.gradient_most). */
+ * step of some optimizer (pd_optimizer_ops.gradient_most). */
 bool pd_trace_is_extreme(const pd_trace *trace);
 /* Returns the message of the error that the reference optimizer raised in this step; "" if the message was not
  * recorded. NULL: the step raised no error. */

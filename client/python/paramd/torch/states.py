@@ -344,7 +344,7 @@ class States:
         if not any(client.rank == 0 or place.range is not None for place in places if place.name in self._masters):
             return client
         try:
-            succession.plant(client, places, self._masters)
+            succession.mutant(client, places, self._masters)
         except BaseException:
             self.give_up(client)
             raise

@@ -72,7 +72,7 @@ def _connected(settings: Settings) -> int | None:
         return None
 
 
-def plant(client: Client, places: list[Place], weights: Mapping[str, torch.Tensor]) -> None:
+def mutant(client: Client, places: list[Place], weights: Mapping[str, torch.Tensor]) -> None:
     """Gives a new job its initial weights, those in `weights` in float32: the server takes them in the element type in
     which a worker pulls them. The worker then joins again and pulls them in the model's type."""
     tensors = {place.name: weights.get(place.name, place.local(place.param).cpu().clone()) for place in places}

@@ -1,38 +1,38 @@
-/* snapshot.c - creates and frees snapshots (published weights of one parameter), whose buffers come from buffer
+/* published.c - creates and frees published versions, whose buffers come from buffer
  * pools. */
-#include "snapshot.h"
+#include "published.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A snapshot together with the pools that its buffers came from. It must know them itself, because the parameter may be
- * gone when the snapshot is freed. */
+/* A published version together with the pools that its buffers came from. It must know them itself, because the
+ * parameter may be gone when the published version is freed. */
 typedef struct shelved {
-    pd_snapshot view; /* the snapshot as other files see it; must be the first member */
+    pd_published view; /* the published version as other files see it; must be the first member */
     pd_buffer_pool *pool[4];
     bool published; /* the loop thread has it as the parameter's weights */
     pd_unread
-        *unread; /* counts the snapshot, which was replaced while the loop thread had it; NULL: it is not counted */
+        *unread; /* counts the version, which was replaced while the loop thread had it; NULL: it is not counted */
 } shelved;
 
-/* The number of bytes that is returned counts the records of two snapshots and of two buffer pools, and the padding of
- * five buffers: one buffer holds the sum of gradients, and each snapshot has two, for float32 weights and for weights
- * of one other element type. */
-uint64_t pd_snapshots_own_bytes(void)
+/* The number of bytes that is returned counts the records of two published versions and of two buffer pools, and the
+ * padding of five buffers: one buffer holds the sum of gradients, and each published version has two, for float32
+ * weights and for weights of one other element type. */
+uint64_t pd_published_own_bytes(void)
 {
     enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };
 
     return 2 * (sizeof(shelved) + ALLOCATOR) + 2 * (pd_buffer_pool_own_bytes() + ALLOCATOR) + BUFFERS * BUFFER_END;
 }
 
-static uint64_t bytes_of(const pd_snapshot *snapshot)
+static uint64_t bytes_of(const pd_published *published)
 {
     uint64_t bytes = 0;
 
     for (int t = 0; t < 4; t++)
-        if (snapshot->at[t] != NULL)
+        if (published->at[t] != NULL)
             bytes +=
-                (uint64_t)snapshot->elements * pd_dtype_size(t == PD_UPDATE ? snapshot->update_dtype : (pd_dtype)t);
+                (uint64_t)published->elements * pd_dtype_size(t == PD_UPDATE ? published->update_dtype : (pd_dtype)t);
     return bytes;
 }
 
@@ -50,7 +50,7 @@ static void free_shelved(shelved *whole)
     free(whole);
 }
 
-pd_snapshot *pd_snapshot_new(pd_buffer_pool *const pool[4], int64_t elements)
+pd_published *pd_published_new(pd_buffer_pool *const pool[4], int64_t elements)
 {
     shelved *whole = calloc(1, sizeof *whole);
 
@@ -68,24 +68,24 @@ pd_snapshot *pd_snapshot_new(pd_buffer_pool *const pool[4], int64_t elements)
     return &whole->view;
 }
 
-int pd_snapshot_widen(pd_snapshot *snapshot, pd_dtype dtype, pd_buffer_pool *pool)
+int pd_published_widen(pd_published *published, pd_dtype dtype, pd_buffer_pool *pool)
 {
-    shelved *whole = (shelved *)(void *)snapshot;
+    shelved *whole = (shelved *)(void *)published;
 
-    if (snapshot->at[dtype] != NULL) return PD_OK;
-    if ((snapshot->at[dtype] = pd_buffer_pool_take(pool)) == NULL) return PD_NO_MEMORY;
+    if (published->at[dtype] != NULL) return PD_OK;
+    if ((published->at[dtype] = pd_buffer_pool_take(pool)) == NULL) return PD_NO_MEMORY;
     whole->pool[dtype] = pool;
     return PD_OK;
 }
 
-void pd_snapshot_unref(pd_snapshot *snapshot)
+void pd_published_unref(pd_published *published)
 {
-    if (snapshot == NULL) return;
-    assert(snapshot->store_refs > 0);
-    if (--snapshot->store_refs == 0) free_shelved((shelved *)(void *)snapshot);
+    if (published == NULL) return;
+    assert(published->store_refs > 0);
+    if (--published->store_refs == 0) free_shelved((shelved *)(void *)published);
 }
 
-void pd_snapshot_replace(pd_unread *unread, pd_snapshot *now, pd_snapshot *before)
+void pd_published_replace(pd_unread *unread, pd_published *now, pd_published *before)
 {
     shelved *new = (shelved *)(void *)now, *old = (shelved *)(void *)before;
     uint64_t more = new != NULL && !new->published ? bytes_of(now) : 0;
@@ -100,8 +100,8 @@ void pd_snapshot_replace(pd_unread *unread, pd_snapshot *now, pd_snapshot *befor
     pd_unread_add(unread, less);
 }
 
-void pd_snapshot_returned(pd_snapshot *snapshot)
+void pd_published_returned(pd_published *published)
 {
-    count_no_more((shelved *)(void *)snapshot);
-    pd_snapshot_unref(snapshot);
+    count_no_more((shelved *)(void *)published);
+    pd_published_unref(published);
 }

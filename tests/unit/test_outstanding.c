@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lent.h"
+#include "outstanding.h"
 
 static pd_pendings table = { .key = 1 };
 
@@ -26,9 +26,9 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
 }
 
 /* Takes n answers and frees them. Checks that they are those from number `first` on. Returns their bytes. */
-static size_t take(pd_lent *lent, uint64_t first, uint64_t n, uint64_t now_ms)
+static size_t take(pd_outstanding *lent, uint64_t first, uint64_t n, uint64_t now_ms)
 {
-    pd_pending *at = pd_lent_take(lent, n, now_ms);
+    pd_pending *at = pd_outstanding_take(lent, n, now_ms);
     size_t bytes = 0;
 
     for (uint64_t i = 0; i < n; i++) {
@@ -44,14 +44,14 @@ static size_t take(pd_lent *lent, uint64_t first, uint64_t n, uint64_t now_ms)
 
 static void run_seed(uint64_t seed)
 {
-    pd_lent lent = { 0 };
+    pd_outstanding lent = { 0 };
     uint64_t added = 0, taken = 0;
     size_t bytes = 0;
 
     for (uint64_t turn = 0; turn < 200; turn++) {
         if (draw(&seed, 2) == 0) {
             size_t pieces = draw(&seed, 5);
-            pd_lent_add(&lent, answer(added++, pieces), turn);
+            pd_outstanding_add(&lent, answer(added++, pieces), turn);
             bytes += pd_pending_bytes(pieces);
         } else {
             uint64_t n = draw(&seed, added - taken + 1);
@@ -73,22 +73,22 @@ static void any_order_of_adds_and_takes_keeps_order_number_and_bytes(void **stat
 
 static void the_oldest_waits_from_when_it_was_added(void **state)
 {
-    pd_lent lent = { 0 };
+    pd_outstanding lent = { 0 };
     (void)state;
 
-    pd_lent_add(&lent, answer(0, 1), 100);
-    pd_lent_add(&lent, answer(1, 1), 200);
+    pd_outstanding_add(&lent, answer(0, 1), 100);
+    pd_outstanding_add(&lent, answer(1, 1), 200);
     assert_int_equal(lent.since_ms, 100);
     take(&lent, 0, 2, 300);
 }
 
 static void the_next_one_waits_from_when_the_oldest_was_released(void **state)
 {
-    pd_lent lent = { 0 };
+    pd_outstanding lent = { 0 };
     (void)state;
 
-    pd_lent_add(&lent, answer(0, 1), 100);
-    pd_lent_add(&lent, answer(1, 1), 200);
+    pd_outstanding_add(&lent, answer(0, 1), 100);
+    pd_outstanding_add(&lent, answer(1, 1), 200);
     take(&lent, 0, 1, 300);
     assert_int_equal(lent.since_ms, 300);
     take(&lent, 1, 1, 400);
@@ -96,23 +96,23 @@ static void the_next_one_waits_from_when_the_oldest_was_released(void **state)
 
 static void one_that_is_added_to_an_empty_list_waits_from_then(void **state)
 {
-    pd_lent lent = { 0 };
+    pd_outstanding lent = { 0 };
     (void)state;
 
-    pd_lent_add(&lent, answer(0, 1), 100);
+    pd_outstanding_add(&lent, answer(0, 1), 100);
     take(&lent, 0, 1, 150);
-    pd_lent_add(&lent, answer(1, 1), 900);
+    pd_outstanding_add(&lent, answer(1, 1), 900);
     assert_int_equal(lent.since_ms, 900);
     take(&lent, 1, 1, 900);
 }
 
 static void a_release_of_none_leaves_the_time_as_it_is(void **state)
 {
-    pd_lent lent = { 0 };
+    pd_outstanding lent = { 0 };
     (void)state;
 
-    pd_lent_add(&lent, answer(0, 1), 100);
-    assert_null(pd_lent_take(&lent, 0, 500));
+    pd_outstanding_add(&lent, answer(0, 1), 100);
+    assert_null(pd_outstanding_take(&lent, 0, 500));
     assert_int_equal(lent.since_ms, 100);
     take(&lent, 0, 1, 600);
 }

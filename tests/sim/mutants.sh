@@ -1,38 +1,38 @@
 #!/bin/bash
-# Runs the planted bugs that pd_sim finds soon: each must be found. It shows that the simulator can fail. README.md
+# Runs the mutants that pd_sim finds soon: each must be found. It shows that the simulator can fail. README.md
 # tells of the others.
-# plants.sh PD_SIM
-# NAME@SEED: the plant is looked for from this seed on, since the seeds before do not find it.
+# mutants.sh PD_SIM
+# NAME@SEED: the mutant is looked for from this seed on, since the seeds before do not find it.
 set -u
 status=0
-for plant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak \
+for mutant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak \
     buffer_lost version_back parked_forever duplicate_counted \
     image_forgets_outcome torn_export export_outlives_operator \
     loan_ends_with_connection loan_has_a_unit_more any_seals holes_lent refused_share_leaks release_one_more \
     place_of_another lent_unheld keeper_stays sharing_outlives_connection any_run deferred_forever \
     flow_overtaken; do
-    if "$1" --seeds 1..300 --plant $plant > /dev/null 2>&1; then
-        echo "$plant was not found within 300 seeds"
+    if "$1" --seeds 1..300 --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds"
         status=1
     fi
 done
 # Those of checkpoints and logs, in plans with crashes.
-for plant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
+for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
     old_removed_first failed_counts cut_without_rest note_of_another_step counted_in_cut_and_again window_forgets \
     barriers_forgotten barriers_of_others@158 image_forgets_roots entry_durable_unwritten logged_aggregates_reused \
     log_forgets_roots entries_before_checkpoint change_not_counted@400 end_unsynced control_unread@334 \
     world_change_forgets_last world_change_forgets_notes world_change_undurable repeated_given_up@1996; do
     first=1
-    [[ $plant != *@* ]] || first=${plant#*@}
-    if "$1" --seeds "$first..$((first + 299))" --crashes --plant "${plant%@*}" > /dev/null 2>&1; then
-        echo "$plant was not found within 300 seeds with crashes"
+    [[ $mutant != *@* ]] || first=${mutant#*@}
+    if "$1" --seeds "$first..$((first + 299))" --crashes --mutant "${mutant%@*}" > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with crashes"
         status=1
     fi
 done
 # Those of the HTTP listener.
-for plant in metric_one_more http_never_late http_without_limit; do
-    if "$1" --seeds 1..300 --scrapes --plant $plant > /dev/null 2>&1; then
-        echo "$plant was not found within 300 seeds with scrapes"
+for mutant in metric_one_more http_never_late http_without_limit; do
+    if "$1" --seeds 1..300 --scrapes --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with scrapes"
         status=1
     fi
 done

@@ -1,4 +1,4 @@
-/* Tests which root task the queue gives next. */
+/* Tests which preconditioner task the queue gives next. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include "batch.h"
 #include "oom.h"
 #include "optimizer.h"
-#include "row.h"
-#include "rootqueue.h"
+#include "optimizer_ops.h"
+#include "precond_queue.h"
 
 /* ---- tasks of any wanted cost: each parameter has one element and one root ---- */
 
@@ -50,7 +50,7 @@ static bool always(const pd_plan *plan, const double *hyper, int64_t count, floa
     return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
 }
 
-static const pd_row row = {
+static const pd_optimizer_ops row = {
     .name = "one",
     .hypers = none,
     .plan = plan_one,
@@ -86,16 +86,16 @@ static pd_task *new_task(double wanted_cost, bool awaited)
 
 enum { HEAVY = 100000000 };
 
-static pd_request *add(pd_rootqueue *queue, pd_task *task, uint32_t job, uint32_t param)
+static pd_request *add(pd_precond_queue *queue, pd_task *task, uint32_t job, uint32_t param)
 {
     pd_request *unrun;
 
-    assert_int_equal(pd_rootqueue_add(queue, task, job, param, &unrun), PD_OK);
+    assert_int_equal(pd_precond_queue_add(queue, task, job, param, &unrun), PD_OK);
     return unrun;
 }
 
 /* Adds a task whose root a step waits for. */
-static void add_due(pd_rootqueue *queue, double wanted_cost, uint32_t job, uint32_t param)
+static void add_due(pd_precond_queue *queue, double wanted_cost, uint32_t job, uint32_t param)
 {
     assert_null(add(queue, new_task(wanted_cost, true), job, param));
 }
@@ -109,9 +109,9 @@ static void end(pd_request *home)
 }
 
 /* Takes the next task from the queue. Returns the task's parameter. */
-static uint32_t take_param(pd_rootqueue *queue, pd_rootqueue_choice choice)
+static uint32_t take_param(pd_precond_queue *queue, pd_precond_queue_choice choice)
 {
-    pd_request *home = pd_rootqueue_take(queue, choice);
+    pd_request *home = pd_precond_queue_take(queue, choice);
     uint32_t param;
 
     assert_non_null(home);
@@ -120,9 +120,9 @@ static uint32_t take_param(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return param;
 }
 
-static uint32_t take_job(pd_rootqueue *queue, pd_rootqueue_choice choice)
+static uint32_t take_job(pd_precond_queue *queue, pd_precond_queue_choice choice)
 {
-    pd_request *home = pd_rootqueue_take(queue, choice);
+    pd_request *home = pd_precond_queue_take(queue, choice);
     uint32_t job;
 
     assert_non_null(home);
@@ -131,17 +131,17 @@ static uint32_t take_job(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return job;
 }
 
-static void empty_and_free(pd_rootqueue *queue)
+static void empty_and_free(pd_precond_queue *queue)
 {
     pd_request *home;
 
-    while ((home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) end(home);
-    pd_rootqueue_free(queue);
+    while ((home = pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) end(home);
+    pd_precond_queue_free(queue);
 }
 
-static pd_rootqueue *queue_new(void)
+static pd_precond_queue *queue_new(void)
 {
-    pd_rootqueue *queue = pd_rootqueue_new();
+    pd_precond_queue *queue = pd_precond_queue_new();
 
     assert_non_null(queue);
     return queue;
@@ -167,7 +167,7 @@ static double draw_cost(void)
 
 static void takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     assert_null(add(queue, new_task(9 * HEAVY, false), 1, 1));
@@ -176,25 +176,25 @@ static void takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_r
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 3);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 1);
-    pd_rootqueue_free(queue);
+    pd_precond_queue_free(queue);
 }
 
 static void takes_the_older_of_equal_tasks_first(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
     for (uint32_t i = 0; i < 100; i++) assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), i);
-    pd_rootqueue_free(queue);
+    pd_precond_queue_free(queue);
 }
 
 /* Checks that the last of some small tasks is taken after a bounded number of tasks, although larger, awaited tasks
  * of the same job are added without end. */
-static void assert_aged(pd_rootqueue_choice choice, double small, double large)
+static void assert_aged(pd_precond_queue_choice choice, double small, double large)
 {
     enum { OLDER = 20 };
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     int taken = 0;
 
     for (uint32_t i = 0; i <= OLDER; i++) assert_null(add(queue, new_task(small, false), 1, i));
@@ -227,7 +227,7 @@ static void a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks(void
 
 static void a_new_jobs_task_is_next_beside_a_job_that_is_always_behind(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
@@ -243,7 +243,7 @@ static void jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tas
 {
     static const double costs[] = { HEAVY, 7.0 * HEAVY, 50.0 * HEAVY };
     double service[3] = { 0 };
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     for (uint32_t j = 0; j < 3; j++) add_due(queue, costs[j], j, 0);
@@ -258,7 +258,7 @@ static void jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tas
 
 static void tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     int taken = 0;
     (void)s;
 
@@ -267,14 +267,14 @@ static void tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever(voi
     assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
     do {
         add_due(queue, 0, 2, 0);
-        assert_true(++taken <= 2 + (int)(HEAVY / PD_ROOTQUEUE_HANDOVER));
+        assert_true(++taken <= 2 + (int)(HEAVY / PD_PRECOND_QUEUE_HANDOVER));
     } while (take_job(queue, PD_ROOTQUEUE_ALL) != 1);
     empty_and_free(queue);
 }
 
 static void a_job_that_was_idle_has_no_credit(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     int of_first = 0;
     (void)s;
 
@@ -289,7 +289,7 @@ static void a_job_that_was_idle_has_no_credit(void **s)
 }
 
 /* Random jobs, of which some are adversaries that always have a task waiting. While a job waits, the total cost of
- * the tasks that the queue gives to another job stays below the bound in rootqueue.h. The total is counted from the
+ * the tasks that the queue gives to another job stays below the bound in precond_queue.h. The total is counted from the
  * time at which the waiting job began to wait or was last served. */
 enum { JOBS = 5 };
 typedef struct watch {
@@ -297,19 +297,19 @@ typedef struct watch {
     double most, since[JOBS];
 } watch; /* most: largest cost of a task of this job; since[b]: cost of the tasks given to job b */
 
-static void watch_add(pd_rootqueue *queue, watch *w, uint32_t j)
+static void watch_add(pd_precond_queue *queue, watch *w, uint32_t j)
 {
     double c = draw_cost();
 
     if (w[j].waiting++ == 0)
         for (int b = 0; b < JOBS; b++) w[j].since[b] = 0;
-    if (c + PD_ROOTQUEUE_HANDOVER > w[j].most) w[j].most = c + PD_ROOTQUEUE_HANDOVER;
+    if (c + PD_PRECOND_QUEUE_HANDOVER > w[j].most) w[j].most = c + PD_PRECOND_QUEUE_HANDOVER;
     add_due(queue, c, j, draw(1000));
 }
 
-static void watch_take(pd_rootqueue *queue, watch *w, pd_rootqueue_choice choice)
+static void watch_take(pd_precond_queue *queue, watch *w, pd_precond_queue_choice choice)
 {
-    pd_request *home = pd_rootqueue_take(queue, choice);
+    pd_request *home = pd_precond_queue_take(queue, choice);
     uint32_t j;
 
     if (home == NULL) return;
@@ -317,7 +317,7 @@ static void watch_take(pd_rootqueue *queue, watch *w, pd_rootqueue_choice choice
     w[j].waiting--;
     for (uint32_t a = 0; a < JOBS && choice == PD_ROOTQUEUE_ALL; a++) {
         if (a == j || w[a].waiting == 0) continue;
-        w[a].since[j] += pd_task_cost(home->u.task.task) + PD_ROOTQUEUE_HANDOVER;
+        w[a].since[j] += pd_task_cost(home->u.task.task) + PD_PRECOND_QUEUE_HANDOVER;
         assert_true(w[a].since[j] <= 1.000001 * (w[a].most + w[j].most));
     }
     for (int b = 0; b < JOBS && choice == PD_ROOTQUEUE_ALL; b++) w[j].since[b] = 0;
@@ -328,7 +328,7 @@ static void a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_oth
 {
     (void)s;
     for (uint64_t seed = 0; seed < 30; seed++) {
-        pd_rootqueue *queue = queue_new();
+        pd_precond_queue *queue = queue_new();
         watch w[JOBS] = { { 0 } };
         uint32_t adversaries = seed % JOBS;
         state = seed;
@@ -345,32 +345,32 @@ static void a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_oth
 
 static void the_thread_of_light_tasks_takes_no_others(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     add_due(queue, 2 * PD_TASK_LIGHT, 1, 0);
-    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_LIGHT));
+    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_LIGHT));
     add_due(queue, PD_TASK_LIGHT, 1, 1);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_LIGHT), 1);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
-    pd_rootqueue_free(queue);
+    pd_precond_queue_free(queue);
 }
 
 static void other_threads_take_light_tasks_too(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     add_due(queue, 1, 1, 0);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
-    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
-    pd_rootqueue_free(queue);
+    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_precond_queue_free(queue);
 }
 
 static void the_thread_of_light_tasks_goes_round_the_jobs(void **s)
 {
     uint32_t last[3];
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     for (uint32_t i = 0; i < 60; i++) add_due(queue, i % 3 == 0 ? 1 : 1000, i % 3, i);
@@ -380,14 +380,14 @@ static void the_thread_of_light_tasks_goes_round_the_jobs(void **s)
         last[i % 3] = j;
     }
     assert_true(last[0] != last[1] && last[1] != last[2] && last[2] != last[0]);
-    pd_rootqueue_free(queue);
+    pd_precond_queue_free(queue);
 }
 
 /* ---- tasks replaced, jobs forgotten, no memory ---- */
 
 static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     pd_task *older = new_task(HEAVY, false), *newer = new_task(HEAVY, false);
     pd_request *unrun, *home;
     (void)s;
@@ -398,17 +398,17 @@ static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
     assert_non_null(unrun);
     assert_ptr_equal(unrun->u.task.task, older);
     end(unrun);
-    home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL);
+    home = pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL);
     assert_ptr_equal(home->u.task.task, newer); /* the newer task inherits the age of the one that it replaced */
     end(home);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
-    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
-    pd_rootqueue_free(queue);
+    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_precond_queue_free(queue);
 }
 
 static void a_task_that_was_taken_is_not_replaced(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     assert_null(add(queue, new_task(HEAVY, false), 1, 1));
@@ -419,7 +419,7 @@ static void a_task_that_was_taken_is_not_replaced(void **s)
 
 static void an_awaited_task_and_one_of_another_root_are_not_replaced(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     (void)s;
 
     add_due(queue, HEAVY, 1, 1);
@@ -427,28 +427,28 @@ static void an_awaited_task_and_one_of_another_root_are_not_replaced(void **s)
     assert_null(add(queue, new_task(HEAVY, false), 1, 2));
     assert_null(add(queue, new_task(HEAVY, false), 2, 2));
     for (int i = 0; i < 4; i++) take_job(queue, PD_ROOTQUEUE_ALL);
-    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
-    pd_rootqueue_free(queue);
+    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_precond_queue_free(queue);
 }
 
 static void forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others(void **s)
 {
-    pd_rootqueue *queue = queue_new();
+    pd_precond_queue *queue = queue_new();
     int n = 0;
     (void)s;
 
     for (uint32_t i = 0; i < 90; i++) assert_null(add(queue, new_task(draw_cost(), i % 2 == 0), i % 3, i));
-    for (pd_request *home = pd_rootqueue_forget(queue, 1), *next; home != NULL; home = next, n++) {
+    for (pd_request *home = pd_precond_queue_forget(queue, 1), *next; home != NULL; home = next, n++) {
         next = (pd_request *)(void *)home->mail.next;
         assert_int_equal(home->job, 1);
         end(home);
     }
     assert_int_equal(n, 30);
-    assert_null(pd_rootqueue_forget(queue, 1));
+    assert_null(pd_precond_queue_forget(queue, 1));
     assert_null(add(queue, new_task(HEAVY, false), 1, 1)); /* it replaces none */
     for (n = 0; n < 61; n++) take_job(queue, PD_ROOTQUEUE_ALL);
-    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
-    pd_rootqueue_free(queue);
+    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_precond_queue_free(queue);
 }
 
 static void no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was(void **s)
@@ -457,19 +457,19 @@ static void no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was(vo
     for (int awaited = 0; awaited <= 1; awaited++) {
         bool hit = true;
         for (int64_t n = 0; hit; n++) {
-            pd_rootqueue *queue = queue_new();
+            pd_precond_queue *queue = queue_new();
             pd_task *task = new_task(HEAVY, awaited);
             pd_request *unrun;
             int rc;
             oom_arm(n);
-            rc = pd_rootqueue_add(queue, task, 1, 0, &unrun);
+            rc = pd_precond_queue_add(queue, task, 1, 0, &unrun);
             hit = oom_disarm();
             assert_int_equal(rc, hit ? PD_NO_MEMORY : PD_OK);
-            if (hit) assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+            if (hit) assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
             if (hit) assert_null(add(queue, task, 1, 0));
             assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
             assert_true(n < 20);
-            pd_rootqueue_free(queue);
+            pd_precond_queue_free(queue);
         }
     }
 }
@@ -502,20 +502,20 @@ static void no_task_is_lost_or_doubled_whatever_happens(void **s)
     (void)s;
 
     for (uint64_t seed = 0; seed < 5; seed++) {
-        pd_rootqueue *queue = queue_new();
+        pd_precond_queue *queue = queue_new();
         c = (census){ .n = 0 };
         state = seed;
         while (c.n < TASKS) {
             pd_task *task = new_task(draw_cost(), draw(2) == 0);
             c.task[c.n++] = task;
             come_home(&c, add(queue, task, draw(6), draw(20)));
-            if (draw(3) == 0) come_home(&c, pd_rootqueue_take(queue, PD_ROOTQUEUE_LIGHT));
-            if (draw(3) == 0) come_home(&c, pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
-            if (draw(100) == 0) come_home(&c, pd_rootqueue_forget(queue, draw(6)));
+            if (draw(3) == 0) come_home(&c, pd_precond_queue_take(queue, PD_ROOTQUEUE_LIGHT));
+            if (draw(3) == 0) come_home(&c, pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+            if (draw(100) == 0) come_home(&c, pd_precond_queue_forget(queue, draw(6)));
         }
-        while ((home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) come_home(&c, home);
+        while ((home = pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) come_home(&c, home);
         for (int i = 0; i < c.n; i++) assert_true(c.home[i]);
-        pd_rootqueue_free(queue);
+        pd_precond_queue_free(queue);
     }
 }
 

@@ -1,19 +1,19 @@
-/* past.c - frames of steps that this process has taken: their memory. */
-#include "past.h"
+/* sent_frame.c - frames of steps that this process has taken: their memory. */
+#include "sent_frame.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void past_free(pd_past *past)
+static void past_free(pd_sent_frame *past)
 {
     free(past->head);
     free(past->payload);
     free(past);
 }
 
-pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes)
+pd_sent_frame *pd_sent_frame_new(size_t n, const uint8_t *head, size_t head_bytes)
 {
-    pd_past *past = calloc(1, sizeof *past + n * sizeof *past->parts);
+    pd_sent_frame *past = calloc(1, sizeof *past + n * sizeof *past->parts);
 
     if (past == NULL) return NULL;
     past->n = n;
@@ -27,7 +27,7 @@ pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes)
     return past;
 }
 
-void pd_past_drop(pd_past *past)
+void pd_sent_frame_drop(pd_sent_frame *past)
 {
     if (past == NULL) return;
     if (past->again != NULL)
@@ -36,7 +36,7 @@ void pd_past_drop(pd_past *past)
         past_free(past);
 }
 
-void pd_past_release(pd_past *past)
+void pd_sent_frame_release(pd_sent_frame *past)
 {
     past->again = NULL;
     if (past->dropped) past_free(past);

@@ -1,4 +1,4 @@
-/* Tests the threads that run root tasks. */
+/* Tests the threads that run preconditioner tasks. */
 #define _GNU_SOURCE /* SYS_gettid */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,16 +25,16 @@
 #include "linalg.h"
 #include "oom.h"
 #include "optimizer.h"
-#include "row.h"
-#include "rootpool.h"
-#include "rootqueue.h"
+#include "optimizer_ops.h"
+#include "precond_pool.h"
+#include "precond_queue.h"
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-/* An optimizer row with `roots` root tasks per step. Each task records properties of the thread that runs it, and
- * waits while the gate is shut. */
+/* An optimizer row with `roots` preconditioner tasks per step. Each task records properties of the thread that runs it,
+ * and waits while the gate is shut. */
 enum { MOST_ORDER = 4096 };
 static atomic_int gate_shut, running;
 static atomic_int order[MOST_ORDER], statistics[MOST_ORDER], n_order, niceness, team, threads_in_gemm;
@@ -124,7 +124,7 @@ static bool always(const pd_plan *plan, const double *hyper, int64_t count, floa
     return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
 }
 
-static const pd_row row = {
+static const pd_optimizer_ops row = {
     .name = "noting",
     .hypers = none,
     .plan = plan_one,
@@ -138,7 +138,7 @@ static const pd_row row = {
 enum { MOST = 16 };
 static float gradient[MOST] = { 1 }, weights[MOST];
 
-/* Makes an optimizer of a parameter with n elements and begins a step. The cost of the step's root task is
+/* Makes an optimizer of a parameter with n elements and begins a step. The cost of the step's preconditioner task is
  * proportional to n. */
 static pd_optim *begin_step(int n)
 {
@@ -152,20 +152,20 @@ static pd_optim *begin_step(int n)
     return optim;
 }
 
-static void submit(pd_rootpool *pool, pd_optim *optim, uint32_t param)
+static void submit(pd_precond_pool *pool, pd_optim *optim, uint32_t param)
 {
     pd_task *task = pd_optim_capture(optim);
     assert_non_null(task);
-    assert_int_equal(pd_rootpool_submit(pool, task, 7, param), PD_OK);
+    assert_int_equal(pd_precond_pool_submit(pool, task, 7, param), PD_OK);
 }
 
-static pd_rootpool *start(int threads, pd_mailbox *done)
+static pd_precond_pool *start(int threads, pd_mailbox *done)
 {
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
 
     atomic_store(&n_order, 0);
     atomic_store(&running, 0);
-    assert_int_equal(pd_rootpool_start(&pool, threads, done, NULL), PD_OK);
+    assert_int_equal(pd_precond_pool_start(&pool, threads, done, NULL), PD_OK);
     return pool;
 }
 
@@ -207,14 +207,14 @@ static int collect(pd_mailbox *done, pd_optim **optims, int n)
 static void brings_every_task_home_with_its_result(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool = start(3, done);
+    pd_precond_pool *pool = start(3, done);
     pd_optim *optims[MOST];
     (void)state;
 
     for (int i = 0; i < MOST; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
     assert_int_equal(collect(done, optims, MOST), MOST);
     assert_true(weights[0] == 2); /* the weights show that the step used the root */
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
 }
 
@@ -233,7 +233,7 @@ static void runs_the_largest_first(void **state)
     static const int cost[] = { 9, 3, 7, 1, 8 }; /* costs of the tasks: the first occupies the only thread, the
                                                   * others wait */
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     pd_optim *optims[5];
     (void)state;
 
@@ -249,14 +249,14 @@ static void runs_the_largest_first(void **state)
     assert_int_equal(atomic_load(&order[2]), 7);
     assert_int_equal(atomic_load(&order[3]), 3);
     assert_int_equal(atomic_load(&order[4]), 1);
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
 }
 
 static void its_threads_are_nicer_and_have_no_team(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool = start(1, done);
+    pd_precond_pool *pool = start(1, done);
     pd_optim *optim = begin_step(1);
     int mine = getpriority(PRIO_PROCESS, 0);
     (void)state;
@@ -266,7 +266,7 @@ static void its_threads_are_nicer_and_have_no_team(void **state)
     assert_int_equal(atomic_load(&niceness), mine + 10 < 19 ? mine + 10 : 19);
     assert_int_equal(atomic_load(&team), 1);
     assert_int_equal(getpriority(PRIO_PROCESS, 0), mine);
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
 }
 
@@ -282,7 +282,7 @@ static void *open_gate(void *arg)
 static void stopping_finishes_what_runs_and_gives_back_what_waits_as_failed(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     pd_optim *optims[4];
     pthread_t opener;
     (void)state;
@@ -293,7 +293,7 @@ static void stopping_finishes_what_runs_and_gives_back_what_waits_as_failed(void
     wait_until_runs(1);
     for (int i = 1; i < 4; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
     pthread_create(&opener, NULL, open_gate, NULL);
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pthread_join(opener, NULL);
     assert_int_equal(collect(done, optims, 4), 1);
     pd_mailbox_free(done);
@@ -325,9 +325,9 @@ static void deliver_all(pd_mailbox *done, pd_optim **optims, int n)
 
 /* Starts a pool of one thread, which a task of parameter 0 keeps busy until the gate opens. Tasks that are submitted
  * afterwards wait. */
-static pd_rootpool *start_busy(pd_mailbox *done, pd_optim **first)
+static pd_precond_pool *start_busy(pd_mailbox *done, pd_optim **first)
 {
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
 
     atomic_store(&gate_shut, 1);
     pool = start(1, done);
@@ -340,7 +340,7 @@ static void a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread(void **s
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
-    pd_rootpool *pool = start_busy(done, &optims[0]);
+    pd_precond_pool *pool = start_busy(done, &optims[0]);
     double heavy = unit_cost;
     (void)state;
 
@@ -352,7 +352,7 @@ static void a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread(void **s
     assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 1);
     atomic_store(&gate_shut, 0);
     deliver_all(done, optims, 1);
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_optim_free(optims[0]);
     pd_optim_free(optims[1]);
     pd_mailbox_free(done);
@@ -363,17 +363,17 @@ static void a_small_jobs_task_is_next_beside_a_job_that_is_behind(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[4];
-    pd_rootpool *pool = start_busy(done, &optims[0]);
+    pd_precond_pool *pool = start_busy(done, &optims[0]);
     (void)state;
 
     submit(pool, optims[1] = begin_step(9), 1);
     submit(pool, optims[2] = begin_step(8), 2);
     optims[3] = begin_step(2);
-    assert_int_equal(pd_rootpool_submit(pool, pd_optim_capture(optims[3]), 8, 3), PD_OK);
+    assert_int_equal(pd_precond_pool_submit(pool, pd_optim_capture(optims[3]), 8, 3), PD_OK);
     atomic_store(&gate_shut, 0);
     deliver_all(done, optims, 4);
     assert_int_equal(atomic_load(&order[1]), 2);
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     for (int i = 0; i < 4; i++) pd_optim_free(optims[i]);
     pd_mailbox_free(done);
 }
@@ -390,7 +390,7 @@ static void orders_thousands_of_tasks_by_cost_then_by_age(void **state)
     enum { N = 3000 };
     static pd_optim *optims[N + 1];
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool = start_busy(done, &optims[0]);
+    pd_precond_pool *pool = start_busy(done, &optims[0]);
     (void)state;
 
     for (int i = 1; i <= N; i++) {
@@ -406,7 +406,7 @@ static void orders_thousands_of_tasks_by_cost_then_by_age(void **state)
         assert_true(now < before || (now == before && atomic_load(&statistics[i]) > atomic_load(&statistics[last])));
         last = i;
     }
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
 }
 
@@ -414,7 +414,7 @@ static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_re
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     pd_root_stats stats;
     (void)state;
 
@@ -442,7 +442,7 @@ static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_re
     assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 2);
     gradient[0] = 1;
     root_delay = 0;
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_optim_free(optims[0]);
     pd_optim_free(optims[1]);
     pd_mailbox_free(done);
@@ -452,13 +452,13 @@ static void a_replaceable_task_of_a_forgotten_job_is_forgotten_too(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     (void)state;
 
     root_delay = PD_ROOT_READY;
     pool = start_busy(done, &optims[0]);
     submit(pool, optims[1] = begin_step(3), 1);
-    pd_rootpool_forget(pool, 7);
+    pd_precond_pool_forget(pool, 7);
     deliver_all(done, optims, 1);
     next_step(optims[1]);
     submit(pool, optims[1], 1);
@@ -466,7 +466,7 @@ static void a_replaceable_task_of_a_forgotten_job_is_forgotten_too(void **state)
     atomic_store(&gate_shut, 0);
     deliver_all(done, optims, 2);
     root_delay = 0;
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_optim_free(optims[0]);
     pd_optim_free(optims[1]);
     pd_mailbox_free(done);
@@ -476,7 +476,7 @@ static void roots_of_a_parameter_do_not_replace_each_other(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[3];
-    pd_rootpool *pool;
+    pd_precond_pool *pool;
     (void)state;
 
     root_delay = PD_ROOT_READY;
@@ -491,7 +491,7 @@ static void roots_of_a_parameter_do_not_replace_each_other(void **state)
     assert_int_equal(atomic_load(&n_order), 9);
     roots = 1;
     root_delay = 0;
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     for (int p = 0; p < 3; p++) pd_optim_free(optims[p]);
     pd_mailbox_free(done);
 }
@@ -502,7 +502,7 @@ static void a_task_that_is_awaited_is_never_replaced(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
-    pd_rootpool *pool = start_busy(done, &optims[0]);
+    pd_precond_pool *pool = start_busy(done, &optims[0]);
     (void)state;
 
     root_delay = 1;
@@ -516,7 +516,7 @@ static void a_task_that_is_awaited_is_never_replaced(void **state)
     assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 1);
     assert_int_equal(pd_optim_root_stats(optims[1]).failed, 0);
     root_delay = 0;
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_optim_free(optims[0]);
     pd_optim_free(optims[1]);
     pd_mailbox_free(done);
@@ -527,17 +527,18 @@ static void what_waits_of_a_forgotten_job_comes_home_unrun_at_once(void **state)
     enum { N = 100 };
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[N];
-    pd_rootpool *pool = start_busy(done, &optims[0]);
+    pd_precond_pool *pool = start_busy(done, &optims[0]);
     (void)state;
 
     for (int i = 1; i < N; i++) {
         optims[i] = begin_step(1 + i % 16);
-        assert_int_equal(pd_rootpool_submit(pool, pd_optim_capture(optims[i]), i % 2 == 0 ? 7 : 8, (uint32_t)i), PD_OK);
+        assert_int_equal(pd_precond_pool_submit(pool, pd_optim_capture(optims[i]), i % 2 == 0 ? 7 : 8, (uint32_t)i),
+                         PD_OK);
     }
-    pd_rootpool_forget(pool, 8);
+    pd_precond_pool_forget(pool, 8);
     deliver_all(done, optims, N / 2); /* the tasks of job 8 come back while the gate is still shut */
     assert_int_equal(atomic_load(&n_order), 0);
-    pd_rootpool_forget(pool, 9); /* nobody */
+    pd_precond_pool_forget(pool, 9); /* nobody */
     atomic_store(&gate_shut, 0);
     deliver_all(done, optims, N / 2);
     for (int i = 0; i < N; i++) {
@@ -550,14 +551,14 @@ static void what_waits_of_a_forgotten_job_comes_home_unrun_at_once(void **state)
         assert_true(atomic_load(&order[i]) <= atomic_load(&order[last]));
         last = i;
     }
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
 }
 
 static void a_task_has_one_blas_thread(void **state)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_rootpool *pool = start(2, done);
+    pd_precond_pool *pool = start(2, done);
     pd_optim *optim = begin_step(1);
     (void)state;
 
@@ -567,7 +568,7 @@ static void a_task_has_one_blas_thread(void **state)
     collect(done, &optim, 1);
     gemm_size = 0;
     assert_true(atomic_load(&threads_in_gemm) <= 0); /* below 0 if an old thread disappears during the count */
-    pd_rootpool_stop(pool);
+    pd_precond_pool_stop(pool);
     pd_mailbox_free(done);
 }
 
@@ -580,7 +581,7 @@ static void a_root_that_the_pool_has_no_memory_for_counts_as_failed(void **state
         pd_request *refused;
         effect->u.task.task = pd_optim_capture(optim);
         effect->u.task.param = 3;
-        refused = pd_rootqueue_refuse(effect);
+        refused = pd_precond_queue_refuse(effect);
         assert_int_equal(refused->kind, PD_REQ_TASK);
         assert_int_equal(refused->job, 7);
         assert_int_equal(refused->u.task.param, 3);
@@ -605,7 +606,7 @@ static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
         bool hit = true;
         for (int64_t n = 0; hit; n++) {
             pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-            pd_rootpool *pool = start(1, done);
+            pd_precond_pool *pool = start(1, done);
             pd_optim *optim;
             pd_task *task;
             int rc;
@@ -613,13 +614,13 @@ static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
             optim = begin_step(1);
             task = pd_optim_capture(optim);
             oom_arm(n);
-            rc = pd_rootpool_submit(pool, task, 7, 0);
+            rc = pd_precond_pool_submit(pool, task, 7, 0);
             hit = oom_disarm();
             assert_int_equal(rc, hit ? PD_NO_MEMORY : PD_OK);
-            if (hit) assert_int_equal(pd_rootpool_submit(pool, task, 7, 0), PD_OK);
+            if (hit) assert_int_equal(pd_precond_pool_submit(pool, task, 7, 0), PD_OK);
             deliver_all(done, &optim, 1);
             assert_true(n < 20);
-            pd_rootpool_stop(pool);
+            pd_precond_pool_stop(pool);
             pd_optim_free(optim);
             pd_mailbox_free(done);
         }
@@ -630,8 +631,8 @@ static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
 static void stopping_nothing_is_fine(void **state)
 {
     (void)state;
-    pd_rootpool_stop(NULL);
-    pd_rootpool_forget(NULL, 1);
+    pd_precond_pool_stop(NULL);
+    pd_precond_pool_forget(NULL, 1);
 }
 
 int main(void)

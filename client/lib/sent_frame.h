@@ -1,8 +1,8 @@
-/* past.h - a frame of a step that this process has taken, kept so that it can be sent again.
+/* sent_frame.h - a frame of a step that this process has taken, kept so that it can be sent again.
  *
  * It has the bytes that were sent, and of the server's answer as much as is needed to compare a second answer. */
-#ifndef PD_PAST_H
-#define PD_PAST_H
+#ifndef PD_SENT_FRAME_H
+#define PD_SENT_FRAME_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,18 +11,18 @@
 struct pd_outgoing_frame;
 
 /* One tensor or chunk of the frame, and the server's answer about it. */
-typedef struct pd_past_part {
+typedef struct pd_sent_frame_part {
     uint32_t param;   /* index of the parameter */
     uint32_t outcome; /* see pd_item */
     bool update;      /* the answer brought the change of the weights, not the weights */
     uint64_t version; /* of the weights in the answer */
     size_t bytes;     /* length of these weights; 0: the answer brought none */
-} pd_past_part;
+} pd_sent_frame_part;
 
-typedef struct pd_past {
-    struct pd_past *prev, *next; /* neighbours in the window's list of the step, in the order of their ids */
-    uint64_t id, step;           /* request id; step of the push, or of the note */
-    uint64_t mark;               /* PushRequest.mark in the header */
+typedef struct pd_sent_frame {
+    struct pd_sent_frame *prev, *next; /* neighbours in the window's list of the step, in the order of their ids */
+    uint64_t id, step;                 /* request id; step of the push, or of the note */
+    uint64_t mark;                     /* PushRequest.mark in the header */
     unsigned method;
     bool closes;                     /* the frame ends its step (pd_client_close_step) */
     bool comparable;                 /* the answer was about this step, not a later one */
@@ -34,15 +34,15 @@ typedef struct pd_past {
     size_t head_bytes;
     uint64_t payload_bytes;
     size_t n;
-    pd_past_part parts[];
-} pd_past;
+    pd_sent_frame_part parts[];
+} pd_sent_frame;
 
 /* Makes the past of a frame with n tensors or chunks, with a copy of the head, and without room for the payload. NULL:
  * out of memory. */
-pd_past *pd_past_new(size_t n, const uint8_t *head, size_t head_bytes);
+pd_sent_frame *pd_sent_frame_new(size_t n, const uint8_t *head, size_t head_bytes);
 /* Frees it, or, if a frame in the queue still uses its memory, lets that frame's end free it. Accepts NULL. */
-void pd_past_drop(pd_past *past);
+void pd_sent_frame_drop(pd_sent_frame *past);
 /* Notes that the frame which sends it again is gone. */
-void pd_past_release(pd_past *past);
+void pd_sent_frame_release(pd_sent_frame *past);
 
 #endif

@@ -1,10 +1,11 @@
-/* row.h - the row contract: the data and functions that define an optimizer, as one row of the table of optimizers.
+/* optimizer_ops.h - the row contract: the data and functions that define an optimizer, as one row of the table of
+ * optimizers.
  *
  * A row is pure data and pure functions. `plan` defines the state that a parameter needs. `phases` are the work of one
  * step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task` computes a
- * root task, which is the expensive part: the root of a matrix. It runs on the root pool. `adopt` stores a task's
- * result. The callers of a row do all the rest: threads, memory, files and the network. They treat all rows alike and
- * never compare a row's name.
+ * preconditioner task, which is the expensive part: the root of a matrix. It runs on the preconditioner pool. `adopt`
+ * stores a task's result. The callers of a row do all the rest: threads, memory, files and the network. They treat all
+ * rows alike and never compare a row's name.
  *
  * One step of one parameter, with root delay d:
  *
@@ -38,10 +39,10 @@
  * If a row has phases of kind PD_RANGES, the last one of them writes the new weights.
  *
  * A phase of kind PD_STRIPES is for an iteration on one large matrix, which needs more than products. It has
- * plan->stripes units (groups of rows) for each block, and is repeated (`rounds`), with a barrier after each round. The
+ * plan->stripes units for each block, and is repeated (`rounds`), with a barrier after each round. The
  * number of stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
-#ifndef PD_ROW_H
-#define PD_ROW_H
+#ifndef PD_OPTIMIZER_OPS_H
+#define PD_OPTIMIZER_OPS_H
 
 #include "paramd/optim.h"
 #include "plan.h"
@@ -52,8 +53,8 @@
 #define PD_MAX_PARTIALS 8
 #define PD_MAX_FACTS 8 /* most facts (numbers about all parameters of a job) that an optimizer can have */
 
-/* Values of pd_row.gradient_most. The square of PD_SQUARE_MOST is the largest float32 number, up to rounding. Sums of
- * 3e8 products of numbers up to PD_PRODUCT_MOST are finite. */
+/* Values of pd_optimizer_ops.gradient_most. The square of PD_SQUARE_MOST is the largest float32 number, up to rounding.
+ * Sums of 3e8 products of numbers up to PD_PRODUCT_MOST are finite. */
 #define PD_SQUARE_MOST 0x1.fffffep63f
 #define PD_PRODUCT_MOST 1e15f
 
@@ -74,13 +75,13 @@ typedef enum pd_unit_kind {
     /* a unit (part that one thread computes) is a range of the parameter's elements, for element-wise work */
     PD_RANGES,
     PD_BLOCKS, /* a unit is one of the plan's blocks */
-    /* Each block is cut into plan->stripes units (groups of its rows), which threads compute in parallel. The plan must
+    /* Each block is cut into plan->stripes units, which threads compute in parallel. The plan must
      * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
     PD_STRIPES,
     PD_WHOLE, /* the phase is a single unit, which one thread computes */
 } pd_unit_kind;
 
-/* The arguments of one call of a phase (a pass of a step), for one unit: the part of its work that one thread computes.
+/* The arguments of one call of a phase, for one unit: the part of its work that one thread computes.
  * All pointers are borrowed for the call. */
 typedef struct pd_unit {
     const pd_plan *plan;
@@ -106,7 +107,7 @@ typedef struct pd_unit {
     /* receives the change of the weights; NULL: the caller does not need it (only optimizers with update_dtype give
      * it) */
     float *update;
-    float *const *slot; /* slot[i] points to the elements of the slot (state tensor) plan->slots[i] */
+    float *const *slot; /* slot[i] points to the elements of the slot plan->slots[i] */
     float *scratch;     /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
     /* The parameter's random stream (random.h). Phases draw from it with the step number `count` as key. */
     pd_random random;
@@ -142,8 +143,8 @@ static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 
 /* ---- tasks ---- */
 
-/* Why no root can be computed from the inputs of a root task: PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF: they have
- * infinities but no NaN. */
+/* Why no root can be computed from the inputs of a preconditioner task: PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF:
+ * they have infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
 typedef struct pd_task_view {
@@ -153,7 +154,7 @@ typedef struct pd_task_view {
     const double *fact;
     pd_random random, random_of_all; /* the random streams of the parameter and of the job */
     const pd_draws *draws;
-    /* number of the step in which the inputs of the root task were copied */
+    /* number of the step in which the inputs of the preconditioner task were copied */
     int64_t count;
     float *const *input;  /* the task's own copies of the state tensors spec->input; it may use them as workspace */
     float *const *output; /* memory for the results, which belong to the state tensors spec->output */
@@ -169,7 +170,7 @@ typedef struct pd_task_view {
 
 /* ---- the row ---- */
 
-struct pd_row {
+struct pd_optimizer_ops {
     const char *name;       /* the optimizer's name, as users write it */
     const char *about;      /* one line */
     const pd_hyper *hypers; /* table of the optimizer's hyperparameters; the last entry has no name */
@@ -190,30 +191,30 @@ struct pd_row {
     /* Computes what this parameter contributes to each fact (number about all parameters of a job). Works for any
      * shape, even one that the function `plan` will refuse. NULL if `facts` is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
-    /* Fills *plan for a declared parameter: lists its state and its root tasks. The caller frees the plan, also after
-     * an error. `fact` has the numbers about all parameters of the job. */
+    /* Fills *plan for a declared parameter: lists its state and its preconditioner tasks. The caller frees the plan,
+     * also after an error. `fact` has the numbers about all parameters of the job. */
     int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
-    /* Index of the phase before which root tasks are captured (their inputs are copied), and of the phase before which
-     * results are adopted (stored in the state). An index equal to the number of phases means: after the last phase. */
+    /* Index of the phase before which preconditioner tasks are captured (their inputs are copied), and of the phase
+     * before which results are adopted. An index equal to the number of phases means: after the last phase. */
     int capture_phase, adopt_phase;
     size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
-    /* Returns whether root tasks are captured in this step. `slot` has the tensors of the state, with the values that
-     * the phases before capture_phase left.
+    /* Returns whether preconditioner tasks are captured in this step. `slot` has the tensors of the state, with the
+     * values that the phases before capture_phase left.
      *
      * `slot` is NULL if the answer is needed before these phases have run. Callers do so only if the optimizer has a
      * `refusal`: its answer must then not depend on the state.
      *
-     * An optimizer without root tasks has NULL here and in the functions below, up to `refusal`. */
+     * An optimizer without preconditioner tasks has NULL here and in the functions below, up to `refusal`. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
-    /* Computes the result of a root task. A pure function: it reads the inputs, which are all finite, and writes the
-     * outputs. It may allocate work memory. If it returns an error, or an output is not finite, the result is thrown
-     * away and counted as failed, and the last good root stays in use. */
+    /* Computes the result of a preconditioner task. A pure function: it reads the inputs, which are all finite, and
+     * writes the outputs. It may allocate work memory. If it returns an error, or an output is not finite, the result
+     * is thrown away and counted as failed, and the last good root stays in use. */
     int (*task)(pd_task_view *task);
-    /* Stores the result of a root task in the state. The results of one step are stored in parallel, so no two tasks
-     * may write the same element. They may write the same slot only if each has its own share of it
+    /* Stores the result of a preconditioner task in the state. The results of one step are stored in parallel, so no
+     * two tasks may write the same element. They may write the same slot only if each has its own share of it
      * (pd_slot_spec.share). If several roots change the same data, one task must compute them all.
      *
      * slot[i] is the whole slot. If its share is an item for each block, item b begins at slot[i] + b *
@@ -223,18 +224,18 @@ struct pd_row {
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
      * blockwise slot must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records numbers about a root task that has run, for instance its error, in float32 tensors of the state. Called
-     * after the task's result was stored or thrown away. It must not write an element that another task of the same
-     * step writes. NULL: nothing is recorded. */
+    /* Records numbers about a preconditioner task that has run, for instance its error, in float32 tensors of the
+     * state. Called after the task's result was stored or thrown away. It must not write an element that another task
+     * of the same step writes. NULL: nothing is recorded. */
     void (*note)(const pd_task_view *task, float *const *slot);
-    /* Decides whether the step fails because this root task failed (its status is not PD_OK). Called when the result
-     * would be stored in the state, in the order of the plan, on the thread that owns the optimizer.
+    /* Decides whether the step fails because this preconditioner task failed (its status is not PD_OK). Called when the
+     * result would be stored in the state, in the order of the plan, on the thread that owns the optimizer.
      *
      * If it returns PD_OK, the step goes on with the last good root.
      *
      * If it returns an error, the step ends before adopt_phase, so the new weights `after` are not written and no more
-     * root tasks are started. The changes of earlier phases stay, as do the step counter and the roots of tasks before
-     * this one. The caller puts the parameter's name before the error's text.
+     * preconditioner tasks are started. The changes of earlier phases stay, as do the step counter and the roots of
+     * tasks before this one. The caller puts the parameter's name before the error's text.
      *
      * NULL: no task makes a step fail. */
     int (*refusal)(const pd_task_view *task, pd_error *err);

@@ -1,14 +1,14 @@
-/* kept.c - a checkpoint of a job in memory. */
-#include "kept.h"
+/* checkpoint_image.c - a checkpoint of a job in memory. */
+#include "checkpoint_image.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-void pd_kept_free(pd_kept *kept)
+void pd_checkpoint_image_free(pd_checkpoint_image *kept)
 {
     if (kept == NULL) return;
     for (uint32_t i = 0; i < kept->n_params; i++) {
-        assert(kept->params[i].snapshot == NULL);
+        assert(kept->params[i].published == NULL);
         free(kept->params[i].name);
         free(kept->params[i].state);
     }
@@ -21,7 +21,7 @@ void pd_kept_free(pd_kept *kept)
     free(kept);
 }
 
-uint64_t pd_kept_bytes(const pd_kept *kept)
+uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *kept)
 {
     uint64_t bytes = sizeof *kept + kept->head_bytes;
 

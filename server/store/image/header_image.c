@@ -1,14 +1,14 @@
-/* head_image.c - writes or reads the head of an image: the structs named `saved` of a job, its ranks and step groups,
+/* header_image.c - writes or reads the head of an image: the structs named `saved` of a job, its ranks and step groups,
  * and its overrides. */
-#include "head_image.h"
+#include "header_image.h"
 
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
 #include "override.h"
 #include "override_image.h"
-#include "plant.h"
+#include "mutant.h"
 #include "printable.h"
 #include "step_group.h"
 #include "step_log.h"
@@ -86,7 +86,7 @@ static uint64_t stopped_at(const pd_steps *steps)
     return pd_step_log_is_on(steps) && steps->log->step < step ? steps->log->step : step;
 }
 
-/* Returns what a step group (parameters that count steps together) must have in the image. While its members are
+/* Returns what a step group must have in the image. While its members are
  * stopped, the steps that they will take next do not count yet. */
 static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
 {
@@ -197,7 +197,7 @@ static void find_left(pd_job *job)
     }
 }
 
-void pd_head_image_visit_state(pd_archive *archive, pd_job *job)
+void pd_header_image_visit_state(pd_archive *archive, pd_job *job)
 {
     bool reads = pd_archive_is_reading(archive);
 
@@ -206,14 +206,14 @@ void pd_head_image_visit_state(pd_archive *archive, pd_job *job)
     if (reads) find_left(job);
 }
 
-void pd_head_image_visit_rankless(pd_archive *archive, pd_job *job)
+void pd_header_image_visit_rankless(pd_archive *archive, pd_job *job)
 {
     visit(archive, job, 0);
 }
 
 /* ---- writing ---- */
 
-void pd_head_image_write(pd_archive *archive, pd_job *job)
+void pd_header_image_write(pd_archive *archive, pd_job *job)
 {
     pd_declared_job declared;
     pd_error err;
@@ -239,7 +239,7 @@ static int make_job(const pd_jobs *jobs, const pd_job_env *env, const pd_declare
     return pd_declared_job_make(out, declared, env, jobs->last_number + 1, err);
 }
 
-void pd_head_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out)
+void pd_header_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out)
 {
     pd_declared_job declared = { 0 };
     pd_error err;
@@ -281,7 +281,7 @@ static uint64_t largest_step(const pd_job *job)
  * it has contributed to rounds that are not closed in the image is lost, too, and comes again. */
 static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
 {
-    if (PD_PLANTED(image_forgets_superseded)) rank->saved.n_superseded = 0;
+    if (PD_MUTANT(image_forgets_superseded)) rank->saved.n_superseded = 0;
     if (rank->saved.step > most_step) rank->saved.step = most_step;
     if (!rank->saved.present) return;
     rank->since_ns = now_ns;
@@ -304,7 +304,7 @@ static int check_texts(const pd_job *job, pd_error *err)
     return rc;
 }
 
-int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
+int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     uint64_t most_step = largest_step(job);
 
@@ -324,7 +324,7 @@ int pd_head_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     job->restored = true;
     /* The presets may have changed since. Workers that come back must agree only with what they name. */
     job->presets = &job->steps.values;
-    pd_keeping_plan(job);
+    pd_checkpoint_policy_plan(job);
     job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
     return PD_OK;
 }

@@ -1,5 +1,5 @@
-/* Tests the board, in which the loop thread keeps each parameter's newest weights and the outcome of its last round:
- * what the board records, and when it answers a request. */
+/* Tests the version table, in which the loop thread keeps each parameter's newest weights and the outcome of its last
+ * round: what the version table records, and when it answers a request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,18 +10,19 @@
 
 #include <cmocka.h>
 
-#include "board.h"
+#include "version_table.h"
 
-/* A board whose callbacks record their calls. The tests make the snapshots, and the callbacks free them. */
+/* A version table whose callbacks record their calls. The tests make the published versions, and the callbacks free
+ * them. */
 typedef struct notes {
-    pd_board *board;
+    pd_version_table *versions;
     pd_wait *resolved[8];
     int n_resolved;
     pd_wait *failed[40];
     int n_failed;
     pd_wait *ends; /* a request that is forgotten when another one fails, as when its connection closes; or NULL */
     pd_error error;
-    int out; /* number of snapshots not released yet */
+    int out; /* number of published versions not released yet */
 } notes;
 
 static void on_resolved(void *arg, pd_wait *wait)
@@ -35,24 +36,24 @@ static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
     notes *n = arg;
     n->failed[n->n_failed++] = wait;
     n->error = *err;
-    if (n->ends != NULL) pd_board_forget(n->board, n->ends);
+    if (n->ends != NULL) pd_version_table_forget(n->versions, n->ends);
     n->ends = NULL;
 }
 
-static void on_released(void *arg, pd_snapshot *snapshot)
+static void on_released(void *arg, pd_published *published)
 {
     notes *n = arg;
     n->out--;
-    free(snapshot);
+    free(published);
 }
 
 static int set_up(void **state)
 {
     notes *n = calloc(1, sizeof *n);
-    pd_board_user user = { n, on_resolved, on_failed, on_released };
+    pd_version_table_user user = { n, on_resolved, on_failed, on_released };
 
-    n->board = pd_board_new(&user);
-    assert_int_equal(pd_board_reserve(n->board, 1, 4), PD_OK);
+    n->versions = pd_version_table_new(&user);
+    assert_int_equal(pd_version_table_reserve(n->versions, 1, 4), PD_OK);
     *state = n;
     return 0;
 }
@@ -61,8 +62,8 @@ static int tear_down(void **state)
 {
     notes *n = *state;
 
-    pd_board_free(n->board);
-    assert_int_equal(n->out, 0); /* every snapshot was released */
+    pd_version_table_free(n->versions);
+    assert_int_equal(n->out, 0); /* every published version was released */
     free(n);
     return 0;
 }
@@ -72,11 +73,11 @@ static void close_round(notes *n, uint32_t param, uint64_t step, pd_outcome outc
     pd_closed closed = { .param = param, .step = step, .outcome = outcome };
 
     if (publishes) {
-        closed.snapshot = calloc(1, sizeof *closed.snapshot);
-        closed.snapshot->version = step;
+        closed.published = calloc(1, sizeof *closed.published);
+        closed.published->version = step;
         n->out++;
     }
-    pd_board_close(n->board, 1, &closed);
+    pd_version_table_close(n->versions, 1, &closed);
 }
 
 static pd_wait *wait_for(uint64_t step, bool pushes, bool pulls, uint32_t first, size_t count)
@@ -96,7 +97,7 @@ static pd_wait *wait_for(uint64_t step, bool pushes, bool pulls, uint32_t first,
 
 static void drop(notes *n, pd_wait *wait)
 {
-    pd_board_forget(n->board, wait);
+    pd_version_table_forget(n->versions, wait);
     free(wait);
 }
 
@@ -107,11 +108,11 @@ static void initial_weights_say_how_many_rounds_count_as_closed(void **state)
     pd_wait *pull = wait_for(7, false, true, 0, 1), *push = wait_for(8, true, false, 0, 1),
             *rest = wait_for(7, false, false, 0, 0);
 
-    pd_board_settle(n->board, 1, 2);
+    pd_version_table_settle(n->versions, 1, 2);
     rest->all = true;
-    assert_false(pd_board_wait(n->board, 1, rest));
-    assert_false(pd_board_wait(n->board, 1, pull));
-    assert_false(pd_board_wait(n->board, 1, push));
+    assert_false(pd_version_table_wait(n->versions, 1, rest));
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
+    assert_false(pd_version_table_wait(n->versions, 1, push));
     close_round(n, 0, 7, 0, true);
     assert_int_equal(n->n_resolved, 1);
     assert_ptr_equal(n->resolved[0], pull);
@@ -136,12 +137,12 @@ static void a_push_without_elements_waits_for_weights_and_no_round(void **state)
     pd_wait *push = wait_for(7, true, true, 0, 1), *pull = wait_for(9, false, true, 0, 1);
 
     push->at[0].idle = pull->at[0].idle = true;
-    assert_false(pd_board_wait(n->board, 1, push));
+    assert_false(pd_version_table_wait(n->versions, 1, push));
     close_round(n, 0, 0, 0, true);
     assert_int_equal(n->n_resolved, 1);
     close_round(n, 0, 1, PD_STEPPED, true);
-    assert_true(pd_board_would_answer(n->board, 1, pull));
-    assert_true(pd_board_wait(n->board, 1, pull));
+    assert_true(pd_version_table_would_answer(n->versions, 1, pull));
+    assert_true(pd_version_table_wait(n->versions, 1, pull));
     assert_int_equal(push->at[0].outcome, 0);
     assert_int_equal(push->at[0].step, 0);
     assert_int_equal(pull->at[0].step, 1);
@@ -150,7 +151,7 @@ static void a_push_without_elements_waits_for_weights_and_no_round(void **state)
     push = wait_for(2, true, false, 0, 1); /* the reply of a rank without elements does not carry the outcome of the
                                             * last closed round */
     push->at[0].idle = true;
-    assert_true(pd_board_wait(n->board, 1, push));
+    assert_true(pd_version_table_wait(n->versions, 1, push));
     assert_int_equal(push->at[0].outcome, 0);
     drop(n, push);
 }
@@ -160,14 +161,14 @@ static void answers_a_push_when_its_round_has_closed(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for(1, true, true, 0, 1);
 
-    assert_false(pd_board_wait(n->board, 1, wait));
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     close_round(n, 0, 0, 0, true); /* initial weights arrive, which does not count as a round */
     assert_int_equal(n->n_resolved, 0);
     close_round(n, 0, 1, PD_STEPPED, true);
     assert_int_equal(n->n_resolved, 1);
     assert_int_equal(wait->at[0].outcome, PD_STEPPED);
     assert_int_equal(wait->at[0].step, 1);
-    assert_int_equal(wait->at[0].snapshot->version, 1);
+    assert_int_equal(wait->at[0].published->version, 1);
     drop(n, wait);
 }
 
@@ -179,10 +180,10 @@ static void a_push_of_a_rank_that_the_round_left_out_is_late(void **state)
     pd_closed closed = { .param = 0, .outcome = PD_STEPPED, .step = 1, .counted = counted };
 
     pd_counted_add(counted, 1);
-    pd_board_close(n->board, 1, &closed);
+    pd_version_table_close(n->versions, 1, &closed);
     second->rank = 1;
-    assert_true(pd_board_wait(n->board, 1, first));
-    assert_true(pd_board_wait(n->board, 1, second));
+    assert_true(pd_version_table_wait(n->versions, 1, first));
+    assert_true(pd_version_table_wait(n->versions, 1, second));
     assert_int_equal(first->at[0].outcome, PD_LATE);
     assert_int_equal(second->at[0].outcome, PD_STEPPED);
     drop(n, first);
@@ -194,7 +195,7 @@ static void answers_a_request_when_its_last_piece_is_there(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for(1, true, false, 0, 3);
 
-    assert_false(pd_board_wait(n->board, 1, wait));
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     close_round(n, 2, 1, PD_STEPPED, true);
     close_round(n, 0, 1, PD_SKIPPED, false);
     assert_int_equal(n->n_resolved, 0);
@@ -213,10 +214,10 @@ static void a_push_for_a_closed_round_has_its_answer_at_once(void **state)
     pd_wait *wait = wait_for(1, true, true, 0, 1), *next = wait_for(2, true, true, 0, 1);
 
     close_round(n, 0, 1, PD_STEPPED, true);
-    assert_true(pd_board_would_answer(n->board, 1, wait));
-    assert_true(pd_board_wait(n->board, 1, wait));
+    assert_true(pd_version_table_would_answer(n->versions, 1, wait));
+    assert_true(pd_version_table_wait(n->versions, 1, wait));
     assert_int_equal(n->n_resolved, 0);
-    assert_false(pd_board_would_answer(n->board, 1, next));
+    assert_false(pd_version_table_would_answer(n->versions, 1, next));
     drop(n, wait);
     drop(n, next);
 }
@@ -226,7 +227,7 @@ static void a_pull_waits_for_weights(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for(0, false, true, 3, 1);
 
-    assert_false(pd_board_wait(n->board, 1, wait));
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     close_round(n, 3, 0, 0, true);
     assert_int_equal(n->n_resolved, 1);
     assert_int_equal(wait->at[0].outcome, 0);
@@ -240,7 +241,7 @@ static void a_skipped_round_serves_the_weights_before(void **state)
     pd_wait *wait = wait_for(2, true, true, 0, 1);
 
     close_round(n, 0, 1, PD_STEPPED, true);
-    assert_false(pd_board_wait(n->board, 1, wait));
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     close_round(n, 0, 2, PD_SKIPPED, false);
     assert_int_equal(wait->at[0].outcome, PD_SKIPPED);
     assert_int_equal(wait->at[0].step, 2);
@@ -252,7 +253,7 @@ static void refuse_round(notes *n, uint32_t param, uint64_t step, const char *wh
 {
     pd_closed closed = { .param = param, .step = step, .outcome = PD_REFUSED, .why = pd_reason_new(why) };
 
-    pd_board_close(n->board, 1, &closed);
+    pd_version_table_close(n->versions, 1, &closed);
     assert_null(closed.why);
 }
 
@@ -263,13 +264,13 @@ static void a_refused_step_is_answered_with_its_reason(void **state)
             *pull = wait_for(1, false, true, 0, 1);
 
     close_round(n, 0, 0, 0, true);
-    assert_false(pd_board_wait(n->board, 1, early));
+    assert_false(pd_version_table_wait(n->versions, 1, early));
     refuse_round(n, 0, 1, "too large");
     assert_int_equal(early->at[0].outcome, PD_REFUSED);
     assert_int_equal(early->at[0].version, 0);
     assert_string_equal(early->at[0].why->text, "too large");
-    assert_true(pd_board_wait(n->board, 1, late));
-    assert_true(pd_board_wait(n->board, 1, pull));
+    assert_true(pd_version_table_wait(n->versions, 1, late));
+    assert_true(pd_version_table_wait(n->versions, 1, pull));
     close_round(n, 0, 2, PD_STEPPED, true);
     assert_string_equal(late->at[0].why->text, "too large"); /* the reply to the late push says why its own round was
                                                               * refused, although a later round has closed */
@@ -285,7 +286,7 @@ static void the_reason_of_a_refused_step_is_not_reported_for_the_next_step(void 
     pd_wait *wait = wait_for(2, true, false, 0, 1);
 
     refuse_round(n, 0, 1, "too large");
-    assert_false(pd_board_wait(n->board, 1, wait));
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     close_round(n, 0, 2, PD_STEPPED, true);
     assert_null(wait->at[0].why);
     drop(n, wait);
@@ -302,7 +303,7 @@ static void close_with(notes *n, uint64_t step, double loss)
     closed.scalars->refs = closed.scalars->n = 1;
     strcpy(closed.scalars->at[0].name, "loss");
     closed.scalars->at[0].mean = loss;
-    pd_board_close(n->board, 1, &closed);
+    pd_version_table_close(n->versions, 1, &closed);
     assert_null(closed.scalars);
 }
 
@@ -311,11 +312,11 @@ static void a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again(
     notes *n = *state;
     pd_wait *early = wait_for(1, true, false, 0, 1), *again = wait_for(1, true, false, 0, 1);
 
-    assert_false(pd_board_wait(n->board, 1, early));
+    assert_false(pd_version_table_wait(n->versions, 1, early));
     close_with(n, 1, 0.5);
     assert_true(early->at[0].scalars->at[0].mean == 0.5);
     drop(n, early);
-    assert_true(pd_board_wait(n->board, 1, again));
+    assert_true(pd_version_table_wait(n->versions, 1, again));
     assert_true(again->at[0].scalars->at[0].mean == 0.5);
     close_with(n, 2, 0.25);
     assert_true(again->at[0].scalars->at[0].mean == 0.5); /* the reply still has the scalars of its own round */
@@ -329,7 +330,7 @@ static void a_pull_returns_the_scalars_of_the_last_round(void **state)
 
     close_round(n, 0, 0, 0, true);
     close_with(n, 1, 0.5);
-    assert_false(pd_board_wait(n->board, 1, pull));
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
     close_with(n, 2, 0.25);
     assert_true(pull->at[0].scalars->at[0].mean == 0.25);
     drop(n, pull);
@@ -342,9 +343,9 @@ static void scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_
 
     close_with(n, 1, 0.5);
     close_round(n, 0, 1, 0, true);
-    assert_true(pd_board_wait(n->board, 1, again));
+    assert_true(pd_version_table_wait(n->versions, 1, again));
     assert_non_null(again->at[0].scalars);
-    assert_false(pd_board_wait(n->board, 1, next));
+    assert_false(pd_version_table_wait(n->versions, 1, next));
     close_round(n, 0, 2, PD_STEPPED, true);
     assert_null(next->at[0].scalars);
     drop(n, again);
@@ -356,11 +357,11 @@ static void a_snapshot_lives_while_an_answer_needs_it(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for(1, true, true, 0, 1);
 
-    pd_board_wait(n->board, 1, wait);
+    pd_version_table_wait(n->versions, 1, wait);
     close_round(n, 0, 1, PD_STEPPED, true);
     close_round(n, 0, 2, PD_STEPPED, true);
     assert_int_equal(n->out, 2);
-    pd_board_unref(n->board, &wait->at[0]);
+    pd_version_table_unref(n->versions, &wait->at[0]);
     assert_int_equal(n->out, 1);
     drop(n, wait);
 }
@@ -371,9 +372,9 @@ static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **st
     pd_wait *overdue = wait_for(3, true, true, 0, 2), *later = wait_for(4, true, true, 0, 1);
     pd_error err = { PD_DEADLINE_EXCEEDED, "rank 2 has not contributed" };
 
-    pd_board_wait(n->board, 1, overdue);
-    pd_board_wait(n->board, 1, later);
-    pd_board_time_out(n->board, 1, 3, &err);
+    pd_version_table_wait(n->versions, 1, overdue);
+    pd_version_table_wait(n->versions, 1, later);
+    pd_version_table_time_out(n->versions, 1, 3, &err);
     assert_int_equal(n->n_failed, 1);
     assert_ptr_equal(n->failed[0], overdue);
     assert_string_equal(n->error.text, "rank 2 has not contributed");
@@ -395,12 +396,12 @@ static void an_overdue_round_visits_each_waiter_once(void **state)
     pd_wait *pushes[PUSHES], *pulls[PULLS];
     pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
 
-    for (int i = 0; i < PUSHES; i++) pd_board_wait(n->board, 1, pushes[i] = wait_for(3, true, false, 0, 1));
-    for (int i = 0; i < PULLS; i++) pd_board_wait(n->board, 1, pulls[i] = wait_for(9, false, true, 0, 1));
-    assert_int_equal(pd_board_time_out(n->board, 1, 3, &err), PUSHES + PULLS);
+    for (int i = 0; i < PUSHES; i++) pd_version_table_wait(n->versions, 1, pushes[i] = wait_for(3, true, false, 0, 1));
+    for (int i = 0; i < PULLS; i++) pd_version_table_wait(n->versions, 1, pulls[i] = wait_for(9, false, true, 0, 1));
+    assert_int_equal(pd_version_table_time_out(n->versions, 1, 3, &err), PUSHES + PULLS);
     assert_int_equal(n->n_failed, PUSHES);
     for (int i = 0; i < PUSHES; i++) assert_ptr_equal(n->failed[i], pushes[PUSHES - 1 - i]);
-    assert_int_equal(pd_board_time_out(n->board, 1, 3, &err), PULLS);
+    assert_int_equal(pd_version_table_time_out(n->versions, 1, 3, &err), PULLS);
     assert_int_equal(n->n_failed, PUSHES);
     for (int i = 0; i < PUSHES; i++) free(pushes[i]);
     for (int i = 0; i < PULLS; i++) drop(n, pulls[i]);
@@ -416,10 +417,11 @@ static void a_failure_may_end_other_overdue_requests(void **state)
         pd_wait *pushes[PUSHES];
         pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
 
-        for (int i = 0; i < PUSHES; i++) pd_board_wait(n->board, 1, pushes[i] = wait_for(3, true, false, 0, 2));
+        for (int i = 0; i < PUSHES; i++)
+            pd_version_table_wait(n->versions, 1, pushes[i] = wait_for(3, true, false, 0, 2));
         n->n_failed = 0;
         n->ends = pushes[ended];
-        pd_board_time_out(n->board, 1, 3, &err);
+        pd_version_table_time_out(n->versions, 1, 3, &err);
         assert_int_equal(n->n_failed, ended == PUSHES - 1 ? PUSHES : PUSHES - 1); /* the newest fails first */
         for (int i = 0; i < n->n_failed; i++)
             if (ended < PUSHES - 1) assert_ptr_not_equal(n->failed[i], pushes[ended]);
@@ -434,8 +436,8 @@ static void a_job_that_ends_fails_all_requests_and_frees_its_weights(void **stat
     pd_error err = { PD_NOT_FOUND, "dropped" };
 
     close_round(n, 1, 1, PD_STEPPED, true);
-    pd_board_wait(n->board, 1, wait);
-    pd_board_drop(n->board, 1, &err);
+    pd_version_table_wait(n->versions, 1, wait);
+    pd_version_table_drop(n->versions, 1, &err);
     assert_int_equal(n->n_failed, 1);
     assert_int_equal(n->out, 0);
     free(wait);
@@ -447,7 +449,7 @@ static void a_forgotten_request_waits_for_nothing(void **state)
     pd_wait *wait = wait_for(1, true, true, 0, 4);
 
     close_round(n, 2, 1, PD_STEPPED, true);
-    pd_board_wait(n->board, 1, wait);
+    pd_version_table_wait(n->versions, 1, wait);
     drop(n, wait); /* the request is freed here, so the sanitizer reports any later access */
     for (uint32_t i = 0; i < 4; i++) close_round(n, i, 1, PD_STEPPED, true);
     assert_int_equal(n->n_resolved, 0);
@@ -458,8 +460,8 @@ static void adding_parameters_disturbs_nobody_who_waits(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for(1, true, false, 3, 1);
 
-    pd_board_wait(n->board, 1, wait);
-    assert_int_equal(pd_board_reserve(n->board, 1, 5000), PD_OK);
+    pd_version_table_wait(n->versions, 1, wait);
+    assert_int_equal(pd_version_table_reserve(n->versions, 1, 5000), PD_OK);
     close_round(n, 3, 1, PD_STEPPED, false);
     assert_int_equal(n->n_resolved, 1);
     drop(n, wait);
@@ -480,10 +482,11 @@ static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void 
     notes *n = *state;
     pd_wait *alone = wait_for_all(1, 0, 0), *with = wait_for_all(1, 1, 1);
 
-    pd_board_settle(n->board, 1, 3); /* the board has room for four entries, but the job has only three parameters */
-    assert_false(pd_board_would_answer(n->board, 1, alone));
-    assert_false(pd_board_wait(n->board, 1, alone));
-    assert_false(pd_board_wait(n->board, 1, with));
+    pd_version_table_settle(n->versions, 1,
+                            3); /* the version table has room for four entries, but the job has only three parameters */
+    assert_false(pd_version_table_would_answer(n->versions, 1, alone));
+    assert_false(pd_version_table_wait(n->versions, 1, alone));
+    assert_false(pd_version_table_wait(n->versions, 1, with));
     close_round(n, 1, 1, PD_STEPPED, false);
     close_round(n, 2, 1, PD_NO_GRADIENT, false);
     close_round(n, 2, 2, PD_STEPPED, false);
@@ -491,7 +494,7 @@ static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void 
     close_round(n, 0, 1, PD_SKIPPED, false);
     assert_int_equal(n->n_resolved, 2);
     assert_int_equal(with->at[0].outcome, PD_STEPPED);
-    assert_true(pd_board_would_answer(n->board, 1, alone));
+    assert_true(pd_version_table_would_answer(n->versions, 1, alone));
     drop(n, alone);
     drop(n, with);
 }
@@ -501,9 +504,9 @@ static void nobody_waits_for_a_parameter_that_is_ahead(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for_all(2, 0, 0);
 
-    pd_board_settle(n->board, 1, 2);
+    pd_version_table_settle(n->versions, 1, 2);
     for (uint64_t step = 1; step <= 2; step++) close_round(n, 1, step, PD_STEPPED, false);
-    assert_false(pd_board_wait(n->board, 1, wait));
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     for (uint64_t step = 1; step <= 2; step++) close_round(n, 0, step, PD_STEPPED, false);
     assert_int_equal(n->n_resolved, 1);
     drop(n, wait);
@@ -514,9 +517,9 @@ static void an_ended_step_sent_again_is_answered_at_once(void **state)
     notes *n = *state;
     pd_wait *wait = wait_for_all(1, 0, 0);
 
-    pd_board_settle(n->board, 1, 2);
+    pd_version_table_settle(n->versions, 1, 2);
     for (uint32_t p = 0; p < 2; p++) close_round(n, p, 1, PD_STEPPED, false);
-    assert_true(pd_board_wait(n->board, 1, wait));
+    assert_true(pd_version_table_wait(n->versions, 1, wait));
     drop(n, wait);
 }
 
@@ -525,8 +528,8 @@ static void the_end_of_a_step_waits_for_that_step_and_no_earlier_one(void **stat
     notes *n = *state;
     pd_wait *wait = wait_for_all(2, 0, 0);
 
-    pd_board_settle(n->board, 1, 2);
-    assert_false(pd_board_wait(n->board, 1, wait));
+    pd_version_table_settle(n->versions, 1, 2);
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
     for (uint64_t step = 1; step <= 2; step++) {
         assert_int_equal(n->n_resolved, 0);
         for (uint32_t p = 0; p < 2; p++) close_round(n, p, step, PD_STEPPED, false);
@@ -541,9 +544,9 @@ static void the_end_of_a_step_times_out_like_a_push(void **state)
     pd_wait *wait = wait_for_all(1, 0, 0);
     pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
 
-    pd_board_settle(n->board, 1, 2);
-    assert_false(pd_board_wait(n->board, 1, wait));
-    pd_board_time_out(n->board, 1, 1, &err);
+    pd_version_table_settle(n->versions, 1, 2);
+    assert_false(pd_version_table_wait(n->versions, 1, wait));
+    pd_version_table_time_out(n->versions, 1, 1, &err);
     assert_int_equal(n->n_failed, 1);
     for (uint32_t p = 0; p < 2; p++) close_round(n, p, 1, PD_STEPPED, false);
     assert_int_equal(n->n_resolved, 0);

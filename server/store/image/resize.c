@@ -1,20 +1,20 @@
-/* world_change.c - makes a job with another number of workers from a restored job: plans it anew from the same
+/* resize.c - makes a job with another number of workers from a restored job: plans it anew from the same
  * declarations, and copies the state through the functions that write and read images. */
-#include "world_change.h"
+#include "resize.h"
 
 #include "control.h"
 #include "control_keeping.h"
 #include "declared_job.h"
 #include "declared_ranges.h"
 #include "export.h"
-#include "head_image.h"
+#include "header_image.h"
 #include "image.h"
-#include "keeping.h"
+#include "checkpoint_policy.h"
 #include "notes.h"
 #include "override_command.h"
 #include "param_image.h"
 #include "param_set.h"
-#include "plant.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static bool is_known(const pd_job *job, uint64_t nonce)
     return false;
 }
 
-bool pd_world_may_change(const pd_job *job, const pd_request *hello)
+bool pd_may_resize(const pd_job *job, const pd_request *hello)
 {
     return job->restored && !job->joined && !hello->u.hello.rejoins &&
            hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
@@ -87,7 +87,7 @@ static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
     if (i < job->steps.n_params)
         pd_param_image_visit(archive, &job->steps, &job->steps.params[i]);
     else
-        pd_head_image_visit_rankless(archive, job);
+        pd_header_image_visit_rankless(archive, job);
 }
 
 /* Memory for the copy of a part, used again for the next one: clearing new pages would take longer than the copy. */
@@ -130,7 +130,7 @@ static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_
     int rc = copy_part(to, from, i, memory, err);
 
     if (rc != PD_OK) return rc;
-    if (!PD_PLANTED(world_change_forgets_last) || i + 1 < from->steps.n_params)
+    if (!PD_MUTANT(world_change_forgets_last) || i + 1 < from->steps.n_params)
         memcpy(param->next->at[PD_F32], from->steps.params[i].current->at[PD_F32],
                (size_t)param->elements * sizeof(float));
     pd_param_image_publish(&to->steps, param);
@@ -172,17 +172,17 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
         keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
-        if (!PD_PLANTED(world_change_forgets_notes)) rc = copy_notes(to, r, &from->ranks[r], err);
+        if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_notes(to, r, &from->ranks[r], err);
     }
     return rc;
 }
 
 /* Copies what the job knows of its checkpoints, which stay those of the job. */
-static void copy_keeping(pd_keeping *to, const pd_keeping *from)
+static void copy_keeping(pd_checkpoint_policy *to, const pd_checkpoint_policy *from)
 {
     to->on_disk = from->on_disk;
     to->kept = from->kept;
-    to->durable_step = PD_PLANTED(world_change_undurable) ? 0 : from->durable_step;
+    to->durable_step = PD_MUTANT(world_change_undurable) ? 0 : from->durable_step;
     to->durable_ns = from->durable_ns;
     to->kept_step = from->kept_step;
     to->log.retry = from->kept_step + 1;
@@ -202,8 +202,8 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
     int rc = copy_state(to, from, err);
 
     if (rc == PD_OK) rc = copy_ranks(to, from, err);
-    if (rc != PD_OK || (rc = pd_head_image_settle(to, now_ns, err)) != PD_OK) return rc;
-    copy_keeping(&to->keeping, &from->keeping);
+    if (rc != PD_OK || (rc = pd_header_image_settle(to, now_ns, err)) != PD_OK) return rc;
+    copy_keeping(&to->checkpointing, &from->checkpointing);
     to->drain_step = from->drain_step;
     to->linger_ns = from->linger_ns;
     return PD_OK;
@@ -232,7 +232,7 @@ static int check(const pd_job *old, const pd_request *hello, pd_error *err)
     int rc = pd_job_agrees_but_world(old, hello, err);
 
     if (rc != PD_OK) return rc;
-    if (pd_image_is_possible(old) && old->keeping.making == NULL && !old->keeping.writing) return PD_OK;
+    if (pd_image_is_possible(old) && old->checkpointing.making == NULL && !old->checkpointing.writing) return PD_OK;
     return pd_fail(err, PD_UNAVAILABLE,
                    "an export, an import or a checkpoint of it is under way: come again when it has ended");
 }
@@ -261,8 +261,8 @@ static int make_in_place(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_
     return rc;
 }
 
-int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_request *hello, uint64_t now_ns,
-                    pd_error *err)
+int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_request *hello, uint64_t now_ns,
+              pd_error *err)
 {
     uint32_t world = hello->u.hello.world_size;
     pd_job *old = *job, *made = NULL;
@@ -276,14 +276,14 @@ int pd_world_change(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
                        old->steps.members.ranks, world, why.text);
-    made->keeping.asked = old->keeping.asked;
-    made->keeping.exports = old->keeping.exports;
-    old->keeping.asked = old->keeping.exports = (pd_request_queue){ 0 };
+    made->checkpointing.asked = old->checkpointing.asked;
+    made->checkpointing.exports = old->checkpointing.exports;
+    old->checkpointing.asked = old->checkpointing.exports = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
     pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);
     pd_job_refuse_sets(old, &why);
-    pd_keeping_soon(made);
+    pd_checkpoint_policy_soon(made);
     pd_jobs_drop(jobs, old);
     pd_jobs_free_gone(jobs, old);
     *job = made;

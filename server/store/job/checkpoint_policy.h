@@ -1,34 +1,34 @@
-/* keeping.h - decides whether a job has checkpoints, and at which steps. Step thread.
+/* checkpoint_policy.h - decides whether a job has checkpoints, and at which steps. Step thread.
  *
  * The checkpoints themselves are made in store/image (checkpoint.h). */
-#ifndef PD_KEEPING_H
-#define PD_KEEPING_H
+#ifndef PD_CHECKPOINT_POLICY_H
+#define PD_CHECKPOINT_POLICY_H
 
 #include "job.h"
 
 /* Decides whether the job has checkpoints, after its configuration was read. PD_FAILED_PRECONDITION: it must have some,
  * but the server has no directory for them. PD_NO_MEMORY. */
-int pd_keeping_begin(pd_job *job, pd_error *err);
+int pd_checkpoint_policy_begin(pd_job *job, pd_error *err);
 /* Computes at which step the next checkpoint is due. Call it after a checkpoint has begun or was skipped, and when
  * ranks have come or gone: at least every half of the smallest window of connected ranks there is a checkpoint. */
-void pd_keeping_plan(pd_job *job);
+void pd_checkpoint_policy_plan(pd_job *job);
 /* Lets a checkpoint begin at the next step, because no log can tell what has changed. */
-void pd_keeping_soon(pd_job *job);
+void pd_checkpoint_policy_soon(pd_job *job);
 /* Lets a checkpoint begin at once, of the step at which the job is: its state has changed otherwise than by a step. */
-void pd_keeping_now(pd_job *job);
+void pd_checkpoint_policy_now(pd_job *job);
 /* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
  * has a window. */
-uint32_t pd_keeping_window(const pd_job *job);
+uint32_t pd_checkpoint_policy_window(const pd_job *job);
 /* Reports to the loop thread which steps of the job are durable, if any are. Without memory it is reported with the
  * next checkpoint. */
-void pd_keeping_tell(pd_job *job);
+void pd_checkpoint_policy_tell(pd_job *job);
 /* Returns whether a stop of the server now would lose steps of the job, which workers know as closed, or other changes
  * of its state: a job with checkpoints that has closed steps since the durable one. */
-bool pd_keeping_loses(const pd_job *job);
+bool pd_checkpoint_policy_loses(const pd_job *job);
 /* Logs as an error that the job's last checkpoint before the server stops has failed, and why: which steps the stop
  * will lose, and what to do. */
-void pd_keeping_say_lost(const pd_job *job, const pd_error *why);
+void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why);
 /* Tells the keeper thread that the job has ended, so that a restart does not bring it back. */
-void pd_keeping_end(pd_job *job);
+void pd_checkpoint_policy_end(pd_job *job);
 
 #endif

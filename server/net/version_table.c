@@ -1,13 +1,13 @@
-/* board.c - keeps the published state (closed rounds, last weights) of every parameter, and the requests that wait for
- * it. */
-#include "board.h"
-#include "plant.h"
+/* version_table.c - keeps the published state (closed rounds, last weights) of every parameter, and the requests that
+ * wait for it. */
+#include "version_table.h"
+#include "mutant.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Lets uthash (the library of hash tables) survive a lack of memory: it then adds no element and sets the element's
+/* Lets uthash survive a lack of memory: it then adds no element and sets the element's
  * table pointer to NULL. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -17,10 +17,10 @@ typedef struct entry {
     int outcome;     /* outcome of the last round (pd_outcome: the step was taken, refused, ...); 0: no round has
                       * closed yet */
     uint64_t version;
-    pd_snapshot *snapshot; /* reference to the weights that were published last; NULL: none are published yet */
-    pd_reason *why;        /* why the optimizer refused the last step; NULL: it did not refuse, or memory for the text
+    pd_published *published; /* reference to the weights that were published last; NULL: none are published yet */
+    pd_reason *why;          /* why the optimizer refused the last step; NULL: it did not refuse, or memory for the text
                             * was short */
-    pd_scalar_means *scalars; /* averages of the scalars (such as the loss) that workers sent with their gradients of
+    pd_scalar_means *scalars; /* averages of the scalars that workers sent with their gradients of
                                * the last round; NULL: they sent none */
     pd_counted *counted; /* the ranks whose contributions were averaged in the last round; NULL: those of all ranks */
     pd_waiter *waiters;
@@ -43,56 +43,56 @@ typedef struct job {
     UT_hash_handle hh;
 } job;
 
-struct pd_board {
-    pd_board_user user;
+struct pd_version_table {
+    pd_version_table_user user;
     job *jobs;
 };
 
 /* ---- life ---- */
 
-static job *find(const pd_board *board, uint32_t number)
+static job *find(const pd_version_table *versions, uint32_t number)
 {
     job *found;
-    HASH_FIND(hh, board->jobs, &number, sizeof number, found);
+    HASH_FIND(hh, versions->jobs, &number, sizeof number, found);
     return found;
 }
 
-static void unref(pd_board *board, pd_snapshot *snapshot)
+static void unref(pd_version_table *versions, pd_published *published)
 {
-    if (snapshot != NULL && --snapshot->board_refs == 0) board->user.released(board->user.arg, snapshot);
+    if (published != NULL && --published->version_refs == 0) versions->user.released(versions->user.arg, published);
 }
 
-static void job_free(pd_board *board, job *j)
+static void job_free(pd_version_table *versions, job *j)
 {
     for (size_t i = 0; i < j->n; i++) {
         assert(j->at[i]->waiters == NULL);
-        unref(board, j->at[i]->snapshot);
+        unref(versions, j->at[i]->published);
         pd_reason_unref(j->at[i]->why);
         pd_scalar_means_unref(j->at[i]->scalars);
         pd_counted_unref(j->at[i]->counted);
         free(j->at[i]);
     }
     assert(j->rest == NULL);
-    HASH_DEL(board->jobs, j);
+    HASH_DEL(versions->jobs, j);
     free(j->at);
     free(j);
 }
 
-pd_board *pd_board_new(const pd_board_user *user)
+pd_version_table *pd_version_table_new(const pd_version_table_user *user)
 {
-    pd_board *board = calloc(1, sizeof *board);
+    pd_version_table *versions = calloc(1, sizeof *versions);
 
-    if (board != NULL) board->user = *user;
-    return board;
+    if (versions != NULL) versions->user = *user;
+    return versions;
 }
 
-void pd_board_free(pd_board *board)
+void pd_version_table_free(pd_version_table *versions)
 {
     job *j, *next;
 
-    if (board == NULL) return;
-    HASH_ITER(hh, board->jobs, j, next) job_free(board, j);
-    free(board);
+    if (versions == NULL) return;
+    HASH_ITER(hh, versions->jobs, j, next) job_free(versions, j);
+    free(versions);
 }
 
 static int add_entries(job *j, size_t n)
@@ -108,23 +108,23 @@ static int add_entries(job *j, size_t n)
     return PD_OK;
 }
 
-static job *add_job(pd_board *board, uint32_t number)
+static job *add_job(pd_version_table *versions, uint32_t number)
 {
     job *j = calloc(1, sizeof *j);
 
     if (j == NULL) return NULL;
     j->number = number;
-    HASH_ADD(hh, board->jobs, number, sizeof j->number, j);
+    HASH_ADD(hh, versions->jobs, number, sizeof j->number, j);
     if (j->hh.tbl != NULL) return j;
     free(j);
     return NULL;
 }
 
-int pd_board_reserve(pd_board *board, uint32_t number, size_t n)
+int pd_version_table_reserve(pd_version_table *versions, uint32_t number, size_t n)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
 
-    if (j == NULL && (j = add_job(board, number)) == NULL) return PD_NO_MEMORY;
+    if (j == NULL && (j = add_job(versions, number)) == NULL) return PD_NO_MEMORY;
     return n <= j->n ? PD_OK : add_entries(j, n);
 }
 
@@ -141,9 +141,9 @@ static void find_least(job *j)
     }
 }
 
-void pd_board_settle(pd_board *board, uint32_t number, size_t n)
+void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
 
     assert(j != NULL && n <= j->n);
     if (j->params == n) return;
@@ -151,17 +151,17 @@ void pd_board_settle(pd_board *board, uint32_t number, size_t n)
     find_least(j);
 }
 
-void pd_board_note_durable(pd_board *board, uint32_t number, uint64_t step)
+void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
 
-    if (j == NULL && (j = add_job(board, number)) == NULL) return;
+    if (j == NULL && (j = add_job(versions, number)) == NULL) return;
     j->durable = step;
 }
 
-uint64_t pd_board_durable(const pd_board *board, uint32_t number)
+uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number)
 {
-    const job *j = find(board, number);
+    const job *j = find(versions, number);
 
     return j != NULL ? j->durable : 0;
 }
@@ -186,7 +186,7 @@ static void link_out(pd_waiter *waiter)
 
 static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *waiter)
 {
-    return (e->closed >= wait->step || waiter->idle) && (!waiter->pulls || e->snapshot != NULL);
+    return (e->closed >= wait->step || waiter->idle) && (!waiter->pulls || e->published != NULL);
 }
 
 static bool all_closed(const job *j, uint64_t step)
@@ -194,9 +194,9 @@ static bool all_closed(const job *j, uint64_t step)
     return j->params > 0 && j->least >= step;
 }
 
-bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait *wait)
+bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait)
 {
-    const job *j = find(board, number);
+    const job *j = find(versions, number);
     size_t i = 0;
 
     if (wait->all && (j == NULL || !all_closed(j, wait->step))) return false;
@@ -214,7 +214,7 @@ static void answer(const entry *e, pd_waiter *waiter)
 {
     waiter->outcome = waiter->wait->pushes && !waiter->idle ? e->outcome : 0;
     waiter->step = e->closed;
-    waiter->version = e->version - (PD_PLANTED(version_back) && e->version > 1 && waiter->first > 0 ? 1 : 0);
+    waiter->version = e->version - (PD_MUTANT(version_back) && e->version > 1 && waiter->first > 0 ? 1 : 0);
     if (waiter->wait->pushes && e->why != NULL) {
         waiter->why = e->why;
         waiter->why->refs++;
@@ -225,17 +225,17 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->scalars->refs++;
     }
     if (waiter->pulls) {
-        waiter->snapshot = e->snapshot;
-        waiter->snapshot->board_refs++;
-        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds &&
-                          waiter->snapshot->update_dtype == waiter->update;
+        waiter->published = e->published;
+        waiter->published->version_refs++;
+        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->published->builds_on == waiter->holds &&
+                          waiter->published->update_dtype == waiter->update;
     }
     waiter->wait->open--;
 }
 
-bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
+bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait *wait)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
 
     wait->open = wait->n;
     wait->durable = j != NULL ? j->durable : 0;
@@ -262,42 +262,42 @@ bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
     return wait->open == 0;
 }
 
-void pd_board_unref(pd_board *board, pd_waiter *waiter)
+void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter)
 {
-    unref(board, waiter->snapshot);
-    waiter->snapshot = NULL;
+    unref(versions, waiter->published);
+    waiter->published = NULL;
     pd_reason_unref(waiter->why);
     waiter->why = NULL;
     pd_scalar_means_unref(waiter->scalars);
     waiter->scalars = NULL;
 }
 
-void pd_board_forget(pd_board *board, pd_wait *wait)
+void pd_version_table_forget(pd_version_table *versions, pd_wait *wait)
 {
     link_out(&wait->rest);
     for (size_t i = 0; i < wait->n; i++) {
         link_out(&wait->at[i]);
-        pd_board_unref(board, &wait->at[i]);
+        pd_version_table_unref(versions, &wait->at[i]);
     }
 }
 
 /* ---- reports of the store ---- */
 
 /* Reports a request whose last answer may just have come. */
-static void resolve(pd_board *board, const job *j, pd_wait *wait)
+static void resolve(pd_version_table *versions, const job *j, pd_wait *wait)
 {
     if (wait->open > 0) return;
     wait->durable = j->durable;
-    board->user.resolved(board->user.arg, wait);
+    versions->user.resolved(versions->user.arg, wait);
 }
 
-static void publish(pd_board *board, entry *e, pd_closed *closed)
+static void publish(pd_version_table *versions, entry *e, pd_closed *closed)
 {
-    if (closed->snapshot != NULL) {
-        unref(board, e->snapshot);
-        e->snapshot = closed->snapshot;
-        e->snapshot->board_refs = 1;
-        e->version = e->snapshot->version;
+    if (closed->published != NULL) {
+        unref(versions, e->published);
+        e->published = closed->published;
+        e->published->version_refs = 1;
+        e->version = e->published->version;
     }
     e->closed = closed->step; /* initial weights also set the number of closed rounds, because a job may start at a
                                * later step than 0 */
@@ -315,7 +315,7 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
     }
 }
 
-static void close_for_all(pd_board *board, job *j, const pd_closed *closed, uint64_t before)
+static void close_for_all(pd_version_table *versions, job *j, const pd_closed *closed, uint64_t before)
 {
     if (closed->param >= j->params || before != j->least || j->at[closed->param]->closed == before || --j->at_least > 0)
         return;
@@ -325,34 +325,34 @@ static void close_for_all(pd_board *board, job *j, const pd_closed *closed, uint
         if (!all_closed(j, waiter->wait->step)) continue;
         link_out(waiter);
         answer_rest(waiter);
-        resolve(board, j, waiter->wait);
+        resolve(versions, j, waiter->wait);
     }
 }
 
-void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed)
+void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
     uint64_t before;
     entry *e;
 
     assert(j != NULL && closed->param < j->n);
     e = j->at[closed->param];
     before = e->closed;
-    publish(board, e, closed);
+    publish(versions, e, closed);
     for (pd_waiter *waiter = e->waiters, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
         if (!has_answer(e, waiter->wait, waiter)) continue;
         link_out(waiter);
         answer(e, waiter);
-        resolve(board, j, waiter->wait);
+        resolve(versions, j, waiter->wait);
     }
-    close_for_all(board, j, closed, before);
+    close_for_all(versions, j, closed, before);
 }
 
-static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
+static void fail(pd_version_table *versions, pd_wait *wait, const pd_error *err)
 {
-    pd_board_forget(board, wait);
-    board->user.failed(board->user.arg, wait, err);
+    pd_version_table_forget(versions, wait);
+    versions->user.failed(versions->user.arg, wait, err);
 }
 
 /* Moves the waiters for round `step` or an earlier one from `list` to the end of another list, in their
@@ -375,30 +375,30 @@ static size_t take_overdue(pd_waiter **list, uint64_t step, pd_waiter **overdue)
  *
  * A request that fails leaves all lists with all its pieces, and its callback may end other requests. Each of those
  * leaves the list of overdue waiters too, so the head of that list is always valid. Each waiter is visited once. */
-static size_t fail_waiters(pd_board *board, pd_waiter **list, uint64_t step, const pd_error *err)
+static size_t fail_waiters(pd_version_table *versions, pd_waiter **list, uint64_t step, const pd_error *err)
 {
     pd_waiter *overdue = NULL;
     size_t n = take_overdue(list, step, &overdue);
 
-    while (overdue != NULL) fail(board, overdue->wait, err);
+    while (overdue != NULL) fail(versions, overdue->wait, err);
     return n;
 }
 
-size_t pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err)
+size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint64_t step, const pd_error *err)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
     size_t n = 0;
 
-    for (size_t i = 0; j != NULL && i < j->n; i++) n += fail_waiters(board, &j->at[i]->waiters, step, err);
-    if (j != NULL) n += fail_waiters(board, &j->rest, step, err);
+    for (size_t i = 0; j != NULL && i < j->n; i++) n += fail_waiters(versions, &j->at[i]->waiters, step, err);
+    if (j != NULL) n += fail_waiters(versions, &j->rest, step, err);
     return n;
 }
 
-void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err)
+void pd_version_table_drop(pd_version_table *versions, uint32_t number, const pd_error *err)
 {
-    job *j = find(board, number);
+    job *j = find(versions, number);
 
     if (j == NULL) return;
-    (void)pd_board_time_out(board, number, UINT64_MAX, err);
-    job_free(board, j);
+    (void)pd_version_table_time_out(versions, number, UINT64_MAX, err);
+    job_free(versions, j);
 }

@@ -1,15 +1,15 @@
-/* plant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
+/* mutant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
  *
- * A planted bug is one condition in the code, at the place where the bug once was or might be. The daemon is built
- * without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the planted code. The
- * simulator builds the same sources with PD_PLANTS, and switches on one bug in each of its runs. */
-#ifndef PD_PLANT_H
-#define PD_PLANT_H
+ * A mutant is one condition in the code, at the place where the bug once was or might be. The daemon is built
+ * without PD_MUTANTS: PD_MUTANT(name) is then the constant false, and the compiler drops the mutant code. The
+ * simulator builds the same sources with PD_MUTANTS, and switches on one bug in each of its runs. */
+#ifndef PD_MUTANT_H
+#define PD_MUTANT_H
 
 #include <stdbool.h>
 
-/* The planted bugs. Each has a name and a text that says what goes wrong. */
-#define PD_PLANTS_TABLE(X)                                                                                             \
+/* The mutants. Each has a name and a text that says what goes wrong. */
+#define PD_MUTANTS_TABLE(X)                                                                                            \
     X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never " \
                            "runs beside a large job's")                                                                \
     X(leave_incoming,                                                                                                  \
@@ -92,20 +92,20 @@
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 
-enum pd_plant {
-    PD_PLANT_none,
-#define PD_PLANT_NUMBER(name, text) PD_PLANT_##name,
-    PD_PLANTS_TABLE(PD_PLANT_NUMBER)
-#undef PD_PLANT_NUMBER
-        PD_PLANT_END
+enum pd_mutant {
+    PD_MUTANT_none,
+#define PD_MUTANT_NUMBER(name, text) PD_MUTANT_##name,
+    PD_MUTANTS_TABLE(PD_MUTANT_NUMBER)
+#undef PD_MUTANT_NUMBER
+        PD_MUTANT_END
 };
 
-#ifdef PD_PLANTS
+#ifdef PD_MUTANTS
 /* the bug that is switched on in this run of the simulator, which sets it before the first event */
-extern enum pd_plant pd_planted;
-#define PD_PLANTED(name) (pd_planted == PD_PLANT_##name)
+extern enum pd_mutant pd_mutant_on;
+#define PD_MUTANT(name) (pd_mutant_on == PD_MUTANT_##name)
 #else
-#define PD_PLANTED(name) false
+#define PD_MUTANT(name) false
 #endif
 
 #endif

@@ -1,15 +1,17 @@
-/* kept.h - a checkpoint of a job in memory: on its way from the step thread to the disk, or back from the disk.
+/* checkpoint_image.h - a checkpoint of a job in memory: on its way from the step thread to the disk, or back from the
+ * disk.
  *
- * The step thread makes a pd_kept at a cut (a moment at which the whole state of a job is known) and hands it to the
- * keeper thread in an effect PD_EFF_KEEP. From then on the keeper thread owns it and reads it, until it hands it back
- * in a request PD_REQ_KEPT with the result. Weights are not copied: the checkpoint refers to snapshots (published
- * weights), which nobody changes, and the step thread drops these references when the checkpoint has come back. All
- * other state is a copy.
+ * The step thread makes a pd_checkpoint_image at a cut (a moment at which the whole state of a job is known) and hands
+ * it to the keeper thread in an effect PD_EFF_KEEP. From then on the keeper thread owns it and reads it, until it hands
+ * it back in a request PD_REQ_KEPT with the result. Weights are not copied: the checkpoint refers to published versions
+ * (published weights), which nobody changes, and the step thread drops these references when the checkpoint has come
+ * back. All other state is a copy.
  *
- * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the pd_kept
- * owns; when the daemon starts, they and the states are read where the job keeps them (read_state, read_weights). */
-#ifndef PD_KEPT_H
-#define PD_KEPT_H
+ * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
+ * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,
+ * read_weights). */
+#ifndef PD_CHECKPOINT_IMAGE_H
+#define PD_CHECKPOINT_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,29 +22,31 @@
 
 #define PD_NOTE_MAX (1u << 20) /* most bytes of a worker's note */
 
-struct pd_snapshot;
+struct pd_published;
 
 /* A parameter in a checkpoint. */
-typedef struct pd_kept_param {
+typedef struct pd_checkpoint_param {
     char *name;
     pd_shape shape;
     int64_t elements;
-    uint64_t step;                /* number of rounds that the parameter had closed */
-    const float *weights;         /* `elements` numbers, aligned to 64 bytes; NULL: pd_kept.read_weights reads them */
-    struct pd_snapshot *snapshot; /* the snapshot that has the weights; NULL: they lie in pd_kept.memory */
-    uint8_t *state;               /* everything else that belongs to the parameter, as an image (image.h) */
+    uint64_t step; /* number of rounds that the parameter had closed */
+    const float
+        *weights; /* `elements` numbers, aligned to 64 bytes; NULL: pd_checkpoint_image.read_weights reads them */
+    struct pd_published
+        *published; /* the published version that has the weights; NULL: they lie in pd_checkpoint_image.memory */
+    uint8_t *state; /* everything else that belongs to the parameter, as an image (image.h) */
     size_t state_bytes;
-} pd_kept_param;
+} pd_checkpoint_param;
 
 /* A worker's note: bytes that the worker gave to one of its steps, and that only the worker understands. */
-typedef struct pd_kept_note {
+typedef struct pd_worker_state {
     uint32_t rank;
     uint64_t step;
     uint8_t *at;
     size_t bytes;
-} pd_kept_note;
+} pd_worker_state;
 
-typedef struct pd_kept {
+typedef struct pd_checkpoint_image {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
@@ -51,9 +55,9 @@ typedef struct pd_kept {
     bool ended;       /* no checkpoint but a message: the job has ended, so a restart must not bring it back */
     uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */
     size_t head_bytes;
-    pd_kept_param *params;
+    pd_checkpoint_param *params;
     uint32_t n_params;
-    pd_kept_note *notes; /* at most one for each rank, in the order of the ranks */
+    pd_worker_state *notes; /* at most one for each rank, in the order of the ranks */
     uint32_t n_notes;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
     /* A checkpoint of which states of parameters are still on the disk; NULL: they are in memory. Reads the state of
@@ -72,11 +76,11 @@ typedef struct pd_kept {
     pd_error error; /* PD_OK: the checkpoint is durable */
     uint64_t bytes; /* bytes that were written */
     uint64_t ns;    /* time that writing took */
-} pd_kept;
+} pd_checkpoint_image;
 
-/* Frees a checkpoint. The caller must have dropped the references to snapshots before. Accepts NULL. */
-void pd_kept_free(pd_kept *kept);
-/* Returns the bytes of memory that the copies in a checkpoint take; snapshots are not counted. */
-uint64_t pd_kept_bytes(const pd_kept *kept);
+/* Frees a checkpoint. The caller must have dropped the references to published versions before. Accepts NULL. */
+void pd_checkpoint_image_free(pd_checkpoint_image *kept);
+/* Returns the bytes of memory that the copies in a checkpoint take; published versions are not counted. */
+uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *kept);
 
 #endif

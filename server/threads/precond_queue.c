@@ -1,11 +1,11 @@
-/* rootqueue.c - decides the order in which waiting root tasks (computations of matrix roots) run, as rootqueue.h
+/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h
  * describes. */
-#include "rootqueue.h"
+#include "precond_queue.h"
 
 #include "assignment.h"
 #include "optimizer.h"
-#include "plant.h"
-#include "row.h"
+#include "mutant.h"
+#include "optimizer_ops.h"
 
 #include <assert.h>
 #include <math.h>
@@ -15,8 +15,9 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* The largest cost with which a job is charged for one root task. The queue adds up a job's costs in float64. In a sum
- * that is much larger than this, the smallest cost of a task (PD_ROOTQUEUE_HANDOVER) would be lost by rounding. */
+/* The largest cost with which a job is charged for one preconditioner task. The queue adds up a job's costs in float64.
+ * In a sum that is much larger than this, the smallest cost of a task (PD_PRECOND_QUEUE_HANDOVER) would be lost by
+ * rounding. */
 #define LARGEST_COST 1e15
 
 /* Identifies a matrix root of an optimizer: the job, its parameter, and the root's index in that. Numbers are used
@@ -28,57 +29,59 @@ typedef struct root_key {
 
 struct flow;
 
-/* A root task that waits in the queue, and the request that later returns it to the store. */
+/* A preconditioner task that waits in the queue, and the request that later returns it to the store. */
 typedef struct entry {
-    UT_hash_handle hh; /* this root task's place in the hash table of tasks that a newer one replaces */
-    /* neighbours of this root task in the list task_lane.oldest */
+    UT_hash_handle hh; /* this preconditioner task's place in the hash table of tasks that a newer one replaces */
+    /* neighbours of this preconditioner task in the list task_lane.oldest */
     struct entry *prev, *next;
     root_key key;
     struct flow *owner;
-    size_t at;    /* index of this root task in the heap of its job's waiting tasks */
-    pd_load load; /* cost of the root task, and its number in the order of submission */
+    size_t at;    /* index of this preconditioner task in the heap of its job's waiting tasks */
+    pd_load load; /* cost of the preconditioner task, and its number in the order of submission */
     bool light, awaited;
     pd_request *home;
 } entry;
 
-/* The waiting root tasks of one job: either its light ones, whose cost is low (PD_TASK_LIGHT), or its other ones. */
+/* The waiting preconditioner tasks of one job: either its light ones, whose cost is low (PD_TASK_LIGHT), or its other
+ * ones. */
 typedef struct task_lane {
-    entry **heap; /* binary heap of the waiting root tasks; the first one runs next */
+    entry **heap; /* binary heap of the waiting preconditioner tasks; the first one runs next */
     size_t n, capacity;
-    entry *oldest; /* list of the same root tasks in the order of submission */
+    entry *oldest; /* list of the same preconditioner tasks in the order of submission */
 } task_lane;
 
-/* The waiting root tasks of one job, and the job's place in the fair order between jobs. */
+/* The waiting preconditioner tasks of one job, and the job's place in the fair order between jobs. */
 typedef struct flow {
-    UT_hash_handle hh;        /* this job's place in the hash table of jobs */
-    struct flow *prev, *next; /* neighbours in the list of jobs with waiting root tasks (queue->active), while the job
+    UT_hash_handle hh; /* this job's place in the hash table of jobs */
+    struct flow *prev,
+        *next; /* neighbours in the list of jobs with waiting preconditioner tasks (queue->active), while the job
                                * is in it */
     uint32_t job;
-    /* root tasks of the job: [false] heavy ones, [true] light ones */
+    /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
-    double tag;        /* virtual time (in costs of root tasks) at which the job's next task may start */
+    double tag;        /* virtual time (in costs of preconditioner tasks) at which the job's next task may start */
     uint64_t turn;     /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
                         * never */
-    unsigned taken[2]; /* number of the job's tasks taken so far, by kind of thread (pd_rootqueue_choice). Every
+    unsigned taken[2]; /* number of the job's tasks taken so far, by kind of thread (pd_precond_queue_choice). Every
                         * PD_ROOTQUEUE_AGED-th one is the oldest */
 } flow;
 
-struct pd_rootqueue {
-    /* hash table of jobs, by number: from a job's first root task until pd_rootqueue_forget */
+struct pd_precond_queue {
+    /* hash table of jobs, by number: from a job's first preconditioner task until pd_precond_queue_forget */
     flow *flows;
-    /* list of jobs with waiting root tasks, beginning with the job that joined the list first */
+    /* list of jobs with waiting preconditioner tasks, beginning with the job that joined the list first */
     flow *active;
-    /* hash table, by root, of waiting root tasks that a newer task of the same root replaces */
+    /* hash table, by root, of waiting preconditioner tasks that a newer task of the same root replaces */
     entry *replaceable;
-    /* virtual time of the queue, counted in costs of root tasks: not later than the time at which any waiting job may
-     * start its next task; it never goes back */
+    /* virtual time of the queue, counted in costs of preconditioner tasks: not later than the time at which any waiting
+     * job may start its next task; it never goes back */
     double now;
     uint64_t submitted, turns;
 };
 
 /* ---- the tasks of one job ---- */
 
-/* Returns whether root task a runs before root task b of the same job. */
+/* Returns whether preconditioner task a runs before preconditioner task b of the same job. */
 static bool leads(const entry *a, const entry *b)
 {
     return a->awaited != b->awaited ? a->awaited : pd_load_leads(a->load, b->load);
@@ -90,16 +93,16 @@ static void put(task_lane *lane, size_t at, entry *e)
     e->at = at;
 }
 
-/* Puts a root task into the heap of its job at index `at`, or nearer to the top, so that the task that runs next stays
- * at the top. */
+/* Puts a preconditioner task into the heap of its job at index `at`, or nearer to the top, so that the task that runs
+ * next stays at the top. */
 static void rise(task_lane *lane, size_t at, entry *e)
 {
     for (; at > 0 && leads(e, lane->heap[(at - 1) / 2]); at = (at - 1) / 2) put(lane, at, lane->heap[(at - 1) / 2]);
     put(lane, at, e);
 }
 
-/* Puts a root task into the heap of its job at index `at`, or farther from the top, so that the task that runs next
- * stays at the top. */
+/* Puts a preconditioner task into the heap of its job at index `at`, or farther from the top, so that the task that
+ * runs next stays at the top. */
 static void sink(task_lane *lane, size_t at, entry *e)
 {
     for (size_t child; (child = 2 * at + 1) < lane->n; at = child) {
@@ -133,9 +136,9 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the root task of a job that runs next: the first one in the job's order, or in every PD_ROOTQUEUE_AGED-th
- * call the oldest one. */
-static entry *next_of(flow *f, pd_rootqueue_choice choice)
+/* Returns the preconditioner task of a job that runs next: the first one in the job's order, or in every
+ * PD_ROOTQUEUE_AGED-th call the oldest one. */
+static entry *next_of(flow *f, pd_precond_queue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
     bool aged = ++f->taken[choice] % PD_ROOTQUEUE_AGED == 0;
@@ -151,8 +154,8 @@ static entry *next_of(flow *f, pd_rootqueue_choice choice)
 
 /* ---- the order between jobs ---- */
 
-/* Returns what the queue keeps of a job, and makes it if the job is new. Returns NULL if memory is out. */
-static flow *flow_of(pd_rootqueue *queue, uint32_t job)
+/* Returns what the queue keeps of a job, and makes it if the job is new. Returns NULL if out of memory. */
+static flow *flow_of(pd_precond_queue *queue, uint32_t job)
 {
     flow *f;
 
@@ -170,10 +173,10 @@ static bool is_active(const flow *f)
     return f->lane[false].n + f->lane[true].n > 0;
 }
 
-/* Returns the job whose root task runs next: the one that may start a task first in virtual time. The queue's time is
- * set to this start. For the thread of light tasks, it is the job whose turn it is. Returns NULL if no task waits that
- * a thread of this kind takes. */
-static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
+/* Returns the job whose preconditioner task runs next: the one that may start a task first in virtual time. The queue's
+ * time is set to this start. For the thread of light tasks, it is the job whose turn it is. Returns NULL if no task
+ * waits that a thread of this kind takes. */
+static flow *next_flow(pd_precond_queue *queue, pd_precond_queue_choice choice)
 {
     flow *least = queue->active, *in_turn = NULL, *f;
 
@@ -186,15 +189,16 @@ static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return choice == PD_ROOTQUEUE_LIGHT ? in_turn : least;
 }
 
-/* Charges a job with the cost of a root task that a thread takes now, so that other jobs come first for a while. */
+/* Charges a job with the cost of a preconditioner task that a thread takes now, so that other jobs come first for a
+ * while. */
 static void charge(flow *f, double cost)
 {
-    f->tag += PD_ROOTQUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
+    f->tag += PD_PRECOND_QUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
 }
 
 /* ---- entries ---- */
 
-static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job, uint32_t param)
+static entry *entry_new(pd_precond_queue *queue, struct pd_task *task, uint32_t job, uint32_t param)
 {
     entry *e = calloc(1, sizeof *e);
 
@@ -204,7 +208,7 @@ static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job,
     }
     e->key = (root_key){ job, param, (uint32_t)pd_task_index(task) };
     e->load = (pd_load){ pd_task_cost(task), queue->submitted++ };
-    e->light = pd_rootqueue_is_light(task);
+    e->light = pd_precond_queue_is_light(task);
     e->awaited = !pd_task_replaceable(task);
     e->home->job = job;
     e->home->u.task.task = task;
@@ -212,8 +216,8 @@ static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job,
     return e;
 }
 
-/* Adds a root task to the waiting ones of its job. PD_NO_MEMORY: the entry is still the caller's. */
-static int insert(pd_rootqueue *queue, entry *e)
+/* Adds a preconditioner task to the waiting ones of its job. PD_NO_MEMORY: the entry is still the caller's. */
+static int insert(pd_precond_queue *queue, entry *e)
 {
     task_lane *lane;
 
@@ -233,9 +237,9 @@ static int insert(pd_rootqueue *queue, entry *e)
     return PD_OK;
 }
 
-/* Removes a root task from the waiting ones, and frees its entry in the queue. Returns the request that contains the
- * task. */
-static pd_request *extract(pd_rootqueue *queue, entry *e)
+/* Removes a preconditioner task from the waiting ones, and frees its entry in the queue. Returns the request that
+ * contains the task. */
+static pd_request *extract(pd_precond_queue *queue, entry *e)
 {
     pd_request *home = e->home;
 
@@ -246,10 +250,10 @@ static pd_request *extract(pd_rootqueue *queue, entry *e)
     return home;
 }
 
-/* Puts a newer root task in the place of one of the same root that waits, by exchanging the requests of the two
- * entries. Returns false if none of the same root waits. The place in the order stays right, because all tasks of a
+/* Puts a newer preconditioner task in the place of one of the same root that waits, by exchanging the requests of the
+ * two entries. Returns false if none of the same root waits. The place in the order stays right, because all tasks of a
  * root cost the same. */
-static bool replace(pd_rootqueue *queue, entry *newer)
+static bool replace(pd_precond_queue *queue, entry *newer)
 {
     pd_request *home = newer->home;
     entry *older;
@@ -261,9 +265,9 @@ static bool replace(pd_rootqueue *queue, entry *newer)
     return true;
 }
 
-/* Returns the waiting root task with the largest cost of all jobs. Used only when a test plants the bug that ignores
- * the fair order. */
-static entry *largest(const pd_rootqueue *queue)
+/* Returns the waiting preconditioner task with the largest cost of all jobs. Used only when a test mutants the bug that
+ * ignores the fair order. */
+static entry *largest(const pd_precond_queue *queue)
 {
     entry *best = NULL, *e;
     flow *f;
@@ -274,21 +278,21 @@ static entry *largest(const pd_rootqueue *queue)
     return best;
 }
 
-/* ---- functions of rootqueue.h ---- */
+/* ---- functions of precond_queue.h ---- */
 
-pd_rootqueue *pd_rootqueue_new(void)
+pd_precond_queue *pd_precond_queue_new(void)
 {
-    return calloc(1, sizeof(pd_rootqueue));
+    return calloc(1, sizeof(pd_precond_queue));
 }
 
-static void flow_free(pd_rootqueue *queue, flow *f)
+static void flow_free(pd_precond_queue *queue, flow *f)
 {
     HASH_DEL(queue->flows, f);
     for (int light = 0; light < 2; light++) free(f->lane[light].heap);
     free(f);
 }
 
-void pd_rootqueue_free(pd_rootqueue *queue)
+void pd_precond_queue_free(pd_precond_queue *queue)
 {
     if (queue == NULL) return;
     assert(queue->active == NULL);
@@ -296,7 +300,8 @@ void pd_rootqueue_free(pd_rootqueue *queue)
     free(queue);
 }
 
-int pd_rootqueue_add(pd_rootqueue *queue, struct pd_task *task, uint32_t job, uint32_t param, pd_request **unrun)
+int pd_precond_queue_add(pd_precond_queue *queue, struct pd_task *task, uint32_t job, uint32_t param,
+                         pd_request **unrun)
 {
     entry *e = entry_new(queue, task, job, param);
 
@@ -313,19 +318,19 @@ int pd_rootqueue_add(pd_rootqueue *queue, struct pd_task *task, uint32_t job, ui
     return PD_NO_MEMORY;
 }
 
-pd_request *pd_rootqueue_refuse(pd_effect *effect)
+pd_request *pd_precond_queue_refuse(pd_effect *effect)
 {
     pd_task_fail_unrun(effect->u.task.task);
     return pd_effect_become_task(effect);
 }
 
-pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice)
+pd_request *pd_precond_queue_take(pd_precond_queue *queue, pd_precond_queue_choice choice)
 {
     flow *f = next_flow(queue, choice);
     entry *e;
 
     if (f == NULL) return NULL;
-    e = PD_PLANTED(roots_largest_first) ? largest(queue) : next_of(f, choice);
+    e = PD_MUTANT(roots_largest_first) ? largest(queue) : next_of(f, choice);
     if (choice == PD_ROOTQUEUE_LIGHT)
         f->turn = ++queue->turns;
     else
@@ -333,7 +338,7 @@ pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice)
     return extract(queue, e);
 }
 
-pd_request *pd_rootqueue_forget(pd_rootqueue *queue, uint32_t job)
+pd_request *pd_precond_queue_forget(pd_precond_queue *queue, uint32_t job)
 {
     pd_request *unrun = NULL;
     flow *f;
@@ -350,7 +355,7 @@ pd_request *pd_rootqueue_forget(pd_rootqueue *queue, uint32_t job)
     return unrun;
 }
 
-bool pd_rootqueue_is_light(const struct pd_task *task)
+bool pd_precond_queue_is_light(const struct pd_task *task)
 {
     return pd_task_cost(task) <= PD_TASK_LIGHT;
 }

@@ -1,9 +1,9 @@
-/* lent.c - a list of answers, oldest first. */
-#include "lent.h"
+/* outstanding.c - a list of answers, oldest first. */
+#include "outstanding.h"
 
 #include <assert.h>
 
-void pd_lent_add(pd_lent *lent, pd_pending *answer, uint64_t now_ms)
+void pd_outstanding_add(pd_outstanding *lent, pd_pending *answer, uint64_t now_ms)
 {
     answer->next_reply = NULL;
     if (lent->first == NULL) {
@@ -17,7 +17,7 @@ void pd_lent_add(pd_lent *lent, pd_pending *answer, uint64_t now_ms)
     lent->bytes += pd_pending_bytes(answer->wait.n);
 }
 
-pd_pending *pd_lent_take(pd_lent *lent, uint64_t n, uint64_t now_ms)
+pd_pending *pd_outstanding_take(pd_outstanding *lent, uint64_t n, uint64_t now_ms)
 {
     pd_pending *taken = n > 0 ? lent->first : NULL, *end = NULL;
 

@@ -52,7 +52,7 @@ static void who_asks_is_answered_when_the_present_step_is_durable(void **state)
     r->lazy_disk = true;
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
     rig_work(r);
-    assert_non_null(r->keeping);
+    assert_non_null(r->checkpointing);
     assert_int_not_equal(r->answer, PD_EFF_CHECKPOINT);
     rig_kept(r);
     assert_int_equal(r->answer, PD_EFF_CHECKPOINT);
@@ -213,7 +213,7 @@ static void a_drain_is_answered_when_the_last_checkpoint_is_on_disk(void **state
     kept_job_step(r, 1);
     r->lazy_disk = true;
     assert_false(rig_drain(r, OPERATOR, 30));
-    assert_int_equal(r->keeping->step, 1);
+    assert_int_equal(r->checkpointing->step, 1);
     rig_kept(r);
     assert_int_equal(r->answer, PD_EFF_OK);
     assert_int_equal(r->durable, 1);
@@ -258,7 +258,7 @@ static void a_drain_looks_first_at_the_job_that_it_waited_for(void **state)
     kept_job_push(r, 1, 0, 2);
     for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(r, rank, 1, 2);
     rig_work(r);
-    while (r->keeping != NULL) rig_kept(r);
+    while (r->checkpointing != NULL) rig_kept(r);
     assert_int_equal(r->answer, PD_EFF_OK);
     assert_int_equal(pd_store_count_losing(r->store), 0);
 }
@@ -349,7 +349,7 @@ static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void
     rig_kept(r);
     rig_work(r);
     assert_int_equal(r->durable, 1);
-    assert_int_equal(r->keeping->step, 2);
+    assert_int_equal(r->checkpointing->step, 2);
     rig_kept(r);
     assert_int_equal(r->answer, PD_EFF_OK);
     assert_int_equal(r->durable, 2);
@@ -450,7 +450,7 @@ static void a_job_may_end_while_its_checkpoint_is_being_written(void **state)
     drop(r, "job");
     assert_int_equal(r->error.code, PD_OK);
     rig_kept(r);
-    assert_int_equal(pd_store_count_bytes(r->store).snapshots, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).published_list, 0);
 }
 
 /* ---- notes ---- */

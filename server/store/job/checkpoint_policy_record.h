@@ -1,7 +1,7 @@
-/* keeping_record.h - what a job knows of its checkpoints: whether it has any, when the next one is due, and how the
- * last one ended. Step thread. */
-#ifndef PD_KEEPING_RECORD_H
-#define PD_KEEPING_RECORD_H
+/* checkpoint_policy_record.h - what a job knows of its checkpoints: whether it has any, when the next one is due, and
+ * how the last one ended. Step thread. */
+#ifndef PD_CHECKPOINT_POLICY_RECORD_H
+#define PD_CHECKPOINT_POLICY_RECORD_H
 
 #include "request_queue.h"
 
@@ -56,7 +56,7 @@ typedef struct pd_control_keeping {
     uint64_t read;         /* number of records that were read at the start */
 } pd_control_keeping;
 
-typedef struct pd_keeping {
+typedef struct pd_checkpoint_policy {
     bool durable;   /* the job has checkpoints */
     bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
     bool kept;      /* a checkpoint of the job is durable: that of `kept_step` */
@@ -106,6 +106,6 @@ typedef struct pd_keeping {
     pd_last_checkpoint last;
     bool last_begun;     /* the last checkpoint is being made or written */
     pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */
-} pd_keeping;
+} pd_checkpoint_policy;
 
 #endif

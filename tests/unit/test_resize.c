@@ -19,7 +19,7 @@ enum { STRIDE = 61, SEEDS = 2 }; /* few cases, since sanitizers are slow */
 enum { STRIDE = 3, SEEDS = 12 };
 #endif
 
-/* OLD, OLD + 1 ...: connections and nonces of the ranks before the change of world_size. NEW, NEW + 1 ...: after it. */
+/* OLD, OLD + 1 ...: connections and nonces of the ranks before the resize. NEW, NEW + 1 ...: after it. */
 enum { OLD = 20, NEW = 40, OPERATOR = 90, PARAMS = 3, SAVED = 4, MOST = 480 };
 
 static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };

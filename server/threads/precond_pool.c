@@ -1,10 +1,10 @@
-/* rootpool.c - the threads that run root tasks (each computes a matrix root for an optimizer), and their lock and mail.
- * rootqueue.c decides which task runs next. */
-#include "rootpool.h"
+/* precond_pool.c - the threads that run preconditioner tasks, and their lock and mail.
+ * precond_queue.c decides which task runs next. */
+#include "precond_pool.h"
 
 #include "blascore.h"
 #include "optimizer.h"
-#include "rootqueue.h"
+#include "precond_queue.h"
 #include "thread.h"
 
 #include <stdlib.h>
@@ -13,25 +13,25 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Added to the daemon's nice value in threads that run root tasks. On a core that a step needs too, such a thread gets
- * about a tenth of the time; on a free core, all of it. A much higher value would starve root tasks on a machine where
- * other programs are busy. */
+/* Added to the daemon's nice value in threads that run preconditioner tasks. On a core that a step needs too, such a
+ * thread gets about a tenth of the time; on a free core, all of it. A much higher value would starve preconditioner
+ * tasks on a machine where other programs are busy. */
 enum { NICER = 10 };
 
 typedef struct worker {
-    struct pd_rootpool *pool;
-    /* says which root tasks this thread takes: all, or light ones only */
-    pd_rootqueue_choice choice;
+    struct pd_precond_pool *pool;
+    /* says which preconditioner tasks this thread takes: all, or light ones only */
+    pd_precond_queue_choice choice;
     pthread_t thread;
 } worker;
 
-struct pd_rootpool {
+struct pd_precond_pool {
     pthread_mutex_t lock; /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
                              * matrix root is computed */
-    /* Condition variables on which threads wait for root tasks: one for the threads that take all tasks, one for the
-     * thread of light tasks. */
+    /* Condition variables on which threads wait for preconditioner tasks: one for the threads that take all tasks, one
+     * for the thread of light tasks. */
     pthread_cond_t more[2];
-    pd_rootqueue *queue;
+    pd_precond_queue *queue;
     bool light_is_idle; /* the thread for light tasks waits, and nobody has woken it yet */
     bool stop;
     pd_mailbox *done;
@@ -41,8 +41,8 @@ struct pd_rootpool {
 
 /* ---- pool threads ---- */
 
-/* Gives a thread of the root pool a low priority, because a matrix root may be late but a step may not. On Linux each
- * thread has its own priority. Limits BLAS to one thread, without an OpenMP team. */
+/* Gives a thread of the preconditioner pool a low priority, because a matrix root may be late but a step may not. On
+ * Linux each thread has its own priority. Limits BLAS to one thread, without an OpenMP team. */
 static void settle_down(void)
 {
     id_t self = (id_t)syscall(SYS_gettid);
@@ -51,14 +51,14 @@ static void settle_down(void)
     pd_blas_one_thread();
 }
 
-/* Waits for a root task that this thread takes, and returns the request that contains it. Returns NULL when the pool
- * stops. */
-static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
+/* Waits for a preconditioner task that this thread takes, and returns the request that contains it. Returns NULL when
+ * the pool stops. */
+static pd_request *take(pd_precond_pool *pool, pd_precond_queue_choice choice)
 {
     pd_request *next = NULL;
 
     pthread_mutex_lock(&pool->lock);
-    while (!pool->stop && (next = pd_rootqueue_take(pool->queue, choice)) == NULL) {
+    while (!pool->stop && (next = pd_precond_queue_take(pool->queue, choice)) == NULL) {
         if (choice == PD_ROOTQUEUE_LIGHT) pool->light_is_idle = true;
         pthread_cond_wait(&pool->more[choice], &pool->lock);
     }
@@ -67,9 +67,9 @@ static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
     return next;
 }
 
-/* Sends root tasks that are finished or were withdrawn back to the store: posts them, as a chain of requests, to the
- * mailbox `done`. Accepts NULL. */
-static void bring_home(pd_rootpool *pool, pd_request *first)
+/* Sends preconditioner tasks that are finished or were withdrawn back to the store: posts them, as a chain of requests,
+ * to the mailbox `done`. Accepts NULL. */
+static void bring_home(pd_precond_pool *pool, pd_request *first)
 {
     for (pd_mail *mail = first == NULL ? NULL : &first->mail, *next; mail != NULL; mail = next) {
         next = mail->next;
@@ -104,9 +104,9 @@ static void *run(void *arg)
 
 /* ---- functions for the step thread ---- */
 
-/* Wakes a thread for a root task that was added. If the task is light and the thread for light tasks waits, that thread
- * is woken. Otherwise a thread that takes all tasks is woken. */
-static void wake(pd_rootpool *pool, bool light)
+/* Wakes a thread for a preconditioner task that was added. If the task is light and the thread for light tasks waits,
+ * that thread is woken. Otherwise a thread that takes all tasks is woken. */
+static void wake(pd_precond_pool *pool, bool light)
 {
     bool first = light && pool->light_is_idle;
 
@@ -114,32 +114,32 @@ static void wake(pd_rootpool *pool, bool light)
     pthread_cond_signal(&pool->more[first ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL]);
 }
 
-int pd_rootpool_submit(pd_rootpool *pool, struct pd_task *task, uint32_t job, uint32_t param)
+int pd_precond_pool_submit(pd_precond_pool *pool, struct pd_task *task, uint32_t job, uint32_t param)
 {
-    bool light = pd_rootqueue_is_light(task);
+    bool light = pd_precond_queue_is_light(task);
     pd_request *unrun;
     int rc;
 
     pthread_mutex_lock(&pool->lock);
-    rc = pd_rootqueue_add(pool->queue, task, job, param, &unrun);
+    rc = pd_precond_queue_add(pool->queue, task, job, param, &unrun);
     if (rc == PD_OK && unrun == NULL) wake(pool, light);
     pthread_mutex_unlock(&pool->lock);
     bring_home(pool, unrun);
     return rc;
 }
 
-void pd_rootpool_forget(pd_rootpool *pool, uint32_t job)
+void pd_precond_pool_forget(pd_precond_pool *pool, uint32_t job)
 {
     pd_request *unrun;
 
     if (pool == NULL) return;
     pthread_mutex_lock(&pool->lock);
-    unrun = pd_rootqueue_forget(pool->queue, job);
+    unrun = pd_precond_queue_forget(pool->queue, job);
     pthread_mutex_unlock(&pool->lock);
     bring_home(pool, unrun);
 }
 
-static int start_worker(pd_rootpool *pool, pd_error *err)
+static int start_worker(pd_precond_pool *pool, pd_error *err)
 {
     worker *w = &pool->worker[pool->n_workers];
     int rc;
@@ -150,12 +150,12 @@ static int start_worker(pd_rootpool *pool, pd_error *err)
     return rc;
 }
 
-int pd_rootpool_start(pd_rootpool **out, int threads, pd_mailbox *done, pd_error *err)
+int pd_precond_pool_start(pd_precond_pool **out, int threads, pd_mailbox *done, pd_error *err)
 {
-    pd_rootpool *pool = calloc(1, sizeof *pool + (size_t)(threads + 1) * sizeof pool->worker[0]);
+    pd_precond_pool *pool = calloc(1, sizeof *pool + (size_t)(threads + 1) * sizeof pool->worker[0]);
     int rc = PD_OK;
 
-    if (pool == NULL || (pool->queue = pd_rootqueue_new()) == NULL) {
+    if (pool == NULL || (pool->queue = pd_precond_queue_new()) == NULL) {
         free(pool);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -166,11 +166,11 @@ int pd_rootpool_start(pd_rootpool **out, int threads, pd_mailbox *done, pd_error
     if (rc == PD_OK)
         *out = pool;
     else
-        pd_rootpool_stop(pool);
+        pd_precond_pool_stop(pool);
     return rc;
 }
 
-static void stop_workers(pd_rootpool *pool)
+static void stop_workers(pd_precond_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     pool->stop = true;
@@ -179,14 +179,14 @@ static void stop_workers(pd_rootpool *pool)
     for (int i = 0; i < pool->n_workers; i++) pthread_join(pool->worker[i].thread, NULL);
 }
 
-void pd_rootpool_stop(pd_rootpool *pool)
+void pd_precond_pool_stop(pd_precond_pool *pool)
 {
     pd_request *unrun;
 
     if (pool == NULL) return;
     stop_workers(pool);
-    while ((unrun = pd_rootqueue_take(pool->queue, PD_ROOTQUEUE_ALL)) != NULL) bring_home(pool, unrun);
-    pd_rootqueue_free(pool->queue);
+    while ((unrun = pd_precond_queue_take(pool->queue, PD_ROOTQUEUE_ALL)) != NULL) bring_home(pool, unrun);
+    pd_precond_queue_free(pool->queue);
     for (int i = 0; i < 2; i++) pthread_cond_destroy(&pool->more[i]);
     pthread_mutex_destroy(&pool->lock);
     free(pool);

@@ -1,6 +1,6 @@
 /* Tests buffers of weights: they are recycled by size, their number is bounded, and they are freed. */
 #include "oom.h"
-#include "snapshot.h"
+#include "published.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,19 +80,19 @@ static void a_snapshot_outlives_its_parameter(void **state)
 {
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *shelf[4] = { NULL, pd_buffer_pool_join(&all, NULL, 40), NULL, pd_buffer_pool_join(&all, NULL, 20) };
-    pd_snapshot *snapshot = pd_snapshot_new(shelf, 10);
+    pd_published *published = pd_published_new(shelf, 10);
 
     (void)state;
-    assert_non_null(snapshot->at[PD_F32]);
-    assert_null(snapshot->at[PD_F16]);
-    assert_non_null(snapshot->at[PD_BF16]);
-    snapshot->store_refs++;
+    assert_non_null(published->at[PD_F32]);
+    assert_null(published->at[PD_F16]);
+    assert_non_null(published->at[PD_BF16]);
+    published->store_refs++;
     pd_buffer_pool_leave(shelf[PD_F32]);
     pd_buffer_pool_leave(shelf[PD_BF16]);
-    pd_snapshot_unref(snapshot);
-    memset(snapshot->at[PD_F32], 1, 40);
+    pd_published_unref(published);
+    memset(published->at[PD_F32], 1, 40);
     assert_int_equal(all.used, 60);
-    pd_snapshot_unref(snapshot);
+    pd_published_unref(published);
     assert_int_equal(all.used + all.idle, 0);
     assert_null(all.table);
 }
@@ -103,15 +103,15 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
     for (int64_t n = 0;; n++) {
         pd_buffer_pools all = { 0 };
         pd_buffer_pool *shelf[4] = { NULL };
-        pd_snapshot *snapshot = NULL;
+        pd_published *published = NULL;
         bool failed;
         oom_arm(n);
         shelf[PD_F32] = pd_buffer_pool_join(&all, NULL, 40);
         shelf[PD_F16] = pd_buffer_pool_join(&all, NULL, 20);
-        if (shelf[PD_F32] != NULL && shelf[PD_F16] != NULL) snapshot = pd_snapshot_new(shelf, 10);
+        if (shelf[PD_F32] != NULL && shelf[PD_F16] != NULL) published = pd_published_new(shelf, 10);
         failed = oom_disarm();
-        assert_true(failed == (snapshot == NULL));
-        pd_snapshot_unref(snapshot);
+        assert_true(failed == (published == NULL));
+        pd_published_unref(published);
         for (int t = 0; t < 4; t++) pd_buffer_pool_leave(shelf[t]);
         assert_int_equal(all.used + all.idle, 0);
         assert_null(all.table);
