@@ -106,7 +106,7 @@ static bool may_begin(const pd_steps *steps, const pd_param *param)
 {
     if (param->saved.step >= steps->limit) return false;
     if (!pd_step_log_is_on(steps)) return true;
-    return param->saved.step < steps->log->step && steps->log->under_way < PD_LOGGED_MOST;
+    return param->saved.step < steps->log->step && steps->log->under_way < PD_WAL_MOST;
 }
 
 bool pd_step_log_keeps(pd_steps *steps, pd_param *param)

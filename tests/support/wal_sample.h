@@ -1,4 +1,4 @@
-/* log_sample.h - entries of a log for tests, and a job that writes them, is stopped, and comes back.
+/* wal_sample.h - entries of a log for tests, and a job that writes them, is stopped, and comes back.
  *
  * A job closes the steps 1, 2, 3 ... and has checkpoints, of which only the step matters here. What an entry says
  * depends on its step and on the life of the job: one that has come back takes a step another way than before. So a
@@ -6,7 +6,7 @@
 #ifndef LOG_SAMPLE_H
 #define LOG_SAMPLE_H
 
-#include "log_files.h"
+#include "wal_files.h"
 #include "mem_disk.h"
 
 #define LOG_ROOT "/state"
@@ -15,18 +15,18 @@
 #define LOG_JOB_DIR LOG_ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
 
 /* Returns the entry of a step in a life of the job. NULL: out of memory. */
-pd_logged *sample_logged(uint64_t step, uint64_t base, unsigned life);
+pd_wal_record *sample_logged(uint64_t step, uint64_t base, unsigned life);
 /* Returns an entry with one aggregate of so many elements. NULL: out of memory. */
-pd_logged *sample_large_entry(uint64_t step, uint64_t base, size_t elements);
+pd_wal_record *sample_large_entry(uint64_t step, uint64_t base, size_t elements);
 /* Fails the test unless an entry that was read is what sample_logged returns. */
-void assert_logged(const pd_logged *logged, uint64_t step, unsigned life);
+void assert_logged(const pd_wal_record *record, uint64_t step, unsigned life);
 
 enum { LOG_MOST_STEPS = 400, LOG_SEGMENT_BYTES = 32 << 10 };
 
 typedef struct log_course {
     mem_disk *memory;
     pd_disk disk;
-    pd_logs *logs;
+    pd_wal_writer *logs;
     bool control; /* it is a control log: its entries have numbers, for which the words below say steps */
     unsigned life;
     uint64_t step, base;              /* the last closed step; the step of the newest durable checkpoint */
@@ -48,7 +48,7 @@ void course_stop(log_course *c);
 /* Brings it back from its newest checkpoint and the log, as a daemon does, and begins the next life. Every entry that
  * is read must belong to this job's past, and all steps that were reported as durable must be back. Returns the result
  * of reading and cutting. */
-int course_recover(log_course *c, pd_log_about *about, pd_error *err);
+int course_recover(log_course *c, pd_wal_about *about, pd_error *err);
 /* Does it, and fails the test if that fails or damage is reported. */
 void course_return(log_course *c);
 

@@ -169,7 +169,7 @@ static void without_the_records_steps_would_take_other_roots(void **state)
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 20, &seed, h);
-    for (size_t i = 0; i < r.n_controls; i++) pd_logged_free(r.controls[i]);
+    for (size_t i = 0; i < r.n_controls; i++) pd_wal_record_free(r.controls[i]);
     r.n_controls = 0;
     crash(&r, &ready);
     for (uint64_t step = r.disk->step + 1; step <= 20; step++) {

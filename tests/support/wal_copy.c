@@ -1,10 +1,10 @@
-/* logged_copy.c - copies an entry of a log with all that it refers to. */
-#include "logged_copy.h"
+/* wal_copy.c - copies an entry of a log with all that it refers to. */
+#include "wal_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void copy_parts(pd_logged *to, const pd_logged *from)
+static void copy_parts(pd_wal_record *to, const pd_wal_record *from)
 {
     size_t n = 0;
     float *at;
@@ -15,14 +15,14 @@ static void copy_parts(pd_logged *to, const pd_logged *from)
     for (uint32_t i = 0; i < from->n_parts; i++) {
         size_t bytes = (size_t)from->parts[i].elements * sizeof *at;
         if (from->parts[i].at == NULL) continue;
-        to->parts[i] = (pd_logged_part){ memcpy(at, from->parts[i].at, bytes), from->parts[i].elements, NULL };
+        to->parts[i] = (pd_wal_part){ memcpy(at, from->parts[i].at, bytes), from->parts[i].elements, NULL };
         at += from->parts[i].elements;
     }
 }
 
-pd_logged *logged_copy(const pd_logged *from)
+pd_wal_record *logged_copy(const pd_wal_record *from)
 {
-    pd_logged *to = malloc(sizeof *to);
+    pd_wal_record *to = malloc(sizeof *to);
 
     if (to == NULL) return NULL;
     *to = *from;

@@ -1,15 +1,15 @@
-/* logged.h - one step of a job for the log, in memory: on its way from the step thread to the disk, or back.
+/* wal_record.h - one step of a job for the log, in memory: on its way from the step thread to the disk, or back.
  *
  * A job with durability = log writes an entry for each step that all its parameters have closed. The step thread makes
- * a pd_logged and hands it to the journal thread in an effect PD_EFF_LOGGED. From then on the journal thread owns it
- * and reads it, until it hands it back in a request PD_REQ_LOGGED with the result. Aggregates are not copied: the entry
+ * a pd_wal_record and hands it to the WAL thread in an effect PD_EFF_WAL. From then on the WAL thread owns it
+ * and reads it, until it hands it back in a request PD_REQ_WAL with the result. Aggregates are not copied: the entry
  * has the buffers which the optimizers read, and the step thread returns them to their pools when the entry has come
  * back.
  *
- * The same struct is what a daemon reads from the disk when it starts. Then all bytes lie in memory that the pd_logged
+ * The same struct is what a daemon reads from the disk when it starts. Then all bytes lie in memory that the pd_wal_record
  * owns. */
-#ifndef PD_LOGGED_H
-#define PD_LOGGED_H
+#ifndef PD_WAL_RECORD_H
+#define PD_WAL_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,14 +20,14 @@
 struct pd_buffer_pool;
 
 /* The aggregate of one parameter: what its optimizer took for the gradient in this step. */
-typedef struct pd_logged_part {
+typedef struct pd_wal_part {
     const float *at;  /* NULL: the step of this parameter needs none */
     int64_t elements; /* 0 if `at` is NULL */
     /* the pool that the buffer goes back to; NULL in an entry that was read from the disk */
     struct pd_buffer_pool *pool;
-} pd_logged_part;
+} pd_wal_part;
 
-typedef struct pd_logged {
+typedef struct pd_wal_record {
     char *job; /* name of the job */
     /* An entry of the job's control log (image/control_log.h), which has no aggregates: `step` is a number that is 1
      * more than that of the entry before, and `base` the number up to which entries are not needed any more. */
@@ -42,17 +42,17 @@ typedef struct pd_logged {
     uint64_t base;
     uint8_t *head; /* everything but the aggregates, as an archive (optim/archive.h) */
     size_t head_bytes;
-    pd_logged_part *parts; /* one for each parameter of the job, in order */
+    pd_wal_part *parts; /* one for each parameter of the job, in order */
     uint32_t n_parts;
     void *memory; /* an entry from the disk: one block that has all aggregates; else NULL */
 
-    /* the result, which the journal thread fills in */
+    /* the result, which the WAL thread fills in */
     pd_error error; /* PD_OK: the entry is durable, and so are all of its chain before it */
     uint64_t bytes; /* bytes that were written */
     uint64_t ns;    /* time from its turn to its end on the disk */
-} pd_logged;
+} pd_wal_record;
 
 /* Frees an entry. The caller must have returned its buffers before. Accepts NULL. */
-void pd_logged_free(pd_logged *logged);
+void pd_wal_record_free(pd_wal_record *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* log_segment.h - reads any bytes as a segment of a log, for a fuzzer. Their hashes are made to fit, as far as that is
+/* wal_segment.h - reads any bytes as a segment of a log, for a fuzzer. Their hashes are made to fit, as far as that is
  * possible, so that the bytes get past them. The log ends before the first entry that does not follow, or all of an
  * entry can be read. */
 #ifndef LOG_SEGMENT_H
@@ -9,8 +9,8 @@
 
 #include <xxhash.h>
 
-#include "log_frame.h"
-#include "log_sample.h"
+#include "wal_format.h"
+#include "wal_sample.h"
 #include "seed.h"
 
 #define LOG_DIR LOG_JOB_DIR "/log"
@@ -37,11 +37,11 @@ static inline void put_number(uint8_t *at, uint64_t value)
  * hash. */
 static inline uint64_t mend_segment(uint8_t *at)
 {
-    pd_log_segment segment = { .number = 1, .creator = LOG_CREATOR, .first = 1, .job = LOG_JOB };
+    pd_wal_segment segment = { .number = 1, .creator = LOG_CREATOR, .first = 1, .job = LOG_JOB };
 
     segment.previous = number_at(at + 56);
     segment.durable = number_at(at + 64);
-    pd_log_segment_write(&segment, at);
+    pd_wal_segment_write(&segment, at);
     return segment.link;
 }
 
@@ -49,7 +49,7 @@ static inline uint64_t mend_segment(uint8_t *at)
  * tells of more bytes than there are. */
 static inline uint64_t mend_entry(uint8_t *at, size_t bytes, uint64_t step, uint64_t *link)
 {
-    pd_log_entry_header header = { .segment = 1, .creator = LOG_CREATOR, .step = step, .previous = *link };
+    pd_wal_header header = { .segment = 1, .creator = LOG_CREATOR, .step = step, .previous = *link };
     uint32_t parts;
 
     memcpy(&parts, at + 4, sizeof parts);
@@ -58,11 +58,11 @@ static inline uint64_t mend_entry(uint8_t *at, size_t bytes, uint64_t step, uint
     header.durable = number_at(at + 40);
     header.head_bytes = number_at(at + 48);
     header.data_bytes = number_at(at + 56);
-    pd_log_entry_write(&header, at);
-    if (!pd_log_entry_read(&header, at) || pd_log_entry_bytes(&header) > bytes) return 0;
-    *link = XXH3_64bits(at, (size_t)pd_log_entry_link(&header));
-    put_number(at + pd_log_entry_link(&header), *link);
-    return pd_log_entry_bytes(&header);
+    pd_wal_header_write(&header, at);
+    if (!pd_wal_header_read(&header, at) || pd_wal_header_bytes(&header) > bytes) return 0;
+    *link = XXH3_64bits(at, (size_t)pd_wal_header_link(&header));
+    put_number(at + pd_wal_header_link(&header), *link);
+    return pd_wal_header_bytes(&header);
 }
 
 static inline void mend_log(uint8_t *at, size_t bytes)
@@ -74,34 +74,34 @@ static inline void mend_log(uint8_t *at, size_t bytes)
 }
 
 /* Reads all that an entry has. */
-static inline int read_entry(void *arg, const pd_logged *logged, pd_error *err)
+static inline int read_entry(void *arg, const pd_wal_record *record, pd_error *err)
 {
     uint64_t *step = arg;
     double sum = 0;
 
     (void)err;
-    MUST(logged->step == ++*step && logged->base < logged->step && strcmp(logged->job, LOG_JOB) == 0);
-    for (size_t i = 0; i < logged->head_bytes; i++) sum += logged->head[i];
-    for (uint32_t p = 0; p < logged->n_parts; p++)
-        for (int64_t i = 0; i < logged->parts[p].elements; i++) sum += logged->parts[p].at[i] > 0;
+    MUST(record->step == ++*step && record->base < record->step && strcmp(record->job, LOG_JOB) == 0);
+    for (size_t i = 0; i < record->head_bytes; i++) sum += record->head[i];
+    for (uint32_t p = 0; p < record->n_parts; p++)
+        for (int64_t i = 0; i < record->parts[p].elements; i++) sum += record->parts[p].at[i] > 0;
     MUST(sum >= 0);
     return PD_OK;
 }
 
 /* Reads what an entry of a control log has. It begins with any number. */
-static inline int read_record(void *arg, const pd_logged *logged, pd_error *err)
+static inline int read_record(void *arg, const pd_wal_record *record, pd_error *err)
 {
     uint64_t *number = arg;
 
-    if (*number == 0) *number = logged->step - 1;
-    return read_entry(arg, logged, err);
+    if (*number == 0) *number = record->step - 1;
+    return read_entry(arg, record, err);
 }
 
 /* Takes the same bytes for a segment of a control log. */
 static inline void control_segment_fuzz(log_course *c, const uint8_t *at, size_t bytes)
 {
     static const char path[] = LOG_JOB_DIR "/control/segment-00000000000000000001";
-    pd_log_about about;
+    pd_wal_about about;
     pd_error err = { 0 };
     uint64_t number = 0;
     uint8_t *to;
@@ -122,7 +122,7 @@ static inline void control_segment_fuzz(log_course *c, const uint8_t *at, size_t
 static inline void log_segment_fuzz(const uint8_t *data, size_t size)
 {
     log_course c;
-    pd_log_about about;
+    pd_wal_about about;
     pd_error err = { 0 };
     uint64_t step = 0;
     size_t bytes = size < LOG_LEAST ? LOG_LEAST : size;
@@ -138,10 +138,10 @@ static inline void log_segment_fuzz(const uint8_t *data, size_t size)
     memcpy(at, data, size);
     mend_log(at, bytes);
     control_segment_fuzz(&c, at, bytes);
-    MUST(pd_log_read(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, read_entry, &step, &about, &err) == PD_OK);
+    MUST(pd_wal_read(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, read_entry, &step, &about, &err) == PD_OK);
     MUST(about.last == step && about.entries == step);
-    MUST(pd_log_cut(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, step, &err) == PD_OK);
-    MUST(pd_log_survey(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, &about, &err) == PD_OK);
+    MUST(pd_wal_truncate(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, step, &err) == PD_OK);
+    MUST(pd_wal_survey(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, &about, &err) == PD_OK);
     MUST(about.last == step);
     course_free(&c);
 }

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "kept_job.h"
-#include "logged_copy.h"
+#include "wal_copy.h"
 #include "oom.h"
 #include "rig.h"
 #include "step_log.h"
@@ -94,15 +94,15 @@ static void entries_wait_until_their_checkpoint_is_durable(void **state)
     r.lazy_disk = true;
     rig_start(&r, "job", 2, KEPT_CONN, kept_job_sizes, 2, OPTIONS, "* adam");
     assert_non_null(r.checkpointing);
-    for (uint64_t step = 1; step <= PD_LOGGED_MOST; step++) kept_job_step(&r, step);
-    assert_int_equal(r.logged, 0);
+    for (uint64_t step = 1; step <= PD_WAL_MOST; step++) kept_job_step(&r, step);
+    assert_int_equal(r.recorded, 0);
     assert_int_equal(r.durable, 0);
-    kept_job_step(&r, PD_LOGGED_MOST + 1);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST);
+    kept_job_step(&r, PD_WAL_MOST + 1);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST);
     rig_kept(&r);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST + 1);
-    assert_int_equal(r.durable, PD_LOGGED_MOST + 1);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST + 1);
+    assert_int_equal(r.durable, PD_WAL_MOST + 1);
     rig_free(&r);
 }
 
@@ -155,10 +155,10 @@ static void the_job_goes_at_the_speed_of_the_disk(void **state)
     start(&r);
     warnings = r.warnings;
     r.lazy_log = true;
-    for (uint64_t step = 1; step <= PD_LOGGED_MOST + 1; step++) kept_job_step(&r, step);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST);
-    assert_int_equal(r.n_logging, PD_LOGGED_MOST);
-    for (uint64_t step = PD_LOGGED_MOST + 2; step <= 12; step++) {
+    for (uint64_t step = 1; step <= PD_WAL_MOST + 1; step++) kept_job_step(&r, step);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST);
+    assert_int_equal(r.n_logging, PD_WAL_MOST);
+    for (uint64_t step = PD_WAL_MOST + 2; step <= 12; step++) {
         rig_logged(&r);
         rig_work(&r);
         assert_int_equal(kept_job_step_of(&r, 0), step - 1);
@@ -243,7 +243,7 @@ static void entries_that_wait_go_when_their_checkpoint_fails(void **state)
     r.disk_error = "Input/output error";
     rig_kept(&r);
     assert_false(job_of(&r)->steps.log->on);
-    assert_int_equal(r.logged, 0);
+    assert_int_equal(r.recorded, 0);
     r.disk_error = NULL;
     for (uint64_t step = 4; step <= 6; step++) {
         kept_job_step(&r, step);
@@ -413,7 +413,7 @@ static void an_entry_that_is_damaged_is_refused(void **state)
     kept_job_step(&r, 1);
     for (size_t i = 0; i <= r.entries[0]->head_bytes; i++) {
         bool cut = i % 2 == 0, unchanged = true;
-        pd_logged *entry = logged_copy(r.entries[0]);
+        pd_wal_record *entry = logged_copy(r.entries[0]);
         rig next;
         rig_new(&next, &config);
         assert_int_equal(rig_restore(&next, &r), PD_OK);
@@ -424,13 +424,13 @@ static void an_entry_that_is_damaged_is_refused(void **state)
         if (i == r.entries[0]->head_bytes) assert_int_equal(rc, PD_OK);
         assert_int_equal(next.store->jobs.n, rc == PD_OK || unchanged ? 1 : 0);
         if (rc != PD_OK && unchanged) assert_int_equal(inside_find(next.store, "job")->steps.params[0].saved.step, 0);
-        pd_logged_free(entry);
+        pd_wal_record_free(entry);
         rig_free(&next);
     }
     rig_free(&r);
 }
 
-static void expect(const rig *from, const pd_logged *entry, int code, const char *text)
+static void expect(const rig *from, const pd_wal_record *entry, int code, const char *text)
 {
     pd_store_config config = kept_config();
     bool unchanged;
@@ -447,7 +447,7 @@ static void expect(const rig *from, const pd_logged *entry, int code, const char
 
 static void an_entry_of_another_step_or_job_is_refused(void **state)
 {
-    pd_logged *entry;
+    pd_wal_record *entry;
     rig r;
 
     (void)state;
@@ -467,7 +467,7 @@ static void an_entry_of_another_step_or_job_is_refused(void **state)
     entry->parts[1].elements++;
     entry->job[0] = 'J';
     expect(&r, entry, PD_NOT_FOUND, "there is no job Job");
-    pd_logged_free(entry);
+    pd_wal_record_free(entry);
     rig_free(&r);
 }
 

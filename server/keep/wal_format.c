@@ -1,5 +1,5 @@
-/* log_frame.c - how a segment of a log and its entries look on the disk. */
-#include "log_frame.h"
+/* wal_format.c - how a segment of a log and its entries look on the disk. */
+#include "wal_format.h"
 
 #include "cursor.h"
 #include "hash.h"
@@ -22,14 +22,14 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 
 /* ---- segments ---- */
 
-void pd_log_segment_write(pd_log_segment *segment, uint8_t block[PD_DISK_BLOCK])
+void pd_wal_segment_write(pd_wal_segment *segment, uint8_t block[PD_DISK_BLOCK])
 {
     pd_cursor to = { .at = block, .left = PD_DISK_BLOCK };
     uint32_t name = (uint32_t)strnlen(segment->job, sizeof segment->job - 1);
 
     memset(block, 0, PD_DISK_BLOCK);
     pd_cursor_put(&to, segment_magic, sizeof segment_magic);
-    pd_cursor_put_u32(&to, PD_LOG_VERSION);
+    pd_cursor_put_u32(&to, PD_WAL_VERSION);
     pd_cursor_put_u32(&to, name);
     pd_cursor_put_u64(&to, segment->number);
     pd_cursor_put_u64(&to, segment->creator);
@@ -42,7 +42,7 @@ void pd_log_segment_write(pd_log_segment *segment, uint8_t block[PD_DISK_BLOCK])
     pd_cursor_put_u64(&to, segment->link);
 }
 
-static void read_segment(pd_log_segment *segment, pd_cursor *from, uint32_t name)
+static void read_segment(pd_wal_segment *segment, pd_cursor *from, uint32_t name)
 {
     const uint8_t *text;
 
@@ -57,32 +57,32 @@ static void read_segment(pd_log_segment *segment, pd_cursor *from, uint32_t name
     segment->link = pd_cursor_u64(from);
 }
 
-int pd_log_segment_read(pd_log_segment *segment, const uint8_t block[PD_DISK_BLOCK], pd_error *err)
+int pd_wal_segment_read(pd_wal_segment *segment, const uint8_t block[PD_DISK_BLOCK], pd_error *err)
 {
     uint8_t copy[PD_DISK_BLOCK];
     pd_cursor from = { .at = copy, .left = sizeof copy };
     uint32_t version, name; /* later versions have this block, too */
 
-    *segment = (pd_log_segment){ 0 };
+    *segment = (pd_wal_segment){ 0 };
     memcpy(copy, block, sizeof copy);
     if (memcmp(pd_cursor_bytes(&from, sizeof segment_magic), segment_magic, sizeof segment_magic) != 0)
         return pd_fail(err, PD_DATA_LOSS, "it does not begin as a segment of a log does");
     version = pd_cursor_u32(&from);
     name = pd_cursor_u32(&from);
-    if (name >= PD_LOG_NAME) return pd_fail(err, PD_DATA_LOSS, "its header is damaged");
+    if (name >= PD_WAL_NAME) return pd_fail(err, PD_DATA_LOSS, "its header is damaged");
     read_segment(segment, &from, name);
     if (segment->link != XXH3_64bits(copy, SEGMENT_FIXED + name))
         return pd_fail(err, PD_DATA_LOSS, "its header has another XXH3 than its own");
-    if (version <= PD_LOG_VERSION) return PD_OK;
+    if (version <= PD_WAL_VERSION) return PD_OK;
     return pd_fail(err, PD_UNIMPLEMENTED, "it has the format %u, this version of paramd reads up to %d", version,
-                   PD_LOG_VERSION);
+                   PD_WAL_VERSION);
 }
 
 /* ---- entries ---- */
 
-void pd_log_entry_write(const pd_log_entry_header *header, uint8_t out[PD_LOG_ENTRY_HEADER])
+void pd_wal_header_write(const pd_wal_header *header, uint8_t out[PD_WAL_HEADER])
 {
-    pd_cursor to = { .at = out, .left = PD_LOG_ENTRY_HEADER };
+    pd_cursor to = { .at = out, .left = PD_WAL_HEADER };
 
     pd_cursor_put_u32(&to, entry_magic);
     pd_cursor_put_u32(&to, header->n_parts);
@@ -94,12 +94,12 @@ void pd_log_entry_write(const pd_log_entry_header *header, uint8_t out[PD_LOG_EN
     pd_cursor_put_u64(&to, header->head_bytes);
     pd_cursor_put_u64(&to, header->data_bytes);
     pd_cursor_put_u64(&to, header->previous);
-    pd_cursor_put_u64(&to, XXH3_64bits(out, PD_LOG_ENTRY_HEADER - 8));
+    pd_cursor_put_u64(&to, XXH3_64bits(out, PD_WAL_HEADER - 8));
 }
 
-bool pd_log_entry_read(pd_log_entry_header *header, const uint8_t in[PD_LOG_ENTRY_HEADER])
+bool pd_wal_header_read(pd_wal_header *header, const uint8_t in[PD_WAL_HEADER])
 {
-    uint8_t copy[PD_LOG_ENTRY_HEADER];
+    uint8_t copy[PD_WAL_HEADER];
     pd_cursor from = { .at = copy, .left = sizeof copy };
 
     memcpy(copy, in, sizeof copy);
@@ -113,26 +113,26 @@ bool pd_log_entry_read(pd_log_entry_header *header, const uint8_t in[PD_LOG_ENTR
     header->head_bytes = pd_cursor_u64(&from);
     header->data_bytes = pd_cursor_u64(&from);
     header->previous = pd_cursor_u64(&from);
-    return pd_cursor_u64(&from) == XXH3_64bits(copy, PD_LOG_ENTRY_HEADER - 8) && header->head_bytes < MOST &&
-           header->data_bytes < MOST && header->base < header->step && header->data_bytes % PD_LOG_ALIGN == 0;
+    return pd_cursor_u64(&from) == XXH3_64bits(copy, PD_WAL_HEADER - 8) && header->head_bytes < MOST &&
+           header->data_bytes < MOST && header->base < header->step && header->data_bytes % PD_WAL_ALIGN == 0;
 }
 
-uint64_t pd_log_entry_data(const pd_log_entry_header *header)
+uint64_t pd_wal_header_data(const pd_wal_header *header)
 {
-    return round_up(PD_LOG_ENTRY_HEADER + 8 * (uint64_t)header->n_parts + header->head_bytes, PD_LOG_ALIGN);
+    return round_up(PD_WAL_HEADER + 8 * (uint64_t)header->n_parts + header->head_bytes, PD_WAL_ALIGN);
 }
 
-uint64_t pd_log_entry_link(const pd_log_entry_header *header)
+uint64_t pd_wal_header_link(const pd_wal_header *header)
 {
-    return pd_log_entry_data(header) + header->data_bytes;
+    return pd_wal_header_data(header) + header->data_bytes;
 }
 
-uint64_t pd_log_entry_bytes(const pd_log_entry_header *header)
+uint64_t pd_wal_header_bytes(const pd_wal_header *header)
 {
-    return round_up(pd_log_entry_link(header) + 8, PD_DISK_BLOCK);
+    return round_up(pd_wal_header_link(header) + 8, PD_DISK_BLOCK);
 }
 
-uint64_t pd_log_part_bytes(uint64_t elements)
+uint64_t pd_wal_part_bytes(uint64_t elements)
 {
-    return round_up(elements * sizeof(float), PD_LOG_ALIGN);
+    return round_up(elements * sizeof(float), PD_WAL_ALIGN);
 }

@@ -1,19 +1,19 @@
-/* log_writer.h - writes the log of one job: segments, one entry after the other. */
-#ifndef PD_LOG_WRITER_H
-#define PD_LOG_WRITER_H
+/* wal_stream_writer.h - writes the log of one job: segments, one entry after the other. */
+#ifndef PD_WAL_STREAM_WRITER_H
+#define PD_WAL_STREAM_WRITER_H
 
 #include "file_writer.h"
-#include "log_index.h"
-#include "logged.h"
+#include "wal_index.h"
+#include "wal_record.h"
 
-typedef struct pd_log_writer {
+typedef struct pd_wal_stream_writer {
     const pd_disk *disk;
     pd_file_writer *writer; /* borrowed; between the first entry and the sync it belongs to this log alone */
     char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH];
     bool control;           /* it is a control log */
-    pd_log_segment segment; /* header of the segment that is written, or was written last */
+    pd_wal_segment segment; /* header of the segment that is written, or was written last */
     uint64_t segment_bytes; /* least bytes of a segment */
-    pd_log_file *files;     /* the other files of the log */
+    pd_wal_file *files;     /* the other files of the log */
     size_t n_files, files_room;
     bool open; /* a segment is being written */
     int file;
@@ -28,19 +28,19 @@ typedef struct pd_log_writer {
      * itself which of its entries are needed, the base that an entry on the disk has. */
     uint64_t given_up;
     uint64_t durable; /* the last step that is on the disk */
-} pd_log_writer;
+} pd_wal_stream_writer;
 
 /* Opens the log of the job that an entry belongs to, so that the entry can be appended. The directory of the job must
  * be there. After an error there is nothing to close. */
-int pd_log_writer_open(pd_log_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
-                       pd_file_writer *writer, const pd_logged *first, pd_error *err);
-/* Appends an entry, and sets logged->bytes. The disk may have it only after pd_log_writer_sync. PD_FAILED_PRECONDITION:
+int pd_wal_stream_writer_open(pd_wal_stream_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
+                              pd_file_writer *writer, const pd_wal_record *first, pd_error *err);
+/* Appends an entry, and sets logged->bytes. The disk may have it only after pd_wal_stream_writer_sync. PD_FAILED_PRECONDITION:
  * it does not follow the last one. After any other error what was not synced is lost, and entries are refused until one
  * begins a chain. */
-int pd_log_writer_append(pd_log_writer *log, pd_logged *logged, pd_error *err);
+int pd_wal_stream_writer_append(pd_wal_stream_writer *log, pd_wal_record *record, pd_error *err);
 /* Waits until the disk has all entries that were appended: log->durable is the step of the last one. After an error
  * they do not count. */
-int pd_log_writer_sync(pd_log_writer *log, pd_error *err);
-void pd_log_writer_close(pd_log_writer *log);
+int pd_wal_stream_writer_sync(pd_wal_stream_writer *log, pd_error *err);
+void pd_wal_stream_writer_close(pd_wal_stream_writer *log);
 
 #endif

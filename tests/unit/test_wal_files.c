@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "log_sample.h"
+#include "wal_sample.h"
 
 static int set_up(void **state)
 {
@@ -69,13 +69,13 @@ static void restart(log_course *c, mem_disk_crash_kind kind)
 static void a_job_without_a_log_has_no_entries(void **state)
 {
     log_course *c = *state;
-    pd_log_about about;
+    pd_wal_about about;
 
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 0);
     assert_int_equal(about.last, 7);
     assert_int_equal(about.damage.code, PD_OK);
-    assert_int_equal(pd_log_cut(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, 7, NULL), PD_OK);
+    assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, 7, NULL), PD_OK);
 }
 
 static void entries_survive_a_power_cut_and_go_on_after_it(void **state)
@@ -156,12 +156,12 @@ static void an_entry_that_leaves_a_step_out_is_refused(void **state)
 static void entries_of_another_past_are_never_read(void **state)
 {
     log_course *c = *state;
-    pd_log_about about;
+    pd_wal_about about;
 
     course_steps(c, 8);
     course_stop(c);
     c->step = 0;
-    assert_int_equal(pd_log_cut(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, 3, NULL), PD_OK);
+    assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, 3, NULL), PD_OK);
     c->durable = 3;
     course_return(c);
     assert_int_equal(c->step, 3);
@@ -169,30 +169,30 @@ static void entries_of_another_past_are_never_read(void **state)
     restart(c, MEM_DISK_LOSE);
     assert_int_equal(c->step, 5);
     /* the checkpoint of step 6 was made another time, so the old entry of step 7 is none of this job's */
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 0);
 }
 
 static void entries_of_another_job_are_never_read(void **state)
 {
     log_course *c = *state;
-    pd_log_about about;
+    pd_wal_about about;
 
     course_steps(c, 3);
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR + 1, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR + 1, 0, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 0);
 }
 
 static void a_log_that_follows_a_later_checkpoint_is_reported(void **state)
 {
     log_course *c = *state;
-    pd_log_about about;
+    pd_wal_about about;
 
     for (int i = 0; i < 10; i++) course_steps(c, 4);
     course_checkpoint(c, 38);
     course_steps(c, 4);
     for (int i = 0; i < 10; i++) course_steps(c, 4);
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 10, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 10, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 0);
     assert_int_equal(about.damage.code, PD_DATA_LOSS);
     assert_non_null(strstr(about.damage.text, "steps 11 to "));
@@ -201,23 +201,23 @@ static void a_log_that_follows_a_later_checkpoint_is_reported(void **state)
 static void an_entry_larger_than_a_segment_gets_a_larger_one(void **state)
 {
     log_course *c = *state;
-    pd_logged *e = sample_large_entry(1, 0, 3 * LOG_SEGMENT_BYTES / sizeof(float));
-    pd_log_about about;
+    pd_wal_record *e = sample_large_entry(1, 0, 3 * LOG_SEGMENT_BYTES / sizeof(float));
+    pd_wal_about about;
 
-    pd_logs_write(c->logs, &e, 1);
+    pd_wal_write(c->logs, &e, 1);
     assert_int_equal(e->error.code, PD_OK);
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 1);
     assert_int_equal(about.bytes, e->bytes);
     assert_int_equal(about.files, 1);
-    pd_logged_free(e);
+    pd_wal_record_free(e);
 }
 
 static void two_jobs_have_logs_of_their_own(void **state)
 {
     log_course *c = *state;
-    pd_logged *e[4];
-    pd_log_about about;
+    pd_wal_record *e[4];
+    pd_wal_about about;
     char dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
 
     pd_keep_job_name(name, "other", 5);
@@ -229,21 +229,21 @@ static void two_jobs_have_logs_of_their_own(void **state)
         e[i]->job = strdup("other");
         e[i]->creator = 5;
     }
-    pd_logs_write(c->logs, e, 4);
+    pd_wal_write(c->logs, e, 4);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(e[i]->error.code, PD_OK);
-        pd_logged_free(e[i]);
+        pd_wal_record_free(e[i]);
     }
-    assert_int_equal(pd_log_read(&c->disk, dir, 5, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, dir, 5, 0, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 2);
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 2);
 }
 
 static void the_log_of_a_job_that_has_ended_is_removed(void **state)
 {
     log_course *c = *state;
-    pd_logged *e = sample_logged(1, 0, 1);
+    pd_wal_record *e = sample_logged(1, 0, 1);
     char dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
     int file;
 
@@ -254,10 +254,10 @@ static void the_log_of_a_job_that_has_ended_is_removed(void **state)
     pd_keep_job_name(name, e->job, 5);
     pd_keep_join(dir, LOG_ROOT, name);
     assert_int_equal(c->disk.make_dir(c->disk.arg, dir), 0);
-    pd_logs_write(c->logs, &e, 1);
+    pd_wal_write(c->logs, &e, 1);
     assert_int_equal(e->error.code, PD_OK);
     assert_false(mem_disk_has(c->memory, LOG_JOB_DIR "/log"));
-    pd_logged_free(e);
+    pd_wal_record_free(e);
 }
 
 static void a_log_can_be_set_aside(void **state)
@@ -268,14 +268,14 @@ static void a_log_can_be_set_aside(void **state)
     for (int i = 0; i < 3; i++) {
         course_steps(c, 2);
         course_stop(c);
-        assert_int_equal(pd_log_set_aside(&c->disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
+        assert_int_equal(pd_wal_set_aside(&c->disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
         assert_true(was_there);
         c->durable = 0;
         course_return(c);
         assert_int_equal(c->step, 0);
     }
     course_stop(c);
-    assert_int_equal(pd_log_set_aside(&c->disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
+    assert_int_equal(pd_wal_set_aside(&c->disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
     assert_false(was_there);
     assert_true(mem_disk_has(c->memory, LOG_JOB_DIR "/log-aside.3"));
 }
@@ -284,7 +284,7 @@ static void a_newer_format_is_refused_and_left_alone(void **state)
 {
     log_course *c = *state;
     static const char path[] = LOG_JOB_DIR "/log/segment-00000000000000000001";
-    pd_log_about about;
+    pd_wal_about about;
     pd_error err;
     uint64_t hash;
     uint32_t name;
@@ -297,7 +297,7 @@ static void a_newer_format_is_refused_and_left_alone(void **state)
     name = (uint32_t)file[20];
     hash = XXH3_64bits(file, 72 + name);
     memcpy(file + 72 + name, &hash, sizeof hash);
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, &err), PD_UNIMPLEMENTED);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, &err), PD_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "format 9"));
     assert_true(mem_disk_has(c->memory, path));
 }
@@ -306,9 +306,9 @@ static void a_newer_format_is_refused_and_left_alone(void **state)
 static void the_real_disk_brings_entries_back(void **state)
 {
     char root[] = "/tmp/paramd-log-XXXXXX", dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
-    pd_logged *e[3];
-    pd_log_about about;
-    pd_logs *logs;
+    pd_wal_record *e[3];
+    pd_wal_about about;
+    pd_wal_writer *logs;
     pd_error err;
     (void)state;
 
@@ -317,22 +317,22 @@ static void the_real_disk_brings_entries_back(void **state)
     pd_keep_join(dir, root, name);
     assert_int_equal(pd_disk_posix.make_dir(NULL, dir), 0);
     for (uint64_t round = 0; round < 6; round++) {
-        assert_int_equal(pd_logs_new(&logs, &pd_disk_posix, root, 4u << 20, NULL), PD_OK);
+        assert_int_equal(pd_wal_writer_new(&logs, &pd_disk_posix, root, 4u << 20, NULL), PD_OK);
         for (uint64_t i = 0; i < 3; i++)
             e[i] = sample_large_entry(3 * round + i + 1, 3 * round > 4 ? 3 * round - 4 : 0, 300000 + (size_t)i);
-        pd_logs_write(logs, e, 3);
+        pd_wal_write(logs, e, 3);
         for (int i = 0; i < 3; i++) {
             if (e[i]->error.code != PD_OK) fail_msg("%s", e[i]->error.text);
-            pd_logged_free(e[i]);
+            pd_wal_record_free(e[i]);
         }
-        pd_logs_free(logs);
-        if (pd_log_read(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, NULL, NULL, &about, &err) != PD_OK)
+        pd_wal_writer_free(logs);
+        if (pd_wal_read(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, NULL, NULL, &about, &err) != PD_OK)
             fail_msg("%s", err.text);
         assert_int_equal(about.damage.code, PD_OK);
         assert_int_equal(about.entries, 3);
-        assert_int_equal(pd_log_cut(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, 3 * round + 3, NULL), PD_OK);
+        assert_int_equal(pd_wal_truncate(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, 3 * round + 3, NULL), PD_OK);
     }
-    assert_int_equal(pd_log_remove(&pd_disk_posix, dir, NULL), PD_OK);
+    assert_int_equal(pd_wal_remove(&pd_disk_posix, dir, NULL), PD_OK);
     assert_int_equal(rmdir(dir), 0);
     assert_int_equal(rmdir(root), 0);
 }

@@ -1,5 +1,5 @@
-/* log_writer.c - writes the log of one job: segments, one entry after the other. */
-#include "log_writer.h"
+/* wal_stream_writer.c - writes the log of one job: segments, one entry after the other. */
+#include "wal_stream_writer.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -19,7 +19,7 @@ enum { CONTROL_SEGMENT = 1 << 20 };
 
 static const uint8_t zeros[PD_DISK_BLOCK];
 
-static int sync_dir(const pd_log_writer *log, const char *path, pd_error *err)
+static int sync_dir(const pd_wal_stream_writer *log, const char *path, pd_error *err)
 {
     int number = log->disk->sync_dir(log->disk->arg, path);
 
@@ -28,16 +28,16 @@ static int sync_dir(const pd_log_writer *log, const char *path, pd_error *err)
 
 /* ---- the other files of the log ---- */
 
-static void file_path(char out[PD_KEEP_PATH], const pd_log_writer *log, const pd_log_file *file)
+static void file_path(char out[PD_KEEP_PATH], const pd_wal_stream_writer *log, const pd_wal_file *file)
 {
     pd_keep_join(out, log->dir, file->name);
 }
 
 /* Notes the segment that was written, whose last entry is of the step `last`, so that it is removed one day. If there
  * is no memory for the note, it never is. A segment of the kind PD_SEGMENT_UP_TO is not written anew, only removed. */
-static void note_file(pd_log_writer *log, const char *path, pd_segment_kind kind, uint64_t last)
+static void note_file(pd_wal_stream_writer *log, const char *path, pd_segment_kind kind, uint64_t last)
 {
-    pd_log_file file = { .kind = kind, .number = log->segment.number, .last = last, .bytes = log->bytes };
+    pd_wal_file file = { .kind = kind, .number = log->segment.number, .last = last, .bytes = log->bytes };
     void *at = log->files;
 
     snprintf(file.name, sizeof file.name, "%.63s", strrchr(path, '/') + 1);
@@ -47,13 +47,13 @@ static void note_file(pd_log_writer *log, const char *path, pd_segment_kind kind
 }
 
 /* Removes files that are not needed after the checkpoint of a step, but for some that will be written anew. */
-static void forget(pd_log_writer *log, uint64_t step)
+static void forget(pd_wal_stream_writer *log, uint64_t step)
 {
     char path[PD_KEEP_PATH];
     size_t spares = 0, n = 0;
 
     for (size_t i = 0; i < log->n_files; i++) {
-        const pd_log_file *file = &log->files[i];
+        const pd_wal_file *file = &log->files[i];
         bool is_spare = file->kind == PD_SEGMENT_WHOLE && file->last <= step && spares < SPARES;
         file_path(path, log, file);
         if (file->last <= step && !is_spare && log->disk->remove(log->disk->arg, path) == 0) continue;
@@ -64,7 +64,7 @@ static void forget(pd_log_writer *log, uint64_t step)
 }
 
 /* Takes a file whose entries a checkpoint has made obsolete out of the list. Returns false if there is none. */
-static bool take_spare(pd_log_writer *log, pd_log_file *file)
+static bool take_spare(pd_wal_stream_writer *log, pd_wal_file *file)
 {
     for (size_t i = 0; i < log->n_files; i++) {
         if (log->files[i].last > log->given_up || log->files[i].kind != PD_SEGMENT_WHOLE) continue;
@@ -78,7 +78,7 @@ static bool take_spare(pd_log_writer *log, pd_log_file *file)
 /* ---- the segment that is written ---- */
 
 /* Closes the segment, which is durable up to its last entry. */
-static void close_segment(pd_log_writer *log)
+static void close_segment(pd_wal_stream_writer *log)
 {
     if (!log->open) return;
     log->disk->close(log->disk->arg, log->file);
@@ -88,7 +88,7 @@ static void close_segment(pd_log_writer *log)
 
 /* Gives up the segment after an error. What was not synced must not be read, even if the disk should have it: a later
  * sync that succeeds would prove nothing. So the name tells up to which step the file counts. */
-static void break_off(pd_log_writer *log)
+static void break_off(pd_wal_stream_writer *log)
 {
     char path[PD_KEEP_PATH], name[PD_KEEP_NAME];
     const pd_disk *disk = log->disk;
@@ -104,7 +104,7 @@ static void break_off(pd_log_writer *log)
     (void)sync_dir(log, log->dir, NULL);
 }
 
-int pd_log_writer_sync(pd_log_writer *log, pd_error *err)
+int pd_wal_stream_writer_sync(pd_wal_stream_writer *log, pd_error *err)
 {
     int number, rc;
 
@@ -124,11 +124,11 @@ int pd_log_writer_sync(pd_log_writer *log, pd_error *err)
 }
 
 /* Opens the file of a new segment: one that is written anew, or a new one. */
-static int open_file(pd_log_writer *log, uint64_t bytes, pd_error *err)
+static int open_file(pd_wal_stream_writer *log, uint64_t bytes, pd_error *err)
 {
     char name[PD_KEEP_NAME], from[PD_KEEP_PATH];
     const pd_disk *disk = log->disk;
-    pd_log_file spare;
+    pd_wal_file spare;
     int number;
 
     pd_keep_segment_name(name, PD_SEGMENT_WHOLE, log->segment.number, 0);
@@ -146,10 +146,10 @@ static int open_file(pd_log_writer *log, uint64_t bytes, pd_error *err)
 }
 
 /* Begins a segment, in which the entry comes first, with room for two such entries. */
-static int begin_segment(pd_log_writer *log, const pd_logged *entry, uint64_t entry_bytes, pd_error *err)
+static int begin_segment(pd_wal_stream_writer *log, const pd_wal_record *entry, uint64_t entry_bytes, pd_error *err)
 {
     uint8_t block[PD_DISK_BLOCK];
-    int rc = pd_log_writer_sync(log, err);
+    int rc = pd_wal_stream_writer_sync(log, err);
 
     if (rc != PD_OK) return rc;
     close_segment(log);
@@ -164,7 +164,7 @@ static int begin_segment(pd_log_writer *log, const pd_logged *entry, uint64_t en
     if (log->most < log->bytes) log->most = log->bytes;
     log->open = log->resumed = log->new_name = true;
     log->offset = PD_DISK_BLOCK;
-    pd_log_segment_write(&log->segment, block);
+    pd_wal_segment_write(&log->segment, block);
     log->link = log->segment.link;
     pd_file_writer_resume(log->writer, log->file, log->path, 0);
     return pd_file_writer_put(log->writer, block, sizeof block, err);
@@ -172,12 +172,12 @@ static int begin_segment(pd_log_writer *log, const pd_logged *entry, uint64_t en
 
 /* ---- entries ---- */
 
-static int put_zeros(pd_log_writer *log, uint64_t written, uint64_t multiple, pd_error *err)
+static int put_zeros(pd_wal_stream_writer *log, uint64_t written, uint64_t multiple, pd_error *err)
 {
     return pd_file_writer_put(log->writer, zeros, (size_t)((multiple - written % multiple) % multiple), err);
 }
 
-static int put_table(pd_log_writer *log, const pd_logged *entry, pd_error *err)
+static int put_table(pd_wal_stream_writer *log, const pd_wal_record *entry, pd_error *err)
 {
     int rc = PD_OK;
 
@@ -188,59 +188,59 @@ static int put_table(pd_log_writer *log, const pd_logged *entry, pd_error *err)
     return rc;
 }
 
-static int put_aggregates(pd_log_writer *log, const pd_logged *entry, pd_error *err)
+static int put_aggregates(pd_wal_stream_writer *log, const pd_wal_record *entry, pd_error *err)
 {
     int rc = PD_OK;
 
     for (uint32_t i = 0; i < entry->n_parts && rc == PD_OK; i++) {
         size_t bytes = (size_t)entry->parts[i].elements * sizeof(float);
         rc = pd_file_writer_put(log->writer, entry->parts[i].at, bytes, err);
-        if (rc == PD_OK) rc = put_zeros(log, bytes, PD_LOG_ALIGN, err);
+        if (rc == PD_OK) rc = put_zeros(log, bytes, PD_WAL_ALIGN, err);
     }
     return rc;
 }
 
-static pd_log_entry_header header_of(const pd_log_writer *log, const pd_logged *entry)
+static pd_wal_header header_of(const pd_wal_stream_writer *log, const pd_wal_record *entry)
 {
-    pd_log_entry_header header = { .n_parts = entry->n_parts,
-                                   .segment = log->segment.number,
-                                   .creator = entry->creator,
-                                   .base = entry->base,
-                                   .step = entry->step,
-                                   .durable = log->durable,
-                                   .head_bytes = entry->head_bytes,
-                                   .previous = log->link };
+    pd_wal_header header = { .n_parts = entry->n_parts,
+                             .segment = log->segment.number,
+                             .creator = entry->creator,
+                             .base = entry->base,
+                             .step = entry->step,
+                             .durable = log->durable,
+                             .head_bytes = entry->head_bytes,
+                             .previous = log->link };
 
     for (uint32_t i = 0; i < entry->n_parts; i++)
-        header.data_bytes += pd_log_part_bytes((uint64_t)entry->parts[i].elements);
+        header.data_bytes += pd_wal_part_bytes((uint64_t)entry->parts[i].elements);
     return header;
 }
 
-static int put_entry(pd_log_writer *log, const pd_logged *entry, pd_error *err)
+static int put_entry(pd_wal_stream_writer *log, const pd_wal_record *entry, pd_error *err)
 {
-    pd_log_entry_header header = header_of(log, entry);
-    uint8_t bytes[PD_LOG_ENTRY_HEADER];
+    pd_wal_header header = header_of(log, entry);
+    uint8_t bytes[PD_WAL_HEADER];
     uint64_t link;
     int rc;
 
-    pd_log_entry_write(&header, bytes);
+    pd_wal_header_write(&header, bytes);
     pd_file_writer_begin_block(log->writer);
     rc = pd_file_writer_put(log->writer, bytes, sizeof bytes, err);
     if (rc == PD_OK) rc = put_table(log, entry, err);
     if (rc == PD_OK) rc = pd_file_writer_put(log->writer, entry->head, entry->head_bytes, err);
     if (rc == PD_OK)
-        rc = put_zeros(log, sizeof bytes + 8 * (uint64_t)entry->n_parts + entry->head_bytes, PD_LOG_ALIGN, err);
+        rc = put_zeros(log, sizeof bytes + 8 * (uint64_t)entry->n_parts + entry->head_bytes, PD_WAL_ALIGN, err);
     if (rc == PD_OK) rc = put_aggregates(log, entry, err);
     log->link = pd_file_writer_end_block(log->writer);
     link = htole64(log->link);
     if (rc == PD_OK) rc = pd_file_writer_put(log->writer, &link, sizeof link, err);
-    return rc == PD_OK ? put_zeros(log, pd_log_entry_link(&header) + sizeof link, PD_DISK_BLOCK, err) : rc;
+    return rc == PD_OK ? put_zeros(log, pd_wal_header_link(&header) + sizeof link, PD_DISK_BLOCK, err) : rc;
 }
 
 /* Begins a chain: nothing that the log has is needed after the checkpoint before it. */
-static int begin_chain(pd_log_writer *log, const pd_logged *entry, pd_error *err)
+static int begin_chain(pd_wal_stream_writer *log, const pd_wal_record *entry, pd_error *err)
 {
-    int rc = pd_log_writer_sync(log, err);
+    int rc = pd_wal_stream_writer_sync(log, err);
 
     if (rc != PD_OK) return rc;
     close_segment(log);
@@ -251,10 +251,10 @@ static int begin_chain(pd_log_writer *log, const pd_logged *entry, pd_error *err
 }
 
 /* Prepares a segment for an entry. */
-static int make_room(pd_log_writer *log, const pd_logged *entry, pd_error *err)
+static int make_room(pd_wal_stream_writer *log, const pd_wal_record *entry, pd_error *err)
 {
-    pd_log_entry_header header = header_of(log, entry);
-    uint64_t bytes = pd_log_entry_bytes(&header);
+    pd_wal_header header = header_of(log, entry);
+    uint64_t bytes = pd_wal_header_bytes(&header);
     bool begins = entry->step == entry->base + 1;
     int rc = begins ? begin_chain(log, entry, err) : PD_OK;
 
@@ -268,43 +268,43 @@ static int make_room(pd_log_writer *log, const pd_logged *entry, pd_error *err)
     return PD_OK;
 }
 
-int pd_log_writer_append(pd_log_writer *log, pd_logged *logged, pd_error *err)
+int pd_wal_stream_writer_append(pd_wal_stream_writer *log, pd_wal_record *record, pd_error *err)
 {
-    pd_log_entry_header header = header_of(log, logged);
+    pd_wal_header header = header_of(log, record);
     int rc;
 
-    if (logged->step != logged->base + 1 && (log->link == 0 || logged->step != log->last + 1))
+    if (record->step != record->base + 1 && (log->link == 0 || record->step != log->last + 1))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.300s: no entry of step %" PRIu64 " is there, which one of step %" PRIu64
                        " could follow; entries begin again after the next checkpoint",
-                       log->dir, logged->step - 1, logged->step);
-    rc = make_room(log, logged, err);
-    if (rc == PD_OK) rc = put_entry(log, logged, err);
+                       log->dir, record->step - 1, record->step);
+    rc = make_room(log, record, err);
+    if (rc == PD_OK) rc = put_entry(log, record, err);
     if (rc != PD_OK) {
         break_off(log);
         return rc;
     }
-    logged->bytes = pd_log_entry_bytes(&header);
-    log->offset += logged->bytes;
+    record->bytes = pd_wal_header_bytes(&header);
+    log->offset += record->bytes;
     if (log->offset > log->bytes) log->bytes = log->offset;
-    log->last = logged->step;
+    log->last = record->step;
     return PD_OK;
 }
 
 /* ---- opening and closing ---- */
 
 /* Takes over the files that are there, and finds the entry that the first one will follow. */
-static int take_over(pd_log_writer *log, const pd_logged *first, pd_error *err)
+static int take_over(pd_wal_stream_writer *log, const pd_wal_record *first, pd_error *err)
 {
-    pd_log_index index;
+    pd_wal_index index;
     size_t spot;
-    const char *name = log->control ? PD_KEEP_CONTROL : PD_KEEP_LOG;
-    int rc = pd_log_index_read(&index, log->disk, log->job_dir, name, first->creator, false, err);
+    const char *name = log->control ? PD_KEEP_DECISIONS : PD_KEEP_STEPS;
+    int rc = pd_wal_index_read(&index, log->disk, log->job_dir, name, first->creator, false, err);
 
     if (rc != PD_OK) return rc;
     if (index.n_files > 0) log->segment.number = index.files[index.n_files - 1].number;
-    spot = first->step == first->base + 1 ? PD_LOG_NOWHERE : pd_log_index_find(&index, first->step - 1);
-    if (spot != PD_LOG_NOWHERE) {
+    spot = first->step == first->base + 1 ? PD_WAL_NOWHERE : pd_wal_index_find(&index, first->step - 1);
+    if (spot != PD_WAL_NOWHERE) {
         log->link = index.spots[spot].link;
         log->last = log->durable = first->step - 1;
     }
@@ -312,11 +312,11 @@ static int take_over(pd_log_writer *log, const pd_logged *first, pd_error *err)
     log->n_files = index.n_files;
     log->files_room = index.files_room;
     index.files = NULL;
-    pd_log_index_free(&index);
+    pd_wal_index_free(&index);
     return PD_OK;
 }
 
-static int make_dir(const pd_log_writer *log, pd_error *err)
+static int make_dir(const pd_wal_stream_writer *log, pd_error *err)
 {
     int number = log->disk->make_dir(log->disk->arg, log->dir);
 
@@ -324,26 +324,28 @@ static int make_dir(const pd_log_writer *log, pd_error *err)
     return sync_dir(log, log->job_dir, err);
 }
 
-int pd_log_writer_open(pd_log_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
-                       pd_file_writer *writer, const pd_logged *first, pd_error *err)
+int pd_wal_stream_writer_open(pd_wal_stream_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
+                              pd_file_writer *writer, const pd_wal_record *first, pd_error *err)
 {
     char name[PD_KEEP_NAME];
     int rc;
 
-    *log = (pd_log_writer){ .disk = disk, .writer = writer, .segment_bytes = segment_bytes, .control = first->control };
+    *log = (pd_wal_stream_writer){
+        .disk = disk, .writer = writer, .segment_bytes = segment_bytes, .control = first->control
+    };
     if (log->control && segment_bytes > CONTROL_SEGMENT) log->segment_bytes = CONTROL_SEGMENT;
     log->segment.creator = first->creator;
     snprintf(log->segment.job, sizeof log->segment.job, "%s", first->job);
     pd_keep_job_name(name, first->job, first->creator);
     pd_keep_join(log->job_dir, root, name);
-    pd_keep_join(log->dir, log->job_dir, log->control ? PD_KEEP_CONTROL : PD_KEEP_LOG);
+    pd_keep_join(log->dir, log->job_dir, log->control ? PD_KEEP_DECISIONS : PD_KEEP_STEPS);
     rc = make_dir(log, err);
     return rc == PD_OK ? take_over(log, first, err) : rc;
 }
 
-void pd_log_writer_close(pd_log_writer *log)
+void pd_wal_stream_writer_close(pd_wal_stream_writer *log)
 {
     if (log->open) log->disk->close(log->disk->arg, log->file);
     free(log->files);
-    *log = (pd_log_writer){ 0 };
+    *log = (pd_wal_stream_writer){ 0 };
 }

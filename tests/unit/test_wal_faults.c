@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-#include "log_sample.h"
+#include "wal_sample.h"
 #include "oom.h"
 
 enum { SEEDS = 2, MOST_CALLS = 400 };
@@ -189,7 +189,7 @@ static void a_power_cut_while_the_log_is_read_changes_nothing(void **state)
 
     for (int64_t n = 0; !done; n++) {
         log_course c;
-        pd_log_about about;
+        pd_wal_about about;
         pd_error err;
         assert_true(n < MOST_CALLS);
         begin(&c);
@@ -230,14 +230,14 @@ static void no_memory_while_writing_costs_only_entries(void **state)
 
     for (int64_t n = 0; failed; n++) {
         log_course c;
-        pd_logged *e[3];
+        pd_wal_record *e[3];
         course_new(&c);
         course_steps(&c, 2);
         course_stop(&c);
         course_return(&c);
         for (uint64_t i = 0; i < 3; i++) e[i] = sample_logged(3 + i, 0, 2);
         oom_arm(n);
-        pd_logs_write(c.logs, e, 3);
+        pd_wal_write(c.logs, e, 3);
         failed = oom_disarm();
         for (int i = 0; i < 3; i++) {
             assert_true(e[i]->error.code == PD_OK ||
@@ -246,7 +246,7 @@ static void no_memory_while_writing_costs_only_entries(void **state)
                 c.life_of[++c.step] = 2;
                 c.durable = c.step;
             }
-            pd_logged_free(e[i]);
+            pd_wal_record_free(e[i]);
         }
         course_stop(&c);
         mem_disk_crash(c.memory, MEM_DISK_LOSE, 0);
@@ -258,8 +258,8 @@ static void no_memory_while_writing_costs_only_entries(void **state)
 static int sweep_read(const void *what)
 {
     const log_course *c = what;
-    pd_log_about about;
-    int rc = pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, c->base, NULL, NULL, &about, NULL);
+    pd_wal_about about;
+    int rc = pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, c->base, NULL, NULL, &about, NULL);
 
     return rc == PD_OK && about.last != c->step ? PD_DATA_LOSS : rc;
 }
@@ -278,20 +278,20 @@ static void no_memory_while_reading_is_no_damage(void **state)
 /* ---- damage ---- */
 
 /* Counts an entry that is read from the damaged log, and compares it with the entry that was written. */
-static int see(void *arg, const pd_logged *logged, pd_error *err)
+static int see(void *arg, const pd_wal_record *record, pd_error *err)
 {
     uint64_t *step = arg;
 
     (void)err;
-    assert_logged(logged, ++*step, 1);
+    assert_logged(record, ++*step, 1);
     return PD_OK;
 }
 
-static uint64_t read_damaged(log_course *c, pd_log_about *about)
+static uint64_t read_damaged(log_course *c, pd_wal_about *about)
 {
     uint64_t step = 0;
 
-    assert_int_equal(pd_log_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, see, &step, about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, see, &step, about, NULL), PD_OK);
     assert_int_equal(step, about->last);
     return step;
 }
@@ -301,7 +301,7 @@ static void flip_bytes(log_course *c, const char *path, uint64_t first, uint64_t
 {
     size_t bytes;
     uint8_t *file = mem_disk_file(c->memory, path, &bytes);
-    pd_log_about about;
+    pd_wal_about about;
 
     assert_non_null(file);
     for (size_t i = 0; i < bytes; i++) {
@@ -335,7 +335,7 @@ static void every_byte_that_is_damaged_ends_the_log_before_its_entry(void **stat
 static void bytes_that_an_earlier_use_has_left_never_count(void **state)
 {
     log_course c;
-    pd_log_about about;
+    pd_wal_about about;
     size_t bytes, others;
     (void)state;
 
@@ -354,7 +354,7 @@ static void bytes_that_an_earlier_use_has_left_never_count(void **state)
 static void a_segment_that_is_missing_is_reported(void **state)
 {
     log_course c;
-    pd_log_about about;
+    pd_wal_about about;
     (void)state;
 
     course_new(&c);
@@ -369,7 +369,7 @@ static void a_segment_that_is_missing_is_reported(void **state)
 static void an_entry_that_the_disk_cannot_read_is_reported(void **state)
 {
     log_course c;
-    pd_log_about about;
+    pd_wal_about about;
     uint64_t step;
     int reported = 0;
     (void)state;
@@ -391,7 +391,7 @@ static void files_that_are_cut_short_end_the_log(void **state)
 {
     static const char path[] = LOG_JOB_DIR "/log/segment-00000000000000000001";
     log_course c;
-    pd_log_about about;
+    pd_wal_about about;
     size_t bytes;
     (void)state;
 

@@ -1,6 +1,6 @@
-/* logged_image.c - writes or reads the head of an entry of a job's log, with one table of fields for both
+/* wal_image.c - writes or reads the head of an entry of a job's log, with one table of fields for both
  * directions. */
-#include "logged_image.h"
+#include "wal_image.h"
 
 #include "header_image.h"
 #include "notes.h"
@@ -36,7 +36,7 @@ static void visit_input(pd_archive *archive, const pd_param *param, pd_step_inpu
     pd_archive_records(archive, &root_table, input->taken.at, input->taken.n);
 }
 
-void pd_logged_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
+void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
 {
     uint64_t there = step;
 
@@ -138,7 +138,7 @@ static void visit_notes(pd_archive *archive, pd_job *job, uint64_t step)
 
 /* ---- the rest ---- */
 
-void pd_logged_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step)
+void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step)
 {
     pd_archive_enter(archive, "rest");
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++) {
