@@ -34,9 +34,9 @@ typedef struct pd_wal_stream_writer {
  * be there. After an error there is nothing to close. */
 int pd_wal_stream_writer_open(pd_wal_stream_writer *log, const pd_disk *disk, const char *root, uint64_t segment_bytes,
                               pd_file_writer *writer, const pd_wal_record *first, pd_error *err);
-/* Appends an entry, and sets logged->bytes. The disk may have it only after pd_wal_stream_writer_sync. PD_FAILED_PRECONDITION:
- * it does not follow the last one. After any other error what was not synced is lost, and entries are refused until one
- * begins a chain. */
+/* Appends an entry, and sets logged->bytes. The disk may have it only after pd_wal_stream_writer_sync.
+ * PD_FAILED_PRECONDITION: it does not follow the last one. After any other error what was not synced is lost, and
+ * entries are refused until one begins a chain. */
 int pd_wal_stream_writer_append(pd_wal_stream_writer *log, pd_wal_record *record, pd_error *err);
 /* Waits until the disk has all entries that were appended: log->durable is the step of the last one. After an error
  * they do not count. */

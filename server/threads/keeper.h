@@ -1,8 +1,8 @@
 /* keeper.h - the checkpoint writer: writes checkpoints to the disk, and reads those of the last run.
  *
  * The step thread hands it checkpoints as effects (PD_EFF_KEEP). They come back as requests (PD_REQ_KEPT) with the
- * result, in the same order, each exactly once. The checkpoint writer reads a checkpoint and nothing else of the training
- * state. */
+ * result, in the same order, each exactly once. The checkpoint writer reads a checkpoint and nothing else of the
+ * training state. */
 #ifndef PD_KEEPER_H
 #define PD_KEEPER_H
 
@@ -26,8 +26,8 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
 /* Hands a checkpoint, which an effect PD_EFF_KEEP contains, to the checkpoint writer. Takes the effect over; its memory
  * becomes that of the request, so this cannot fail. Never waits. Step thread. */
 void pd_keeper_submit(pd_keeper *keeper, pd_effect *effect);
-/* Ends the checkpoint writer: the checkpoint that is being written is finished, and so are marks of jobs that have ended;
- * those that wait come back with PD_CANCELLED. Then all have been posted to the mailbox `done`. Accepts NULL.
+/* Ends the checkpoint writer: the checkpoint that is being written is finished, and so are marks of jobs that have
+ * ended; those that wait come back with PD_CANCELLED. Then all have been posted to the mailbox `done`. Accepts NULL.
  * PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then the keeper is not freed, its
  * thread may still write, and the mailbox `done` must stay; the error names the checkpoint. */
 int pd_keeper_stop(pd_keeper *keeper, uint64_t until_ns, pd_error *err);

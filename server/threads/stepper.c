@@ -150,8 +150,8 @@ static void stop_disk_threads(pd_stepper *stepper)
     }
 }
 
-/* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the checkpoint writer and the entries
- * of the WAL thread back, so that all buffers, published versions and tasks are returned before the store is
+/* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the checkpoint writer and the
+ * entries of the WAL thread back, so that all buffers, published versions and tasks are returned before the store is
  * freed. */
 static void wind_up(pd_stepper *stepper)
 {

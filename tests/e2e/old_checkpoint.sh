@@ -24,7 +24,7 @@ esac
 
 all=tests/golden/checkpoints
 scratch=$(mktemp -d /tmp/paramd-old.XXXXXX)
-daemon= worker=
+daemon='' worker=''
 trap '[ -z "$daemon$worker" ] || kill -9 $daemon $worker 2> /dev/null; rm -rf "$scratch"' EXIT
 kinds=(plain roots log log_roots decisions)
 killed=11 # the step of the last three kinds when they were killed
@@ -58,8 +58,8 @@ describe() {
 work() { describe "$1" "$2" && "${command[@]}" > "$scratch/worker.log"; }
 
 start() {
-    OPENBLAS_CORETYPE=Haswell PARAMD_CPU=avx2 "$bin/paramd" --listen "unix://$scratch/socket" --port-file "$scratch/port" --state-dir "$scratch/$1" \
-        > "$scratch/daemon.log" 2>&1 &
+    OPENBLAS_CORETYPE=Haswell PARAMD_CPU=avx2 "$bin/paramd" --listen "unix://$scratch/socket" \
+        --port-file "$scratch/port" --state-dir "$scratch/$1" > "$scratch/daemon.log" 2>&1 &
     daemon=$!
     timeout 20 bash -c "until $bin/paramctl -s unix://$scratch/socket jobs; do sleep 0.1; done" > "$scratch/jobs" 2>&1 \
         || { cat "$scratch/daemon.log"; exit 1; }

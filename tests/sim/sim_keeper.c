@@ -1,5 +1,5 @@
-/* sim_keeper.c - the server's checkpoint writer as events, on a disk that survives the server; kills the server, and starts
- * it anew from that disk. */
+/* sim_keeper.c - the server's checkpoint writer as events, on a disk that survives the server; kills the server, and
+ * starts it anew from that disk. */
 #include "sim_keeper.h"
 
 #include "checkpoint_files.h"

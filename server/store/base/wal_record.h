@@ -6,8 +6,8 @@
  * has the buffers which the optimizers read, and the step thread returns them to their pools when the entry has come
  * back.
  *
- * The same struct is what a daemon reads from the disk when it starts. Then all bytes lie in memory that the pd_wal_record
- * owns. */
+ * The same struct is what a daemon reads from the disk when it starts. Then all bytes lie in memory that the
+ * pd_wal_record owns. */
 #ifndef PD_WAL_RECORD_H
 #define PD_WAL_RECORD_H
 

@@ -1,4 +1,5 @@
-/* checkpoint.h - makes checkpoints of a job while it trains, and takes them back from the checkpoint writer. Step thread.
+/* checkpoint.h - makes checkpoints of a job while it trains, and takes them back from the checkpoint writer. Step
+ * thread.
  *
  * A checkpoint begins with a cut (cut.h) at some step S. Parameters that have closed step S rest: they may collect
  * contributions, but take no further step. When all have closed it, the head of the image is written. Then each

@@ -1,9 +1,9 @@
 /* control_log.h - the control log of a job: hands the records of control.h to the WAL thread, and reads them at the
  * start. Step thread.
  *
- * A job with checkpoints has a control log on the disk (base/wal_record.h: control). Records are written in entries, one of
- * which is under way at a time: those that are made meanwhile go into the next one. No step waits for that. An operator
- * who sets values is answered when the disk has them (job/control_keeping.h).
+ * A job with checkpoints has a control log on the disk (base/wal_record.h: control). Records are written in entries,
+ * one of which is under way at a time: those that are made meanwhile go into the next one. No step waits for that. An
+ * operator who sets values is answered when the disk has them (job/control_keeping.h).
  *
  * Records follow a checkpoint. Entries from before its cut are not needed any more when it is durable, and the journal
  * thread uses their files again. After an error of the disk, or a change that no record can tell (an import, another

@@ -1,5 +1,5 @@
-/* wal_image.h - the head of an entry of a job's log (base/wal_record.h): all that a step has read except the aggregates,
- * and all state after the step that no optimizer computes. Step thread.
+/* wal_image.h - the head of an entry of a job's log (base/wal_record.h): all that a step has read except the
+ * aggregates, and all state after the step that no optimizer computes. Step thread.
  *
  * The head has two parts. The inputs say how the round of each parameter ended, and what its optimizer read. The rest
  * is the state after the step: the records of parameters, ranks, step groups and overrides, and the notes that workers
