@@ -1,10 +1,8 @@
 /* step_group.c - lets parameters begin their steps, or holds them until other parameters of the job are ready. */
 #include "step_group.h"
 
-#include "cut.h"
 #include "global_clip.h"
-#include "step_log.h"
-#include "step_traces.h"
+#include "riders.h"
 #include "stretch.h"
 
 #include <assert.h>
@@ -80,11 +78,11 @@ static void bind_group(pd_steps *steps, pd_step_group *group)
     size_t n = 0;
 
     for (pd_param *member = group->members; member != NULL; member = member->next_member)
-        if (member->stage == PD_BEGUN) steps->optims[n++] = member->optim;
+        if (member->stage == PD_PARKED) steps->optims[n++] = member->optim;
     assert(n == group->begun);
     pd_optim_bind(steps->optims, n, &group->atomic);
     for (pd_param *member = group->members; member != NULL; member = member->next_member)
-        if (member->stage == PD_BEGUN) pd_steps_ready(steps, member, PD_STEPPING);
+        if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
     group->to_begin = group->begun = 0;
     group->bound = true;
 }
@@ -93,8 +91,13 @@ void pd_param_begun(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
 
-    param->stage = PD_BEGUN;
+    param->stage = PD_PARKED;
     if (++group->begun == group->to_begin) bind_group(steps, group);
+}
+
+bool pd_param_awaits_group(const pd_param *param)
+{
+    return param->stage == PD_PARKED && param->group != NULL && param->group->to_begin > 0;
 }
 
 void pd_step_group_look(pd_steps *steps, pd_step_group *group)
@@ -138,7 +141,7 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
     if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
-    if (!pd_cut_keeps(steps, param) && !pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
+    pd_riders_admit(steps, param);
 }
 
 /* Lets those members of a step group go on that were held and need not wait any more. One that goes on may free others,
@@ -242,7 +245,7 @@ void pd_param_collected(pd_steps *steps, pd_param *param)
         return;
     }
     param->outcome = own_outcome(steps, param);
-    pd_trace_summed(steps, param);
+    pd_riders_collected(steps, param);
     if (pd_steps_are_whole(steps)) {
         join_the_job(steps, param);
         return;

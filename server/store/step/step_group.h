@@ -85,6 +85,8 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
 /* Counts that a step of an atomic group has begun. When all have begun, binds them together and puts their parameters
  * into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
+/* Returns whether the parameter's step has begun, and other steps of its atomic group have not. */
+bool pd_param_awaits_group(const pd_param *param);
 /* Continue the steps of an atomic group, which wait until each optimizer has reported whether it refuses its step. Call
  * them after steps have run, and when a preconditioner task has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
