@@ -18,7 +18,7 @@
 #include "pause.h"
 #include "mutant.h"
 #include "ranks.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static bool has_state(const pd_job *job)
 static bool is_asked_for(const pd_job *job)
 {
     uint64_t step = job->checkpointing.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
-    bool logs = pd_step_log_is_on(&job->steps);
+    bool logs = pd_wal_records_steps(&job->steps);
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = (const pd_request *)(const void *)request->mail.next)

@@ -3,7 +3,7 @@
 
 #include "logging.h"
 #include "pause.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 
@@ -20,7 +20,7 @@ static uint64_t checkpoint_limit(const pd_job *job)
 
 static bool has_entries(const pd_job *job)
 {
-    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->checkpointing.log.waits;
+    return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.log.waits;
 }
 
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
@@ -88,7 +88,8 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
            " are durable; %s (on_disk_error)",
-           job->steps.log->under_way, seconds(&job->checkpointing.log.watch, now_ns), job->checkpointing.durable_step,
+           job->steps.wal->inputs.under_way, seconds(&job->checkpointing.log.watch, now_ns),
+           job->checkpointing.durable_step,
            goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
                         : "the job waits for the disk");
     if (goes_on(job)) pd_logging_leave(job);

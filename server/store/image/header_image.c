@@ -11,7 +11,7 @@
 #include "mutant.h"
 #include "printable.h"
 #include "step_group.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <string.h>
 
@@ -83,7 +83,7 @@ static uint64_t stopped_at(const pd_steps *steps)
 {
     uint64_t step = steps->cut != NULL && steps->cut->rests ? steps->cut->step : UINT64_MAX - 1;
 
-    return pd_step_log_is_on(steps) && steps->log->step < step ? steps->log->step : step;
+    return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
 /* Returns what a step group must have in the image. While its members are

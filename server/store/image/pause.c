@@ -4,7 +4,7 @@
 #include "checkpoint_retry.h"
 #include "cut.h"
 #include "riders.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 
@@ -14,7 +14,7 @@ void pd_pause_begin(pd_job *job)
     uint64_t step;
 
     if (job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_PAUSE || job->checkpointing.paused) return;
-    if (pd_step_log_is_on(&job->steps)) return; /* entries make the steps durable, or hold the job back */
+    if (pd_wal_records_steps(&job->steps)) return; /* entries make the steps durable, or hold the job back */
     step = job->steps.limit = pd_cut_least_step(&job->steps);
     job->checkpointing.paused = true;
     pd_retry_at_once(job);

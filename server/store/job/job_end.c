@@ -9,7 +9,7 @@
 #include "import.h"
 #include "override_command.h"
 #include "reserves.h"
-#include "step_log.h"
+#include "wal.h"
 
 static void release_slots(pd_job *job)
 {
@@ -40,7 +40,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     pd_export_release(job, err);
     job->steps.complete = job->steps.partial = job->steps.full = job->steps.loose = NULL;
     job->steps.waiting = job->steps.ready = job->steps.merging = job->steps.stopped = NULL;
-    if (job->steps.log != NULL) pd_step_log_end(&job->steps);
+    pd_wal_end_steps(&job->steps);
     job->steps.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;

@@ -7,7 +7,7 @@
 #include "planning.h"
 
 #include "aggregate_fit.h"
-#include "control.h"
+#include "wal.h"
 #include "declaration.h"
 #include "declared_ranges.h"
 #include "factor_rules.h"
@@ -532,7 +532,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     job->planning->stage = PD_PLANNED;
     show_params(job);
     if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (job->checkpointing.durable && pd_control_make(&job->steps) != PD_OK))
+        (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)

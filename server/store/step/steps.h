@@ -98,11 +98,8 @@ typedef struct pd_steps {
     uint32_t n_held;
     /* the step that an export under way reads, and its weights: cut.h. NULL: there is no export */
     struct pd_cut *cut;
-    /* what the present step has read, for the job's log: step_log.h. NULL: the job has no log, or none yet */
-    struct pd_step_log *log;
-    pd_unread *unread; /* earlier weights that answers still have: unread.h */
-    /* records of the course of steps, for the job's control log: control.h. NULL: the job has no checkpoints */
-    struct pd_control *control;
+    pd_unread *unread;  /* earlier weights that answers still have: unread.h */
+    struct pd_wal *wal; /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
 
     pd_step_times times; /* what steps have cost, and which ranks were last */
     /* members for the batch of steps that runs now */
