@@ -118,7 +118,7 @@ static void a_parameter_waits_until_all_have_closed_the_step_before(void **state
     push_both(&r, 0, 2);
     push_both(&r, 0, 3);
     assert_int_equal(kept_job_step_of(&r, 0), 2);
-    assert_int_equal(job_of(&r)->steps.params[0].stage, PD_LOGGING);
+    assert_int_equal(job_of(&r)->steps.params[0].stage, PD_STOPPED);
     assert_int_equal(r.durable, 1);
     push_both(&r, 1, 2);
     assert_int_equal(kept_job_step_of(&r, 0), 3);
@@ -139,7 +139,7 @@ static void a_parameter_waits_for_a_cut_and_then_for_the_log(void **state)
     kept_job_step(&r, 1);
     push_both(&r, 0, 2);
     push_both(&r, 0, 3);
-    assert_int_equal(job_of(&r)->steps.params[0].stage, PD_RESTING);
+    assert_int_equal(job_of(&r)->steps.params[0].stage, PD_STOPPED);
     push_both(&r, 1, 2);
     assert_int_equal(r.disk->step, 2);
     assert_int_equal(kept_job_step_of(&r, 0), 3);

@@ -9,6 +9,7 @@
 #include "logged_image.h"
 #include "param_set.h"
 #include "pause.h"
+#include "riders.h"
 #include "mutant.h"
 #include "step_log.h"
 
@@ -144,7 +145,7 @@ static void stop(pd_job *job)
     job->checkpointing.log.broken++;
     job->checkpointing.log.moved = NULL;
     job->checkpointing.log.waits = false;
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -250,7 +251,7 @@ void pd_logging_kept(pd_job *job)
         hand_over(job, effect);
     }
     log->first = log->last = NULL;
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -288,7 +289,7 @@ static void log_step(pd_job *job)
         wait_for_checkpoint(job, effect);
     else
         hand_over(job, effect);
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
 }
 
 void pd_logging_look(pd_job *job)
@@ -344,7 +345,7 @@ static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
             fail(job, logged->step, &logged->error);
         pd_request_free(request);
     }
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
 }
 
 void pd_logging_returned(pd_job *job, pd_request *request)

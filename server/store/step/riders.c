@@ -1,8 +1,14 @@
-/* step_traces.c - reads the clock between the phases of a batch of work, notes when the rounds of a traced job go from
- * one stage to the next, and passes these events on to the trace file. */
-#include "step_traces.h"
+/* riders.c - calls what accompanies the steps of a job, in one order; stops parameters whose step a rider does not let
+ * begin; passes times on to the trace file. */
+#include "riders.h"
 
+#include "control.h"
+#include "cut.h"
+#include "override.h"
+#include "step_log.h"
 #include "task.h"
+
+#include <utlist.h>
 
 static bool is_traced(const pd_steps *steps)
 {
@@ -29,19 +35,14 @@ void pd_steps_spend(pd_steps *steps, pd_step_phase phase)
     pass_on(steps, (pd_traced){ .kind = PD_TRACED_WORK, .phase = phase, .begin = begin, .end = end });
 }
 
-void pd_trace_summed(const pd_steps *steps, pd_param *param)
+void pd_riders_collected(const pd_steps *steps, pd_param *param)
 {
     if (!is_traced(steps)) return;
     param->traced.summing = later(steps->times.mark_ns, param->round.last_ns);
     param->traced.summed = later(pd_steps_clock_ns(steps), param->traced.summing);
 }
 
-void pd_trace_begun(const pd_steps *steps, pd_param *param)
-{
-    if (is_traced(steps)) param->traced.begun = pd_steps_clock_ns(steps);
-}
-
-void pd_trace_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
+void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
 {
     uint64_t now = is_traced(steps) ? pd_steps_clock_ns(steps) : 0;
 
@@ -49,7 +50,7 @@ void pd_trace_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
         if (params[i]->traced.begun > 0) params[i]->traced.stepped = now;
 }
 
-void pd_trace_closed(const pd_steps *steps, pd_param *param)
+static void trace_closed(const pd_steps *steps, pd_param *param)
 {
     if (!is_traced(steps)) return;
     param->traced.first = param->round.started_ns;
@@ -77,4 +78,60 @@ void pd_trace_root(const pd_steps *steps, const pd_param *param, const struct pd
                                 .param = param->name,
                                 .index = param->index,
                                 .step = param->saved.step });
+}
+
+/* ---- parameters that a rider stops ---- */
+
+static bool is_stopped(const pd_steps *steps, const pd_param *param)
+{
+    return pd_cut_stops(steps, param) || pd_step_log_stops(steps, param);
+}
+
+void pd_riders_admit(pd_steps *steps, pd_param *param)
+{
+    if (!is_stopped(steps, param)) {
+        pd_steps_ready(steps, param, PD_READY);
+        return;
+    }
+    param->stage = PD_STOPPED;
+    DL_APPEND2(steps->stopped, param, prev_ready, next_ready);
+}
+
+void pd_riders_release_one(pd_steps *steps, pd_param *param)
+{
+    if (param->stage != PD_STOPPED || is_stopped(steps, param)) return;
+    DL_DELETE2(steps->stopped, param, prev_ready, next_ready);
+    pd_steps_ready(steps, param, PD_READY);
+}
+
+void pd_riders_release(pd_steps *steps)
+{
+    pd_param *param, *next;
+
+    DL_FOREACH_SAFE2(steps->stopped, param, next, next_ready) pd_riders_release_one(steps, param);
+}
+
+/* ---- the moments of a step ---- */
+
+int pd_riders_before(pd_steps *steps, pd_param *param, double *value, uint64_t *mask)
+{
+    if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
+    *mask = pd_overrides_begin(steps->outbox, steps->name, param, value);
+    return PD_OK;
+}
+
+void pd_riders_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count)
+{
+    pd_control_begun(steps, param);
+    pd_step_log_begun(steps, param, io, count);
+    if (is_traced(steps)) param->traced.begun = pd_steps_clock_ns(steps);
+}
+
+void pd_riders_closed(pd_steps *steps, pd_param *param)
+{
+    pd_control_closed(steps, param);
+    pd_overrides_settle(steps->outbox, steps->name, param);
+    pd_cut_closed(steps, param);
+    pd_step_log_closed(steps, param);
+    trace_closed(steps, param);
 }
