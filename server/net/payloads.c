@@ -1,12 +1,65 @@
-/* payload_pool.c - memory for payloads of frames. A slab is one block of memory that a payload may fill; slabs are used
- * again by size class. */
-#include "payload_pool.h"
+/* payloads.c - divides the ingest budget among ranks, pools memory by size class, and counts the users of a worker's segment. */
+#include "payloads.h"
+
+#include "frame.h"
+#include "mutant.h"
+#include "unreserved.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve, pd_error *err)
+{
+    uint64_t others = admission->reserved - quota->reserve;
+
+    assert(reserve > 0);
+    if (reserve > admission->budget || others > admission->budget - reserve)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "this rank needs room for frames of %llu bytes, and so many bytes of ingest budget are not free "
+                       "now: come again when another job has ended, raise limits.ingest_bytes (%llu), or lower "
+                       "limits.max_payload",
+                       (unsigned long long)reserve, (unsigned long long)admission->budget);
+    if (quota->reserve == 0) admission->ranks++;
+    admission->reserved = others + reserve;
+    quota->reserve = reserve;
+    return PD_OK;
+}
+
+void pd_admission_leave(pd_admission *admission, pd_quota *quota)
+{
+    if (quota->reserve == 0) return;
+    admission->reserved -= quota->reserve;
+    admission->ranks--;
+    quota->reserve = 0;
+}
+
+bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes)
+{
+    uint64_t most = quota->reserve + pd_spare_part(admission->budget - admission->reserved, admission->ranks);
+
+    if (quota->reserve == 0 && admission->used > 0 && admission->used + bytes > admission->budget) return false;
+    assert(quota->reserve == 0 || bytes <= quota->reserve);
+    if (quota->reserve > 0 && quota->charged > 0) {
+        if (quota->charged + bytes > most) return false;
+        /* The rank's own part has room, but the budget may have none: payload buffers of ranks that have left count
+         * against it until they are freed. */
+        if (admission->used + bytes > admission->budget) return false;
+    }
+    quota->charged += bytes;
+    admission->used += bytes;
+    return true;
+}
+
+void pd_admission_give(pd_admission *admission, pd_quota *quota, uint64_t bytes)
+{
+    if (PD_MUTANT(budget_leak) && quota == NULL) return;
+    assert(admission->used >= bytes && (quota == NULL || quota->charged >= bytes));
+    admission->used -= bytes;
+    if (quota != NULL) quota->charged -= bytes;
+}
 
 /* Bytes of slabs (blocks of memory for one payload) of the smallest size class; the next classes have 1.5, 2, 3, 4, 6,
  * 8 ... times as many. */
@@ -121,8 +174,6 @@ static void keep(pd_pool *pool, slab *s)
     pool->kept += class_bytes(s->class);
 }
 
-/* ---- new memory from the kernel ---- */
-
 static slab *slab_of(pd_background *work)
 {
     return (slab *)(void *)((char *)work - offsetof(slab, work));
@@ -196,8 +247,6 @@ static slab *make_now(pd_pool *pool, unsigned class)
     return NULL;
 }
 
-/* ---- */
-
 pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg)
 {
     pd_pool *pool = calloc(1, sizeof *pool);
@@ -261,4 +310,80 @@ uint64_t pd_pool_used(const pd_pool *pool)
 uint64_t pd_pool_kept(const pd_pool *pool)
 {
     return pool->kept;
+}
+
+struct pd_loan {
+    pd_background work; /* must be the first member: the work that unmaps the segment is cast to its loan */
+    pd_segment segment;
+    uint64_t refs;
+};
+
+int pd_loan_new(pd_loan **out, int fd, uint64_t bytes, pd_error *err)
+{
+    pd_segment segment;
+    int rc = pd_segment_map_full(&segment, fd, bytes, err);
+
+    if (rc != PD_OK) return rc;
+    if ((*out = calloc(1, sizeof **out)) == NULL) {
+        pd_segment_drop(&segment);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
+    }
+    (*out)->segment = segment;
+    (*out)->refs = 1;
+    return PD_OK;
+}
+
+static void unmap_segment(pd_background *work)
+{
+    pd_segment_drop(&((pd_loan *)work)->segment);
+}
+
+static void free_loan(pd_background *work)
+{
+    free(work);
+}
+
+static void unref(pd_loan *loan, const pd_platform *platform)
+{
+    if (--loan->refs > 0) return;
+    loan->work = (pd_background){ .run = unmap_segment, .done = free_loan };
+    if (platform->background != NULL && platform->background(platform->arg, &loan->work)) return;
+    unmap_segment(&loan->work);
+    free_loan(&loan->work);
+}
+
+void pd_loan_unref(pd_loan *loan, const pd_platform *platform)
+{
+    if (loan == NULL) return;
+    if (PD_MUTANT(loan_ends_with_connection)) pd_segment_drop(&loan->segment);
+    unref(loan, platform);
+}
+
+bool pd_loan_has(const pd_loan *loan, uint32_t place, uint64_t bytes)
+{
+    uint64_t first = (uint64_t)place * PD_PAYLOAD_ALIGN;
+    uint64_t beyond = PD_MUTANT(loan_has_a_unit_more) ? PD_PAYLOAD_ALIGN : 0;
+
+    return first < loan->segment.bytes && bytes <= loan->segment.bytes - first + beyond;
+}
+
+pd_buffer *pd_loan_buffer(pd_loan *loan, uint64_t conn, uint32_t place, uint64_t bytes)
+{
+    pd_buffer *buffer = calloc(1, sizeof *buffer);
+
+    assert(pd_loan_has(loan, place, bytes));
+    if (buffer == NULL) return NULL;
+    *buffer = (pd_buffer){
+        .conn = conn, .size = bytes, .at = loan->segment.at + (uint64_t)place * PD_PAYLOAD_ALIGN, .lender = loan
+    };
+    loan->refs++;
+    return buffer;
+}
+
+void pd_loan_return(pd_buffer *buffer, const pd_platform *platform)
+{
+    pd_loan *loan = buffer->lender;
+
+    free(buffer);
+    unref(loan, platform);
 }
