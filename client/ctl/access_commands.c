@@ -1,12 +1,14 @@
-/* roles_command.c - the command roles: reads a file of roles, and prints what an identity may do. */
-#include "roles_command.h"
+/* access_commands.c - the commands about who may do what: roles, token. */
+#include "commands.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "format.h"
 #include "result.h"
 #include "roles_file.h"
+#include "token.h"
 
 /* What the file of roles says about an identity and a job, with the lines that decide. */
 typedef struct answer {
@@ -93,5 +95,27 @@ int pd_run_roles(pd_line *line)
     pd_roles_free(roles);
     if (line->json) return pd_result_json(answer_json(line, &a));
     print_answer(line, &a);
+    return PD_EXIT_OK;
+}
+
+/* Tells a person where the line belongs. A program that reads the line gets it alone. */
+static void explain(void)
+{
+    if (!isatty(STDOUT_FILENO) && !isatty(STDERR_FILENO)) return;
+    fprintf(stderr,
+            "Add the line to the daemon's file of tokens (tls.tokens), and reload the daemon. The worker's file\n"
+            "(PARAMD_TOKEN_FILE) has the same line. Then: chmod 600 FILE\n");
+}
+
+int pd_run_token(pd_line *line)
+{
+    char text[PD_TOKEN_LINE];
+    pd_error err;
+
+    if (strcmp(line->args[0], "new") != 0) pd_line_refuse(line, "%.60s: expected token new ID", line->args[0]);
+    if (pd_token_new(text, line->args[1], &err) != PD_OK) return pd_result_fail_reached(line->json, &err);
+    if (line->json) return pd_result_json(json_pack("{s:s}", "token", text));
+    explain();
+    printf("%s\n", text);
     return PD_EXIT_OK;
 }

@@ -1,10 +1,10 @@
-/* dashboard_command.c - the command dashboard: passes the bytes of browsers on to the HTTP socket of a local daemon,
- * which no browser can open, and back. */
-#include "dashboard_command.h"
+/* local_commands.c - the commands about this user's local daemons: daemons, dashboard. */
+#include "commands.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,9 +15,105 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "format.h"
 #include "local_daemons.h"
 #include "result.h"
+#include "text_table.h"
+
+enum { MOST_JOBS = 4 }; /* jobs that a line of the table names */
+
+/* Writes the names and steps of jobs, such as "default 120, eval 3 and 2 more". */
+static void jobs_text(char *text, size_t size, const Paramd__StatusReply *status)
+{
+    size_t used = 0;
+
+    snprintf(text, size, "-");
+    for (size_t i = 0; i < status->n_jobs && i < MOST_JOBS && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%.60s %" PRIu64, i > 0 ? ", " : "", status->jobs[i]->name,
+                                 status->jobs[i]->step_least);
+    if (status->n_jobs > MOST_JOBS && used < size)
+        snprintf(text + used, size - used, " and %zu more", status->n_jobs - MOST_JOBS);
+}
+
+static void add_row(pd_table *table, const pd_local_daemon *daemon, const Paramd__StatusReply *status,
+                    const pd_error *err)
+{
+    char jobs[512], up[PD_CELL] = "-";
+
+    if (status != NULL) {
+        pd_duration_text(up, status->uptime_ms);
+        jobs_text(jobs, sizeof jobs, status);
+    } else {
+        snprintf(jobs, sizeof jobs, "no answer: %.400s", err->text);
+    }
+    pd_table_cell(table, "%s", daemon->name);
+    pd_table_cell(table, "%ld", (long)daemon->pid);
+    pd_table_cell(table, "%s", up);
+    pd_table_cell(table, "%s", jobs);
+    if (status == NULL) pd_table_alarm(table);
+    pd_table_cell(table, "unix://%s.sock", daemon->base);
+}
+
+static json_t *entry_of(const pd_local_daemon *daemon, const Paramd__StatusReply *status, const pd_error *err)
+{
+    json_t *entry =
+        json_pack("{s:s, s:I, s:o, s:o}", "name", daemon->name, "pid", (json_int_t)daemon->pid, "url",
+                  json_sprintf("unix://%s.sock", daemon->base), "log", json_sprintf("%s.log", daemon->base));
+    json_t *jobs = json_array();
+
+    if (entry == NULL || jobs == NULL) {
+        json_decref(entry);
+        json_decref(jobs);
+        return NULL;
+    }
+    for (size_t i = 0; status != NULL && i < status->n_jobs; i++)
+        json_array_append_new(jobs, json_pack("{s:s, s:s, s:I}", "name", status->jobs[i]->name, "state",
+                                              status->jobs[i]->state, "step", (json_int_t)status->jobs[i]->step_least));
+    json_object_set_new(entry, "jobs", jobs);
+    if (status != NULL) json_object_set_new(entry, "uptime_ms", json_integer((json_int_t)status->uptime_ms));
+    if (status == NULL) json_object_set_new(entry, "error", json_string(err->text));
+    return entry;
+}
+
+/* Asks a daemon, and adds its answer to the table or to the list. */
+static void ask(const pd_line *line, const pd_local_daemon *daemon, pd_table *table, json_t *list)
+{
+    char url[sizeof daemon->base + 16];
+    pd_operator op;
+    pd_error err = { 0 };
+    void *reply = NULL;
+    int rc;
+
+    snprintf(url, sizeof url, "unix://%s.sock", daemon->base);
+    rc = pd_operator_open(&op, url, line->timeout, &err);
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_STATUS, NULL, op.arena, &reply, &err);
+    if (line->json)
+        json_array_append_new(list, entry_of(daemon, rc == PD_OK ? reply : NULL, &err));
+    else
+        add_row(table, daemon, rc == PD_OK ? reply : NULL, &err);
+    pd_operator_close(&op);
+}
+
+int pd_run_daemons(pd_line *line)
+{
+    pd_local_daemon *daemons = NULL;
+    pd_table *table = NULL;
+    json_t *list = NULL;
+    pd_error err = { 0 };
+    size_t n = 0;
+    int rc = pd_local_daemons(&daemons, &n, &err);
+
+    if (rc != PD_OK) return pd_result_fail_reached(line->json, &err);
+    if (line->json)
+        list = json_array();
+    else
+        table = pd_table_new("NAME|>PID|>UP|~JOBS|~ADDRESS");
+    for (size_t i = 0; i < n; i++) ask(line, &daemons[i], table, list);
+    free(daemons);
+    if (line->json) return pd_result_json(list != NULL ? json_pack("{s:o}", "daemons", list) : NULL);
+    return pd_result_table(line, table, "no local daemons");
+}
 
 enum { MOST = 32, ROOM = 16 * 1024 };
 
@@ -33,8 +129,6 @@ typedef struct pair {
     int fd[2];
     stream way[2];
 } pair;
-
-/* ---- passing bytes on ---- */
 
 /* Reads what the socket has, or writes what waits for it. Returns false if the connection is over. */
 static bool move(pair *p, int i, short events)
@@ -127,8 +221,6 @@ static void pass_on(pair *pairs, int listener, int process, const char *base)
     }
 }
 
-/* ---- the command ---- */
-
 /* Listens on a port of 127.0.0.1; 0: a free one, which *port becomes. Returns the socket; -1: see errno. */
 static int listen_here(uint16_t *port)
 {
@@ -186,6 +278,21 @@ static int find(const pd_line *line, pd_local_daemon *daemon, pd_error *err)
     return rc;
 }
 
+/* Prints the address of the page, in one line. */
+static void announce(const pd_line *line, const pd_local_daemon *daemon, const char *url)
+{
+    json_t *json = line->json ? json_pack("{s:s, s:s}", "name", daemon->name, "url", url) : NULL;
+
+    if (json == NULL) {
+        pd_print_line(stdout, "%s: the dashboard of %s (Ctrl-C ends it)", url, daemon->name);
+    } else {
+        json_dumpf(json, stdout, 0);
+        printf("\n");
+    }
+    json_decref(json);
+    fflush(stdout);
+}
+
 static int serve(const pd_line *line, const pd_local_daemon *daemon, int process)
 {
     static pair pairs[MOST];
@@ -199,11 +306,7 @@ static int serve(const pd_line *line, const pd_local_daemon *daemon, int process
         return pd_result_fail_reached(line->json, &err);
     }
     snprintf(url, sizeof url, "http://127.0.0.1:%u/", port);
-    if (line->json)
-        printf("{\"name\": \"%s\", \"url\": \"%s\"}\n", daemon->name, url);
-    else
-        pd_print_line(stdout, "%s: the dashboard of %s (Ctrl-C ends it)", url, daemon->name);
-    fflush(stdout);
+    announce(line, daemon, url);
     if (pd_line_has(line, "open")) open_browser(url);
     pass_on(pairs, listener, process, daemon->base);
     for (int i = 0; i < MOST; i++) end(&pairs[i]);

@@ -1,23 +1,6 @@
-/* commands.c - the table of the paramctl commands that ask a daemon, or read its directory of checkpoints. A new
- * command needs a row here and a function. */
+/* command_table.c - the table of the paramctl commands that ask a daemon, or read its files. A new command needs a row
+ * here and a function. */
 #include "commands.h"
-
-#include "checkpoint_command.h"
-#include "daemons_command.h"
-#include "dashboard_command.h"
-#include "export_state.h"
-#include "import_state.h"
-#include "lists.h"
-#include "orders.h"
-#include "overrides.h"
-#include "params.h"
-#include "roles_command.h"
-#include "shutdown_command.h"
-#include "state_folder.h"
-#include "state_table.h"
-#include "status.h"
-#include "token_command.h"
-#include "top.h"
 
 static const pd_command_option watch_options[] = { PD_WATCH_OPTION, { NULL } };
 

@@ -1,6 +1,6 @@
-/* overrides.c - the paramctl commands set and settings: override hyperparameters of a running job, and list the
- * overrides. */
-#include "overrides.h"
+/* job_commands.c - the commands that change a job: drop, reset-state, checkpoint, set; and settings, which lists what
+ * was set. */
+#include "commands.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,10 +9,79 @@
 #include "connection.h"
 #include "format.h"
 #include "list_table.h"
-#include "reflect.h"
 #include "result.h"
 
-/* ---- set JOB PATTERN NAME=VALUE... ---- */
+int pd_run_drop(pd_line *line)
+{
+    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    int status;
+
+    request.job = line->args[0];
+    status = pd_operator_ask(line, &op, PD_DROP, &request.base, NULL, &err) == PD_OK
+                 ? pd_result_done(line->json, "dropped %s", line->args[0])
+                 : pd_result_fail(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
+
+int pd_run_reset_state(pd_line *line)
+{
+    static const double quiesce_s = 10; /* longest time that the daemon waits until no step is under way */
+    Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    int rc = pd_operator_open(&op, line->server, line->timeout + quiesce_s, &err), status;
+
+    request.job = line->args[0];
+    request.act = 5;
+    request.param = line->args[1];
+    request.partial = pd_line_has(line, "keep-counts");
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_IMPORT, &request.base, op.arena, NULL, &err);
+    status = rc == PD_OK ? pd_result_done(line->json, "the optimizer state of %s in job %s has its initial values",
+                                          line->args[1], line->args[0])
+                         : pd_result_fail(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
+
+#define MOST_WAIT 600.0 /* most seconds that the daemon waits for a checkpoint */
+
+static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *reply)
+{
+    char bytes[PD_CELL], ms[PD_CELL];
+
+    if (line->json)
+        return pd_result_json(json_pack("{s:s, s:I, s:I, s:I}", "job", line->args[0], "step", (json_int_t)reply->step,
+                                        "bytes", (json_int_t)reply->bytes, "ms", (json_int_t)reply->ms));
+    if (reply->bytes == 0)
+        pd_print_line(stdout, "%s: step %" PRIu64 " was on the disk already", line->args[0], reply->step);
+    else
+        pd_print_line(stdout, "%s: checkpoint of step %" PRIu64 ", %s written in %s", line->args[0], reply->step,
+                      pd_bytes_text(bytes, reply->bytes), pd_duration_text(ms, reply->ms));
+    return PD_EXIT_OK;
+}
+
+int pd_run_checkpoint_command(pd_line *line)
+{
+    Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
+    double wait = pd_line_seconds(line, "wait") < MOST_WAIT ? pd_line_seconds(line, "wait") : MOST_WAIT;
+    void *reply = NULL;
+    pd_operator op = { 0 };
+    pd_error err = { 0 };
+    int rc = pd_operator_probe(line->server, line->timeout, &err), status;
+
+    request.job = line->args[0];
+    request.step = pd_line_has(line, "step") ? (uint64_t)pd_line_number(line, "step") : 0;
+    request.wait_ms = wait < 0.001 ? 1 : (uint32_t)(wait * 1000);
+    if (rc != PD_OK) return pd_result_fail(line->json, &err);
+    rc = pd_operator_open(&op, line->server, line->timeout + wait, &err);
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_CHECKPOINT, &request.base, op.arena, &reply, &err);
+    status = rc == PD_OK ? print_checkpoint(line, reply) : pd_result_fail_reached(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
 
 /* Splits each NAME=VALUE argument at its first '='. Ends the program if an argument has none. */
 static void read_settings(const pd_line *line, Paramd__Option *settings, Paramd__Option **list)
@@ -71,10 +140,8 @@ int pd_run_set(pd_line *line)
     return status;
 }
 
-/* ---- settings JOB [PARAM-GLOB] ---- */
-
-/* The list of a job's overrides, as JSON. Parameters with equal overrides
- * share one entry, which names the first of them. Its field "others" is the number of the other parameters. */
+/* The list of a job's overrides, as JSON. Parameters with equal overrides share one entry, which names the first one.
+ * Its field "others" is the number of the other parameters. */
 typedef struct listing {
     json_t *entries;
     bool apart; /* true: each parameter gets an entry of its own in the list */
@@ -135,17 +202,14 @@ static void settings_row(pd_table *table, const json_t *entry)
     pd_table_cell(table, "%s", text_of(entry, "by"));
 }
 
-static int print_settings(const json_t *entries, bool wide)
+static int print_settings(const pd_line *line, const json_t *entries)
 {
     pd_table *table = pd_table_new("~PARAMETERS|HYPERPARAMETER|~VALUE|>FROM STEP|STATE|~SET BY");
     json_t *entry;
     size_t i;
 
-    pd_table_limit(table, wide ? 0 : pd_table_default_limit());
     json_array_foreach(entries, i, entry) settings_row(table, entry);
-    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold") == PD_OK
-               ? PD_EXIT_OK
-               : PD_EXIT_FAILED;
+    return pd_result_table(line, table, "nothing is set: the configuration and its schedules apply");
 }
 
 int pd_run_settings(pd_line *line)
@@ -159,7 +223,7 @@ int pd_run_settings(pd_line *line)
         status = pd_result_fail(line->json, &err);
     else
         status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries))
-                            : print_settings(out.entries, line->wide);
+                            : print_settings(line, out.entries);
     json_decref(out.entries);
     return status;
 }
