@@ -4,7 +4,7 @@
 
 #include "core_end.h"
 #include "core_remarks.h"
-#include "descriptor.h"
+#include "transport.h"
 #include "declared_params.h"
 #include "op.h"
 #include "mutant.h"

@@ -4,7 +4,7 @@
 #define PD_PUSH_SCALARS_H
 
 #include "core_state.h"
-#include "scalar_check.h"
+#include "pieces.h"
 
 /* The scalars of one push as fields of a frame. The names in it point to the caller's memory. */
 typedef struct pd_scalar_load {

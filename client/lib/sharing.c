@@ -6,7 +6,7 @@
 
 #include "core_end.h"
 #include "declared_params.h"
-#include "descriptor.h"
+#include "transport.h"
 #include "post.h"
 #include "reply.h"
 

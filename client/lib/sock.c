@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 #include "race.h"
 
 /* ---- connecting ---- */

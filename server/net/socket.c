@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 
 typedef struct sock {
     pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
