@@ -2,8 +2,8 @@
 #include "bucket.h"
 
 #include "pieces.h"
-#include "replaced.h"
-#include "resend.h"
+#include "replace.h"
+#include "recoveries.h"
 
 #include <string.h>
 
@@ -21,7 +21,8 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
     paramd__pull_request__init(&bucket->pull);
 }
 
-void pd_bucket_drop(pd_bucket *bucket)
+/* Frees the bucket's complete frames that pd_bucket_post has not queued. */
+static void drop(pd_bucket *bucket)
 {
     for (pd_outgoing_frame *frame = bucket->first, *next; frame != NULL; frame = next) {
         next = frame->next;
@@ -42,7 +43,7 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     bucket->push.pieces = init.pieces = scratch->pieces;
     bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
     bucket->pull.wants = scratch->wants;
-    bucket->push.mark = init.mark = bucket->core->mark;
+    bucket->push.mark = init.mark = bucket->core->link.mark;
     if (bucket->op->replaces != 0) {
         init.replaces = bucket->op->replaces;
         init.step = bucket->push.step;
@@ -50,15 +51,15 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     }
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
-    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, scratch->iov, bucket->n_iov,
-                         bucket->payload);
+    return pd_frame_pack(head, bytes, bucket->method, bucket->core->setup.flags, id, message, scratch->iov,
+                         bucket->n_iov, bucket->payload);
 }
 
 /* Completes the frame that is being filled and appends it to the bucket's list. Does nothing if the frame is empty. */
 static int seal(pd_bucket *bucket)
 {
     pd_frame_scratch *scratch = bucket->core->scratch;
-    uint64_t id = ++bucket->core->last_id;
+    uint64_t id = ++bucket->core->calls.last_id;
     pd_outgoing_frame *frame;
     uint8_t *head;
     size_t bytes;
@@ -73,7 +74,7 @@ static int seal(pd_bucket *bucket)
     frame->op = bucket->op;
     frame->reply_bytes = bucket->reply;
     if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
-    if (bucket->method != PD_PULL) frame->mark = bucket->core->mark;
+    if (bucket->method != PD_PULL) frame->mark = bucket->core->link.mark;
     if (bucket->last != NULL)
         bucket->last->next = frame;
     else
@@ -257,7 +258,7 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     } else if (rc == PD_OK) {
         rc = put_chunks(bucket, i);
     }
-    if (rc != PD_OK) pd_bucket_drop(bucket);
+    if (rc != PD_OK) drop(bucket);
     return rc;
 }
 
@@ -274,14 +275,14 @@ int pd_bucket_post(pd_bucket *bucket)
 {
     int rc = seal(bucket);
 
-    if (rc != PD_OK) pd_bucket_drop(bucket);
+    if (rc != PD_OK) drop(bucket);
     while (bucket->first != NULL) {
         pd_outgoing_frame *frame = bucket->first;
 
         bucket->first = frame->next;
         if (!pd_outgoing_add(&bucket->core->out, frame, PD_LANE_LASTING)) {
             pd_outgoing_frame_free(frame);
-            pd_bucket_drop(bucket);
+            drop(bucket);
             pd_bucket_unpost(bucket->core, bucket->op);
             return PD_NO_MEMORY;
         }

@@ -36,8 +36,6 @@ int pd_bucket_item(pd_bucket *bucket, size_t i);
  * the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars or hyperparameters
  * make a frame's header too long. PD_NO_MEMORY: out of memory. */
 int pd_bucket_post(pd_bucket *bucket);
-/* Frees the bucket's complete frames that pd_bucket_post has not queued. */
-void pd_bucket_drop(pd_bucket *bucket);
 /* Removes all frames of an operation from the queue of frames to send. */
 void pd_bucket_unpost(pd_core *core, pd_op *op);
 

@@ -83,7 +83,7 @@ void pd_core_fill(const pd_core *core);
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool pd_core_has_output(const pd_core *core);
 /* Tells the core that n bytes were received. The bytes themselves go to a pd_framer (the splitter of received bytes
- * into frames), whose callbacks are pd_core_header (landing.h) and pd_core_frame (answer.h). */
+ * into frames), whose callbacks are pd_core_header and pd_core_frame (answer.h). */
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
 
 /* Returns the descriptor that must go with the next bytes to send, and passes it to the caller; -1: none. */

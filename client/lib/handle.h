@@ -5,8 +5,11 @@
 #ifndef PD_HANDLE_H
 #define PD_HANDLE_H
 
+#include <stddef.h>
+
 #include "io.h"
 #include "notice.h"
+#include "paramd/error.h"
 
 struct pd_client {
     pd_io io;
@@ -52,5 +55,15 @@ int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */
 pd_client *pd_handle_enter(const pd_client *client);
+
+/* Size of a struct up to and including `field`, which was its last field in version 0.1 of the library. A caller's
+ * struct has at least this size. */
+#define PD_LEAST_SIZE(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* Copies the caller's struct of `size` bytes to *out, which has `known` bytes. Fields that the caller's struct does
+ * not have become 0. `name` names the struct in the error text. PD_INVALID_ARGUMENT: `size` is less than `least` or
+ * more than `known`. */
+int pd_sized_read(void *out, size_t known, size_t least, const void *from, size_t size, const char *name,
+                  pd_error *err);
 
 #endif

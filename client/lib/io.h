@@ -9,10 +9,9 @@
 
 #include <pthread.h>
 
-#include "lookup.h"
+#include "connect.h"
 #include "path.h"
 #include "pump.h"
-#include "secure.h"
 #include "sock.h"
 
 /* A thread of the user that waits for a ticket. It lies on that thread's stack. */

@@ -2,7 +2,6 @@
 #include "pump.h"
 
 #include "answer.h"
-#include "landing.h"
 #include "mutant.h"
 #include "window.h"
 

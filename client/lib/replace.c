@@ -1,13 +1,47 @@
-/* replace.c - sends weights that the program has changed by hand. */
+/* replace.c - sends weights that the program has changed by hand, and keeps the number of the last change. */
 #include "replace.h"
-
-#include "bucket.h"
-#include "op.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the call ---- */
+#include "bucket.h"
+#include "core_state.h"
+#include "window.h"
+
+void pd_replace_done(pd_core *core, const pd_op *op)
+{
+    for (size_t i = 0; i < op->n; i++) pd_replace_forget_versions(&core->params[op->items[i].param]);
+    for (size_t i = 0; i < core->n_params; i++) {
+        pd_param_record *known = &core->params[i];
+        if (known->step != core->params[op->items[0].param].step) continue;
+        known->replaces = op->replaces;
+        known->replaced = known->step;
+        pd_window_begin(known); /* the window cannot send the weights again */
+    }
+}
+
+uint64_t pd_replace_number(const pd_param_record *known, uint64_t given)
+{
+    return given == 0 && known->replaced == known->step ? known->replaces : given;
+}
+
+void pd_replace_forget_versions(pd_param_record *known)
+{
+    free(known->holds);
+    known->holds = NULL;
+}
+
+void pd_replace_begin(pd_param_record *known)
+{
+    known->replaces = known->there_replaces;
+    known->replaced = known->there;
+}
+
+bool pd_replace_is_lost(const pd_core *core, const pd_param_record *known)
+{
+    if (core->setup.rank != 0 || known->replaces == 0 || known->there > known->replaced) return false;
+    return known->there < known->replaced || known->there_replaces != known->replaces;
+}
 
 static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_error *err)
 {
@@ -53,9 +87,9 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
 /* Checks that no push is under way: weights are replaced between two steps. */
 static int check_idle(const pd_core *core, pd_error *err)
 {
-    if (core->closing > 0)
+    if (core->progress.closing > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
-                       (unsigned long long)core->closing);
+                       (unsigned long long)core->progress.closing);
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].pushing)
             return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s has a push under way: wait for its ticket first",
@@ -69,11 +103,11 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
 
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
-    if (core->rank != 0)
+    if (core->setup.rank != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "rank 0 sends weights that were changed by hand, this is rank %u: its next pushes bring the "
                        "number of the change (pd_push_options.replaces)",
-                       core->rank);
+                       core->setup.rank);
     if (number == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "a change of weights has a number other than 0, such as a hash of the new weights");
@@ -119,7 +153,7 @@ int pd_replace_again(pd_core *core)
 {
     pd_op *op, *next;
 
-    HASH_ITER(hh, core->ops, op, next)
+    HASH_ITER(hh, core->calls.table, op, next)
     {
         if (op->replaces == 0 || op->done) continue;
         pd_bucket_unpost(core, op);

@@ -1,11 +1,8 @@
 /* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
-#include "resend.h"
+#include "recoveries.h"
 
-#include "core_end.h"
-#include "parts.h"
+#include "core_state.h"
 #include "mutant.h"
-#include "renew.h"
-#include "rewind.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -75,8 +72,8 @@ static bool may_go(const pd_core *core, const pd_outgoing_frame *frame)
 
 void pd_resend_hold(pd_core *core)
 {
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; core->resending && frame != NULL;
-         frame = next) {
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next;
+         core->recovery.resending && frame != NULL; frame = next) {
         next = frame->next;
         if (!frame->sent && !frame->answered && !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_LANE_HELD);
     }
@@ -104,7 +101,7 @@ static void count(pd_core *core)
 
 void pd_resend_advance(pd_core *core)
 {
-    if (!core->resending) return;
+    if (!core->recovery.resending) return;
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_HELD].first, *next; frame != NULL; frame = next) {
         next = frame->next;
         if (!may_go(core, frame)) continue;
@@ -112,8 +109,8 @@ void pd_resend_advance(pd_core *core)
         pd_outgoing_move(&core->out, frame, PD_LANE_LASTING);
     }
     if (!has_caught_up(core) || core->out.lane[PD_LANE_HELD].first != NULL) return;
-    core->resending = false;
-    core->reason[0] = '\0';
+    core->recovery.resending = false;
+    core->link.reason[0] = '\0';
 }
 
 /* ---- sending again ---- */
@@ -176,7 +173,7 @@ static void tell_reason(pd_core *core)
     const pd_param_record *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
 
     if (known == NULL) return; /* only notes are sent again */
-    snprintf(core->reason, sizeof core->reason,
+    snprintf(core->link.reason, sizeof core->link.reason,
              "the server has gone back to step %" PRIu64 "; this worker sends its pushes up to step %" PRIu64 " again",
              known->there, known->step);
 }
@@ -193,14 +190,14 @@ int pd_resend_begin(pd_core *core)
 {
     int rc = PD_OK;
 
-    core->resending = true;
+    core->recovery.resending = true;
     remove_needless(core);
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
         for (pd_sent_frame *past = list->first; rc == PD_OK && past != NULL; past = past->next)
             if (past->again == NULL && is_needed(core, past) &&
                 !(PD_MUTANT(window_forgets) && past == list->last && past->n == 1))
                 rc = hold_past(core, past);
-    if (rc == PD_OK) rc = pd_renew_all(core, core->went_back);
+    if (rc == PD_OK) rc = pd_restamp_all(core, core->recovery.went_back);
     if (rc != PD_OK) return rc;
     tell_reason(core);
     hold_all(core);
@@ -212,7 +209,7 @@ int pd_resend_begin(pd_core *core)
 
 bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    if (!core->resending || frame->step == 0 || frame->method == PD_NOTE) return false;
+    if (!core->recovery.resending || frame->step == 0 || frame->method == PD_NOTE) return false;
     if (closes(frame)) return false;
     for (size_t i = 0; i < frame->n_parts; i++)
         if (pd_part_known(core, frame, i)->step >= frame->step) return true;
@@ -222,7 +219,7 @@ bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
 /* Sends a frame again whose round has not closed in time: other ranks may not be back yet. */
 static void try_again(pd_core *core, pd_outgoing_frame *frame)
 {
-    if (pd_renew(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_LANE_LASTING))
+    if (pd_restamp(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_LANE_LASTING))
         pd_core_drop(core, "a push that was sent again was refused");
 }
 
@@ -230,7 +227,7 @@ void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *
 {
     char why[PD_ERROR_TEXT];
 
-    snprintf(core->reason, sizeof core->reason, "%s", refusal->text);
+    snprintf(core->link.reason, sizeof core->link.reason, "%s", refusal->text);
     if (refusal->code == PD_UNAVAILABLE) return;
     if (refusal->code == PD_DEADLINE_EXCEEDED && frame->method != PD_NOTE) {
         try_again(core, frame);
@@ -266,9 +263,9 @@ static bool compare(pd_core *core, const pd_sent_frame *past)
 
     if (!past->comparable) return true;
     for (size_t i = 0; i < past->n; i++)
-        if (core->reply->outcomes[i]->step != past->step) return true;
+        if (core->receive.message->outcomes[i]->step != past->step) return true;
     for (size_t i = 0; i < past->n; i++) {
-        const Paramd__Outcome *outcome = core->reply->outcomes[i];
+        const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
         const pd_sent_frame_part *part = &past->parts[i];
 
         if (outcome->outcome != part->outcome || outcome->version != part->version) {
@@ -286,7 +283,7 @@ static void note_steps(pd_core *core, const pd_sent_frame *past)
 {
     for (size_t i = 0; i < past->n; i++) {
         pd_param_record *known = &core->params[past->parts[i].param];
-        uint64_t step = core->reply->outcomes[i]->step;
+        uint64_t step = core->receive.message->outcomes[i]->step;
         if (known->there < step) known->there = step;
     }
     for (size_t i = 0; past->closes && i < core->n_params; i++)
@@ -303,7 +300,7 @@ void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error 
     }
     if (pd_method_pushes(past->method)) {
         if (!compare(core, past)) return;
-        core->durable = core->reply->durable_step;
+        core->progress.durable = core->receive.message->durable_step;
         note_steps(core, past);
     }
     pd_outgoing_remove(&core->out, frame);

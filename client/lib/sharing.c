@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_end.h"
-#include "declared_params.h"
+#include "core_state.h"
+#include "join.h"
 #include "transport.h"
-#include "post.h"
-#include "reply.h"
 
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
 
@@ -62,7 +60,7 @@ void *pd_core_buffer(pd_core *core, size_t param)
 
 bool pd_sharing_wanted(const pd_core *core)
 {
-    return core->sharing.possible && !core->sharing.refused && core->job[0] != '\0';
+    return core->sharing.possible && !core->sharing.refused && core->setup.job[0] != '\0';
 }
 
 bool pd_sharing_begin(pd_core *core)

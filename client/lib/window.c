@@ -1,14 +1,59 @@
 /* window.c - keeps the frames of this process's last steps. */
 #include "window.h"
 
+#include <stdlib.h>
+#include <utlist.h>
+
 #include "copy.h"
 #include "frame.h"
 #include "hash.h"
-#include "parts.h"
+#include "core_state.h"
 
-#include <stdlib.h>
+/* Stands at the beginning of the block itself. */
+typedef struct pd_spare_block {
+    struct pd_spare_block *prev, *next; /* prev of the first block: the last block */
+    uint64_t bytes;
+} pd_spare_block;
 
-/* ---- keeping a frame ---- */
+_Static_assert(sizeof(pd_spare_block) <= PD_LEAST_SPARE, "every block has room for its entry in the list");
+
+static void take_block(pd_spare *spare, pd_spare_block *block)
+{
+    DL_DELETE(spare->blocks, block);
+    spare->bytes -= block->bytes;
+}
+
+void *pd_spare_take(pd_spare *spare, uint64_t bytes)
+{
+    pd_spare_block *block = spare->blocks;
+
+    while (block != NULL && block->bytes != bytes) block = block->next;
+    if (block != NULL) take_block(spare, block);
+    return block;
+}
+
+void pd_spare_give(pd_spare *spare, void *block, uint64_t bytes)
+{
+    pd_spare_block *entry = block;
+
+    if (entry == NULL || bytes < PD_LEAST_SPARE) {
+        free(block);
+        return;
+    }
+    entry->bytes = bytes;
+    DL_PREPEND(spare->blocks, entry);
+    spare->bytes += bytes;
+}
+
+void pd_spare_shrink(pd_spare *spare, uint64_t most)
+{
+    while (spare->bytes > most) {
+        pd_spare_block *oldest = spare->blocks->prev;
+
+        take_block(spare, oldest);
+        free(oldest);
+    }
+}
 
 /* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server
  * that was started anew has neither the step's push nor its note, and of the two only the push, which has no answer, is
@@ -75,7 +120,9 @@ static void begin_hash(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_window *window = &core->window;
 
-    if (frame->method != PD_PUSH_PULL || core->reply == NULL || (window->coming == NULL && frame->past == NULL)) return;
+    if (frame->method != PD_PUSH_PULL || core->receive.message == NULL ||
+        (window->coming == NULL && frame->past == NULL))
+        return;
     if (window->hasher == NULL && (window->hasher = XXH3_createState()) == NULL) return;
     XXH3_64bits_reset(window->hasher);
     window->hashing = true;
@@ -118,8 +165,6 @@ void pd_window_forget(pd_core *core)
     core->window.frame = NULL;
     core->window.hashing = false;
 }
-
-/* ---- the list of steps ---- */
 
 /* Returns the list of a step; makes it if there is none. NULL: out of memory. */
 static pd_window_step *list_of(pd_core *core, uint64_t step)
@@ -185,8 +230,6 @@ static void link_out(pd_window_step *list, pd_sent_frame *past)
         list->last = past->prev;
 }
 
-/* ---- dropping old steps ---- */
-
 static bool has_elements(const pd_param_record *known)
 {
     return known->start < known->end;
@@ -238,7 +281,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
 {
     for (pd_sent_frame *past = list->first, *next; past != NULL; past = next) {
         next = past->next;
-        if (past->again != NULL || (list->step > core->durable && !is_old(core, past))) continue;
+        if (past->again != NULL || (list->step > core->progress.durable && !is_old(core, past))) continue;
         note_gone(core, past);
         link_out(list, past);
         drop(&core->window, past);
@@ -252,7 +295,7 @@ void pd_window_trim(pd_core *core)
 
     for (pd_window_step *list = core->window.oldest, *next; list != NULL; list = next) {
         next = list->next;
-        if (list->step > core->durable && list->step + core->window.steps > newest) return;
+        if (list->step > core->progress.durable && list->step + core->window.steps > newest) return;
         trim_list(core, list);
     }
 }
@@ -274,14 +317,12 @@ void pd_window_clear(pd_core *core)
     core->window.bytes = core->window.most = 0;
 }
 
-/* ---- what the window has ---- */
-
 /* Notes what the answer says about the frame. */
 static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_sent_frame *past)
 {
     past->comparable = pd_method_pushes(past->method);
     for (size_t i = 0; past->comparable && i < past->n; i++) {
-        const Paramd__Outcome *outcome = core->reply->outcomes[i];
+        const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
         pd_sent_frame_part *part = &past->parts[i];
 
         part->outcome = outcome->outcome;
@@ -333,7 +374,7 @@ static void note_whole(pd_param_record *known, uint64_t step)
 
 void pd_window_note_done(pd_core *core, const pd_op *op)
 {
-    if (core->window.steps == 0 || op->gap || core->ended.code != PD_OK || !pd_method_pushes(op->method)) return;
+    if (core->window.steps == 0 || op->gap || core->end.error.code != PD_OK || !pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
         pd_param_record *known = &core->params[op->items[i].param];
@@ -347,7 +388,7 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
  * queue. */
 static bool is_under_way(const pd_core *core, const pd_param_record *known, uint64_t step)
 {
-    return (known->pushing && known->pushed == step) || (core->closing == step && known->pushed < step);
+    return (known->pushing && known->pushed == step) || (core->progress.closing == step && known->pushed < step);
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *known, uint64_t *had, uint64_t *needed)
