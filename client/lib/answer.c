@@ -33,19 +33,19 @@ static bool has_outcomes(unsigned method)
 
 /* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the
  * sent frame: the bytes of its weights, or of the change of these weights. */
-static size_t part_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
+static size_t piece_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
-    size_t bytes = frame->parts[part].bytes;
+    size_t bytes = frame->pieces[piece].bytes;
 
-    if (bytes == 0 || !core->receive.message->outcomes[part]->update) return bytes;
-    return bytes / sizeof(float) * pd_dtype_size(pd_part_known(core, frame, part)->update);
+    if (bytes == 0 || !core->receive.message->outcomes[piece]->update) return bytes;
+    return bytes / sizeof(float) * pd_dtype_size(pd_piece_record(core, frame, piece)->update);
 }
 
 /* Returns whether these bytes are received in the core's buffer: updates, and all weights of an
  * answer to a frame that was sent again from the window. Other weights are received in the caller's memory. */
-static bool part_buffered(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
+static bool is_buffered(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
-    return core->receive.message->outcomes[part]->update || frame->past != NULL;
+    return core->receive.message->outcomes[piece]->update || frame->source != NULL;
 }
 
 /* Makes the framer read the payload of an answer and throw it away, because no
@@ -82,12 +82,12 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     uint64_t room = 0;
 
     *payload = 0;
-    for (size_t i = 0; i < frame->n_parts; i++) {
+    for (size_t i = 0; i < frame->n_pieces; i++) {
         bool update = core->receive.message->outcomes[i]->update;
-        if (update && (frame->parts[i].bytes == 0 || pd_part_known(core, frame, i)->update == 0))
+        if (update && (frame->pieces[i].bytes == 0 || pd_piece_record(core, frame, i)->update == 0))
             return pd_reply_broken(core, prefix, "an update that was not asked for");
-        if (part_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + part_bytes(core, frame, i);
-        if (part_buffered(core, frame, i)) room += part_bytes(core, frame, i);
+        if (piece_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + piece_bytes(core, frame, i);
+        if (is_buffered(core, frame, i)) room += piece_bytes(core, frame, i);
     }
     return make_room(core, room);
 }
@@ -101,14 +101,14 @@ static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t paylo
     uint64_t offset = 0;
     size_t n = 0, used = 0;
 
-    for (size_t i = 0; i < frame->n_parts; i++) {
+    for (size_t i = 0; i < frame->n_pieces; i++) {
         uint64_t start = pd_piece_end(offset, 0);
-        size_t bytes = part_bytes(core, frame, i);
-        bool buffered = part_buffered(core, frame, i);
+        size_t bytes = piece_bytes(core, frame, i);
+        bool buffered = is_buffered(core, frame, i);
 
         if (bytes == 0) continue;
         if (start > offset) iov[n++] = (struct iovec){ NULL, start - offset };
-        iov[n++] = (struct iovec){ buffered ? core->receive.buffer + used : frame->parts[i].land, bytes };
+        iov[n++] = (struct iovec){ buffered ? core->receive.buffer + used : frame->pieces[i].land, bytes };
         offset = start + bytes;
         if (buffered) used += bytes;
     }
@@ -123,20 +123,20 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
     const pd_segment *weights = &core->sharing.weights;
     size_t used = 0;
 
-    for (size_t i = 0; i < frame->n_parts; i++) {
+    for (size_t i = 0; i < frame->n_pieces; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
-        size_t bytes = part_bytes(core, frame, i);
+        size_t bytes = piece_bytes(core, frame, i);
 
         if (bytes == 0) continue;
         if (outcome->place >= weights->bytes || bytes > weights->bytes - outcome->place)
             return pd_reply_broken(core, prefix, "its weights do not lie in the shared memory");
         core->scratch->copy[core->receive.n_copies++] = (pd_copy){
-            .to = part_buffered(core, frame, i) ? core->receive.buffer + used : frame->parts[i].land,
+            .to = is_buffered(core, frame, i) ? core->receive.buffer + used : frame->pieces[i].land,
             .from = weights->at + outcome->place,
             .bytes = bytes,
         };
         core->stats.shared_in += bytes;
-        if (part_buffered(core, frame, i)) used += bytes;
+        if (is_buffered(core, frame, i)) used += bytes;
     }
     return PD_OK;
 }
@@ -207,7 +207,7 @@ static int land_outcomes(pd_core *core, const pd_prefix *prefix, const uint8_t *
 
     if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
     core->receive.message = reply;
-    if (core->receive.message->n_outcomes != frame->n_parts)
+    if (core->receive.message->n_outcomes != frame->n_pieces)
         return pd_reply_broken(core, prefix, "not one outcome for each piece");
     if ((rc = take_updates(core, prefix, frame, &payload)) != PD_OK) return rc;
     if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
@@ -233,7 +233,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     if (frame->method == PD_RECALL && (rc = pd_note_expect(core, frame, prefix, header)) != PD_OK) return rc;
     if (!has_outcomes(frame->method))
         rc = land_whole(core, prefix, frame, spans, n);
-    else if (frame->op == NULL && frame->past == NULL)
+    else if (frame->op == NULL && frame->source == NULL)
         return discard(core, prefix, spans, n);
     else
         rc = land_outcomes(core, prefix, header, frame, spans, n);
@@ -248,11 +248,11 @@ static void note_refusal(pd_core *core, pd_outgoing_frame *frame, const pd_error
 
     if (frame->method == PD_BARRIER) core->progress.barriers--; /* a refused barrier is not counted */
     pd_op_fail(frame->op, error);
-    if (!pushed || frame->n_parts == 0)
+    if (!pushed || frame->n_pieces == 0)
         frame->op->gap = true; /* otherwise the outcomes tell which parameters lack it */
-    for (size_t i = 0; i < frame->n_parts; i++) {
-        frame->op->items[frame->parts[i].item].outcome = error->code;
-        if (pushed) pd_part_known(core, frame, i)->refused = pd_part_known(core, frame, i)->pushed;
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        frame->op->items[frame->pieces[i].item].outcome = error->code;
+        if (pushed) pd_piece_record(core, frame, i)->refused = pd_piece_record(core, frame, i)->pushed;
     }
 }
 
@@ -282,9 +282,9 @@ static void withdraw_closing(pd_core *core, const pd_error *error)
 
 static bool all_refused(const pd_outgoing_frame *frame)
 {
-    for (size_t i = 0; i < frame->n_parts; i++)
-        if (frame->op->items[frame->parts[i].item].outcome >= 0) return false;
-    return frame->n_parts > 0;
+    for (size_t i = 0; i < frame->n_pieces; i++)
+        if (frame->op->items[frame->pieces[i].item].outcome >= 0) return false;
+    return frame->n_pieces > 0;
 }
 
 /* Retires (takes out of the queue) the unanswered frames of an operation in which the server has refused every item.
@@ -324,7 +324,7 @@ static void settle_refusal(pd_core *core, pd_op *op, const pd_error *error)
 
 /* Notes in the user's operation that the optimizer refused this parameter's step,
  * so the round closed without a step. The operation reports the error when all its answers are there. */
-static void note_refused_step(pd_op *op, const pd_param_record *known, const Paramd__Outcome *outcome)
+static void note_refused_step(pd_op *op, const pd_param_record *record, const Paramd__Outcome *outcome)
 {
     pd_error error;
 
@@ -332,7 +332,7 @@ static void note_refused_step(pd_op *op, const pd_param_record *known, const Par
         pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
     else
         pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64,
-                known->name, outcome->step);
+                record->name, outcome->step);
     pd_op_fail(op, &error);
 }
 
@@ -351,28 +351,30 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
 
 /* Notes which version of the weights of a chunk (section of a tensor) is in the caller's buffer, since the server may
  * send only the change since that version. If memory for the note is missing, the server sends whole weights. */
-static void note_held(pd_core *core, pd_param_record *known, const pd_part *part, const void *buffer, uint64_t version)
+static void note_held(pd_core *core, pd_param_record *record, const pd_frame_piece *piece, const void *buffer,
+                      uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;
-    uint64_t first = (uint64_t)known->start + (uint64_t)((const float *)part->land - (const float *)buffer);
+    uint64_t first = (uint64_t)record->start + (uint64_t)((const float *)piece->land - (const float *)buffer);
 
-    if (known->holds == NULL) known->holds = calloc((uint64_t)known->end / chunk + 1, sizeof *known->holds);
-    if (known->holds != NULL) known->holds[first / chunk] = 1 + version;
+    if (record->holds == NULL) record->holds = calloc((uint64_t)record->end / chunk + 1, sizeof *record->holds);
+    if (record->holds != NULL) record->holds[first / chunk] = 1 + version;
 }
 
 static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
 {
     size_t used = 0;
 
-    for (size_t i = 0; i < frame->n_parts; i++) {
-        const pd_part *part = &frame->parts[i];
-        pd_param_record *known = pd_part_known(core, frame, i);
-        if (part->bytes == 0 || known->update == 0) continue;
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        const pd_frame_piece *piece = &frame->pieces[i];
+        pd_param_record *record = pd_piece_record(core, frame, i);
+        if (piece->bytes == 0 || record->update == 0) continue;
         if (core->receive.message->outcomes[i]->update) {
-            add_update(part->land, core->receive.buffer + used, known->update, part->bytes / sizeof(float));
-            used += part_bytes(core, frame, i);
+            add_update(piece->land, core->receive.buffer + used, record->update, piece->bytes / sizeof(float));
+            used += piece_bytes(core, frame, i);
         }
-        note_held(core, known, part, frame->op->items[part->item].weights, core->receive.message->outcomes[i]->version);
+        note_held(core, record, piece, frame->op->items[piece->item].weights,
+                  core->receive.message->outcomes[i]->version);
     }
 }
 
@@ -388,21 +390,21 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         core->progress.durable = core->receive.message->durable_step;
         pd_window_trim(core);
     }
-    for (size_t i = 0; i < frame->n_parts; i++) {
+    for (size_t i = 0; i < frame->n_pieces; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
-        pd_item *item = &items[frame->parts[i].item];
-        pd_param_record *known = &core->params[item->param];
+        pd_item *item = &items[frame->pieces[i].item];
+        pd_param_record *record = &core->params[item->param];
 
         if (item->outcome >= 0 && frame->method == frame->op->method) item->outcome = (int)outcome->outcome;
-        if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, known, outcome);
+        if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;
         item->version = outcome->version;
-        if (outcome->step > known->step) known->step = outcome->step;
-        if (outcome->step > known->there) known->there = outcome->step;
-        known->initialised = true;
-        if (frame->parts[i].item == frame->op->bearer && outcome->step == known->pushed)
+        if (outcome->step > record->step) record->step = outcome->step;
+        if (outcome->step > record->server_step) record->server_step = outcome->step;
+        record->initialised = true;
+        if (frame->pieces[i].item == frame->op->bearer && outcome->step == record->pushed)
             pd_scalars_note(frame->op, outcome);
-        core->stats.payload_in += part_bytes(core, frame, i);
+        core->stats.payload_in += piece_bytes(core, frame, i);
     }
 }
 
@@ -412,7 +414,7 @@ static void note_closed(pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++) {
         if (core->params[i].step < step) core->params[i].step = step;
-        if (core->params[i].there < step) core->params[i].there = step;
+        if (core->params[i].server_step < step) core->params[i].server_step = step;
     }
 }
 
@@ -420,7 +422,7 @@ static void note_closed(pd_core *core, uint64_t step)
  * may still refuse frames with other chunks of these parameters. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
-    for (size_t i = 0; i < frame->n_parts; i++) pd_part_known(core, frame, i)->given = true;
+    for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
 }
 
 /* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
@@ -550,13 +552,13 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     /* An answered frame that is still in the queue: another answer to it came before, or its operation (the user's
      * call) no longer waits. */
     if (frame != NULL && frame->answered) return PD_OK;
-    if (frame != NULL && frame->lane == PD_LANE_HELD)
+    if (frame != NULL && frame->queue == PD_QUEUE_HELD)
         return pd_reply_broken(core, prefix, "the request was not sent on this connection");
     if (prefix->method == PD_HEARTBEAT && refusal == NULL) pd_core_note_remarks(core, prefix, header);
     /* No frame has the number in this answer: it reports an error of the connection, or answers a heartbeat. */
     if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
-    if (frame->lane == PD_LANE_LASTING) {
-        if (frame->past != NULL)
+    if (frame->queue == PD_QUEUE_LASTING) {
+        if (frame->source != NULL)
             pd_resend_answered(core, frame, refusal);
         else
             answered(core, frame, prefix, header, refusal);

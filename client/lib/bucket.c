@@ -67,7 +67,7 @@ static int seal(pd_bucket *bucket)
 
     if (bucket->n == 0) return PD_OK;
     if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
-    if ((frame = pd_outgoing_frame_new(head, bytes, scratch->part, bucket->n, scratch->iov, bucket->n_iov)) == NULL)
+    if ((frame = pd_outgoing_frame_new(head, bytes, scratch->own, bucket->n, scratch->iov, bucket->n_iov)) == NULL)
         return PD_NO_MEMORY;
     frame->id = id;
     frame->method = bucket->method;
@@ -172,47 +172,49 @@ static int put(pd_bucket *bucket, const pd_cut *cut)
     else
         put_piece(bucket, cut);
     if (cut->reply > 0) bucket->reply = pd_piece_end(bucket->reply, 0) + cut->reply;
-    bucket->core->scratch->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
+    bucket->core->scratch->own[bucket->n++] = (pd_frame_piece){ cut->item, cut->land, cut->reply };
     return cut->alone ? seal(bucket) : PD_OK;
 }
 
 static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t count)
 {
     const pd_item *item = &bucket->op->items[index];
-    const pd_param_record *known = &bucket->core->params[item->param];
-    size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
+    const pd_param_record *record = &bucket->core->params[item->param];
+    size_t in = pd_dtype_size(bucket->method == PD_INIT ? record->pull : record->push),
+           out = pd_dtype_size(record->pull);
     pd_cut cut = {
         .item = index,
         .handle = (uint32_t)item->param,
         .first = first,
         .count = count,
-        .alone = count < known->end - known->start,
-        .dtype = bucket->method == PD_INIT ? known->pull : known->push,
+        .alone = count < record->end - record->start,
+        .dtype = bucket->method == PD_INIT ? record->pull : record->push,
     };
 
     if (bucket->method != PD_PULL) {
-        cut.from = (const uint8_t *)item->gradient + (size_t)(first - known->start) * in;
+        cut.from = (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
         cut.bytes = (size_t)count * in;
     }
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
-        cut.land = (uint8_t *)item->weights + (size_t)(first - known->start) * out;
+        cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * out;
         cut.reply = (size_t)count * out;
-        if (known->holds != NULL) cut.holds = known->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
+        if (record->holds != NULL) cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
     }
     return put(bucket, &cut);
 }
 
 static int put_chunks(pd_bucket *bucket, size_t index)
 {
-    const pd_param_record *known = &bucket->core->params[bucket->op->items[index].param];
-    int64_t first = known->start;
+    const pd_param_record *record = &bucket->core->params[bucket->op->items[index].param];
+    int64_t first = record->start;
     int rc;
 
     do {
-        int64_t count = pd_range_piece(known->start, known->end, bucket->core->welcome.chunk_elements, (uint64_t)first);
+        int64_t count =
+            pd_range_piece(record->start, record->end, bucket->core->welcome.chunk_elements, (uint64_t)first);
         if ((rc = put_chunk(bucket, index, first, count)) != PD_OK) return rc;
         first += count;
-    } while (first < known->end);
+    } while (first < record->end);
     return PD_OK;
 }
 
@@ -245,15 +247,15 @@ static int set_replaces(pd_bucket *bucket, uint64_t number)
 int pd_bucket_item(pd_bucket *bucket, size_t i)
 {
     const pd_item *item = &bucket->op->items[i];
-    const pd_param_record *known = &bucket->core->params[item->param];
+    const pd_param_record *record = &bucket->core->params[item->param];
     bool pushes = pd_method_pushes(bucket->method);
     int rc = PD_OK;
 
-    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, known->step + 1);
-    if (bucket->op->replaces != 0) rc = set_step(bucket, known->step);
-    if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(known, bucket->replaces));
+    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, record->step + 1);
+    if (bucket->op->replaces != 0) rc = set_step(bucket, record->step);
+    if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
     if (rc == PD_OK && pushes && item->gradient == NULL) {
-        pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = known->push };
+        pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = record->push };
         rc = put(bucket, &marker);
     } else if (rc == PD_OK) {
         rc = put_chunks(bucket, i);
@@ -280,7 +282,7 @@ int pd_bucket_post(pd_bucket *bucket)
         pd_outgoing_frame *frame = bucket->first;
 
         bucket->first = frame->next;
-        if (!pd_outgoing_add(&bucket->core->out, frame, PD_LANE_LASTING)) {
+        if (!pd_outgoing_add(&bucket->core->out, frame, PD_QUEUE_LASTING)) {
             pd_outgoing_frame_free(frame);
             drop(bucket);
             pd_bucket_unpost(bucket->core, bucket->op);

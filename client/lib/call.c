@@ -44,7 +44,7 @@ static int post_note(pd_core *core, pd_op *op, const pd_push_options *options)
     if (options == NULL || options->note == NULL) return PD_OK;
     request.step = pushed_step(core, op);
     rc = pd_core_post_with(core, PD_NOTE, &request.base, &(struct iovec){ (void *)options->note, options->note_bytes },
-                           PD_LANE_LASTING, op);
+                           PD_QUEUE_LASTING, op);
     if (rc == PD_OK) pd_outgoing_find(&core->out, core->calls.last_id)->step = request.step;
     return rc;
 }
@@ -98,14 +98,14 @@ static size_t choose_bearer(const pd_core *core, const pd_op *op)
 static int begin_scalars(const pd_core *core, pd_op *op, const pd_push_options *options, pd_error *err)
 {
     size_t bearer = choose_bearer(core, op);
-    const pd_param_record *known = &core->params[op->items[bearer].param];
+    const pd_param_record *record = &core->params[op->items[bearer].param];
 
-    if (known->start == known->end)
+    if (record->start == record->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "scalars ride with parameter %.160s, of which this rank's range has "
                        "no elements: its rounds do not wait for this rank. Give them with a call whose first parameter "
                        "by name this rank has some of",
-                       known->name);
+                       record->name);
     op->scalars = options->scalars;
     op->n_scalars = options->n_scalars;
     op->bearer = bearer;
@@ -149,7 +149,7 @@ static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *requ
 
     if (rc != PD_OK) return rc;
     op->payload_bytes = answer_bytes;
-    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
+    if ((rc = pd_core_post_with(core, method, request, payload, PD_QUEUE_LASTING, op)) != PD_OK)
         return give_back(core, op, rc, err);
     pd_resend_hold(core);
     *ticket = op->id;
@@ -161,9 +161,9 @@ static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, 
     return ask_with(core, method, request, &(struct iovec){ NULL, 0 }, 0, ticket, err);
 }
 
-static int64_t elements_of(const pd_param_record *known)
+static int64_t elements_of(const pd_param_record *record)
 {
-    return known->end - known->start;
+    return record->end - record->start;
 }
 
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
@@ -182,16 +182,16 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
     return PD_OK;
 }
 
-static int may_push(const pd_core *core, const pd_param_record *known, pd_error *err)
+static int may_push(const pd_core *core, const pd_param_record *record, pd_error *err)
 {
-    if (known->pushing)
+    if (record->pushing)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first",
-                       known->name);
-    if (core->progress.closing > known->step && known->pushed <= known->step)
+                       record->name);
+    if (core->progress.closing > record->step && record->pushed <= record->step)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %s has no gradient in step %llu, which is being closed: "
                        "wait for that ticket first",
-                       known->name, (unsigned long long)core->progress.closing);
+                       record->name, (unsigned long long)core->progress.closing);
     return PD_OK;
 }
 
@@ -200,11 +200,11 @@ static int may_push(const pd_core *core, const pd_param_record *known, pd_error 
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        pd_param_record *known = &core->params[items[i].param];
-        int rc = may_push(core, known, err);
+        pd_param_record *record = &core->params[items[i].param];
+        int rc = may_push(core, record, err);
 
         if (rc == PD_OK) {
-            known->pushing = true;
+            record->pushing = true;
             continue;
         }
         while (i-- > 0) core->params[items[i].param].pushing = false;
@@ -344,11 +344,11 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         return give_back(core, op, rc, err);
     }
     for (size_t i = 0; i < n; i++) {
-        pd_param_record *known = &core->params[items[i].param];
-        known->pushed = known->step + 1;
-        known->refused = 0;
+        pd_param_record *record = &core->params[items[i].param];
+        record->pushed = record->step + 1;
+        record->refused = 0;
         if (items[i].gradient != NULL)
-            core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
+            core->stats.payload_out += (uint64_t)elements_of(record) * pd_dtype_size(record->push);
     }
     *ticket = op->id;
     return PD_OK;
@@ -444,10 +444,10 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 }
 
 /* Returns whether it is this rank's task to send the parameter's initial weights, and the server does not have them. */
-static bool is_asked(const pd_core *core, const pd_param_record *known)
+static bool is_asked(const pd_core *core, const pd_param_record *record)
 {
-    return !known->initialised &&
-           (known->ranged ? elements_of(known) > 0 : core->setup.rank == 0 || core->averages_init);
+    return !record->initialised &&
+           (record->ranged ? elements_of(record) > 0 : core->setup.rank == 0 || core->averages_init);
 }
 
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)

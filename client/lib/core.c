@@ -207,13 +207,13 @@ void pd_op_retire(pd_core *core, pd_outgoing_frame *frame)
     if (pd_outgoing_retire(&core->out, frame)) op_answered(core, op);
 }
 
-int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op)
+int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op)
 {
-    return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, lane, op);
+    return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, queue, op);
 }
 
 int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
-                      pd_lane lane, pd_op *op)
+                      pd_queue queue, pd_op *op)
 {
     uint8_t *head;
     size_t bytes;
@@ -226,7 +226,7 @@ int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *me
     frame->id = id;
     frame->method = method;
     frame->op = op;
-    if (!pd_outgoing_add(&core->out, frame, lane)) {
+    if (!pd_outgoing_add(&core->out, frame, queue)) {
         pd_outgoing_frame_free(frame);
         return PD_NO_MEMORY;
     }
@@ -255,10 +255,10 @@ int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header,
     return rc == PD_OK || rc == PD_NO_MEMORY ? rc : pd_reply_broken(core, prefix, error.text);
 }
 
-pd_param_record *pd_part_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
+pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
-    if (frame->past != NULL) return &core->params[frame->past->parts[part].param];
-    return &core->params[frame->op->items[frame->parts[part].item].param];
+    if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];
+    return &core->params[frame->op->items[frame->pieces[piece].item].param];
 }
 
 /* Counts the frames of each operation that are still in the queue: the operation waits for these
@@ -266,8 +266,8 @@ pd_param_record *pd_part_known(const pd_core *core, const pd_outgoing_frame *fra
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->calls.table; op != NULL; op = op->hh.next) op->waits = 0;
-    for (pd_lane lane = 0; lane < PD_LANES; lane++)
-        for (pd_outgoing_frame *frame = core->out.lane[lane].first; frame != NULL; frame = frame->next)
+    for (pd_queue queue = 0; queue < PD_QUEUES; queue++)
+        for (pd_outgoing_frame *frame = core->out.queue[queue].first; frame != NULL; frame = frame->next)
             if (frame->op != NULL) frame->op->waits++;
 }
 
@@ -427,8 +427,8 @@ void pd_core_explain(pd_core *core, const char *reason)
  * wait to be sent. */
 static bool owed(const pd_core *core)
 {
-    return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL ||
-           (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
+    return pd_outgoing_pending(&core->out) || core->out.queue[PD_QUEUE_CONNECTION].first != NULL ||
+           (core->out.open && core->out.queue[PD_QUEUE_LASTING].first != core->out.queue[PD_QUEUE_LASTING].next);
 }
 
 /* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be
@@ -479,7 +479,7 @@ static int post_heartbeat(pd_core *core)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
-    return pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL);
+    return pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_QUEUE_CONNECTION, NULL);
 }
 
 void pd_core_ask(pd_core *core)

@@ -49,8 +49,8 @@ typedef struct pd_param_record {
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
-    uint64_t home_at;   /* offset in the worker's segment where the gradient lies if `home` was taken in time */
-    void *home;         /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
+    uint64_t buffer_at; /* offset in the worker's segment where the gradient lies if `buffer` was taken in time */
+    void *buffer;       /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
     /* Element types of gradients, weights and updates. update 0: this rank asks for no updates. */
     pd_dtype push, pull, update;
     /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all
@@ -61,10 +61,10 @@ typedef struct pd_param_record {
     bool model_state;
     uint64_t step; /* most closed rounds of this parameter that this process has seen */
     /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
-    uint64_t there;
+    uint64_t server_step;
     /* Number of the change by hand (pd_push_options.replaces) that the weights after step `replaced` have, as this
-     * process has sent or received them; 0: they are those of the step. there_replaces: as last declared. */
-    uint64_t replaces, replaced, there_replaces;
+     * process has sent or received them; 0: they are those of the step. server_replaces: as last declared. */
+    uint64_t replaces, replaced, server_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
     uint64_t kept_from, kept_to;
@@ -108,7 +108,7 @@ typedef struct pd_sharing {
 typedef struct pd_frame_scratch {
     Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
     Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
-    pd_part part[MAX_PIECES];
+    pd_frame_piece own[MAX_PIECES];
     struct iovec iov[2 * MAX_PIECES];
     pd_copy copy[MAX_PIECES]; /* weights of the current answer that lie in shared memory, and where they go */
     struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
@@ -267,10 +267,10 @@ void pd_op_retire(pd_core *core, pd_outgoing_frame *frame);
 
 /* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits.
  * PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY: out of memory. */
-int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
+int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op);
 /* Queues a message as a frame of its own with a payload, which is copied. Errors as in pd_core_post. */
 int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
-                      pd_lane lane, pd_op *op);
+                      pd_queue queue, pd_op *op);
 
 /* Ends the client handle (the user's pd_client) because the server's reply breaks the protocol. The handle does not
  * connect again, since the next reply would break the protocol in the same way. Returns PD_INTERNAL. */
@@ -280,6 +280,6 @@ int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
 int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
 
 /* Returns the parameter to which tensor or chunk number `part` of a sent frame belongs. */
-pd_param_record *pd_part_known(const pd_core *core, const pd_outgoing_frame *frame, size_t part);
+pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece);
 
 #endif

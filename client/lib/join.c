@@ -89,7 +89,7 @@ int pd_core_send_hello(pd_core *core)
     for (size_t i = 0; i < n; i++) pointers[i] = &options[i];
     hello.options = pointers;
     hello.n_options = n;
-    rc = pd_core_post(core, PD_HELLO, &hello.base, PD_LANE_CONNECTION, NULL);
+    rc = pd_core_post(core, PD_HELLO, &hello.base, PD_QUEUE_CONNECTION, NULL);
     free(pointers);
     free(options);
     return rc;
@@ -100,19 +100,19 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-static void forget(pd_param_record *known)
+static void forget(pd_param_record *record)
 {
-    free(known->name);
-    free(known->axes);
-    free(known->note);
-    free(known->holds);
+    free(record->name);
+    free(record->axes);
+    free(record->note);
+    free(record->holds);
 }
 
 void pd_core_forget_params(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        void *home = core->params[i].home;
-        if (!pd_segment_has(&core->out.staging.segment, home, 1)) free(home);
+        void *buffer = core->params[i].buffer;
+        if (!pd_segment_has(&core->out.staging.segment, buffer, 1)) free(buffer);
         forget(&core->params[i]);
     }
     pd_staging_free(&core->out.staging);
@@ -121,29 +121,29 @@ void pd_core_forget_params(pd_core *core)
     core->n_params = 0;
 }
 
-static int know_range(pd_param_record *known, const pd_client_param *param, int64_t elements, pd_error *err)
+static int know_range(pd_param_record *record, const pd_client_param *param, int64_t elements, pd_error *err)
 {
-    known->ranged = param->ranged;
-    known->start = param->ranged ? param->start : 0;
-    known->end = param->ranged ? param->end : elements;
+    record->ranged = param->ranged;
+    record->start = param->ranged ? param->start : 0;
+    record->end = param->ranged ? param->end : elements;
     if (!param->ranged && (param->start != 0 || param->end != 0))
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: start and end count only with `ranged`", param->name);
-    if (known->start < 0 || known->start > known->end || known->end > elements)
+    if (record->start < 0 || record->start > record->end || record->end > elements)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %s: range of elements %lld to %lld: expected 0 <= start <= "
                        "end <= %lld, the elements it has",
-                       param->name, (long long)known->start, (long long)known->end, (long long)elements);
+                       param->name, (long long)record->start, (long long)record->end, (long long)elements);
     return PD_OK;
 }
 
-static int know_texts(pd_param_record *known, const pd_client_param *param, pd_error *err)
+static int know_texts(pd_param_record *record, const pd_client_param *param, pd_error *err)
 {
     bool has_axes = param->axes != NULL && param->axes[0] != '\0';
 
-    known->name = strdup(param->name);
-    if (known->name != NULL && has_axes) known->axes = strdup(param->axes);
-    if (known->name != NULL && (known->axes != NULL || !has_axes)) return PD_OK;
-    forget(known);
+    record->name = strdup(param->name);
+    if (record->name != NULL && has_axes) record->axes = strdup(param->axes);
+    if (record->name != NULL && (record->axes != NULL || !has_axes)) return PD_OK;
+    forget(record);
     return no_memory(err);
 }
 
@@ -161,7 +161,7 @@ static int know_shape(const pd_client_param *param, int64_t *elements, pd_error 
                    param->name, pd_shape_text(&param->shape, shape, sizeof shape));
 }
 
-static int know(pd_param_record *known, const pd_client_param *param, pd_error *err)
+static int know(pd_param_record *record, const pd_client_param *param, pd_error *err)
 {
     size_t length = param->name != NULL ? strlen(param->name) : 0;
     int64_t elements;
@@ -172,21 +172,21 @@ static int know(pd_param_record *known, const pd_client_param *param, pd_error *
     if (know_shape(param, &elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (param->axes != NULL && pd_axes_check(param->axes, param->shape.rank, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", param->name, why.text);
-    if (know_range(known, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    known->shape = param->shape;
-    known->model_state = param->model_state;
-    known->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
-    known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
-    known->update = param->update_dtype;
-    if (known->update != 0 && (pd_dtype_size(known->update) == 0 || known->pull != PD_F32))
+    if (know_range(record, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    record->shape = param->shape;
+    record->model_state = param->model_state;
+    record->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
+    record->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
+    record->update = param->update_dtype;
+    if (record->update != 0 && (pd_dtype_size(record->update) == 0 || record->pull != PD_F32))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %s: updates of type %d beside weights of type %d: the "
                        "weights beside updates are float32",
-                       param->name, (int)known->update, (int)known->pull);
-    if (pd_dtype_size(known->push) == 0 || pd_dtype_size(known->pull) == 0)
+                       param->name, (int)record->update, (int)record->pull);
+    if (pd_dtype_size(record->push) == 0 || pd_dtype_size(record->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
-                       pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
-    return know_texts(known, param, err);
+                       pd_dtype_size(record->push) == 0 ? (int)record->push : (int)record->pull);
+    return know_texts(record, param, err);
 }
 
 /* The contents of one Declare frame: entries of the parameters, and their dimensions. */
@@ -202,21 +202,21 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     size_t bytes = 0, n = 0;
 
     for (; first + n < core->n_params && n < MAX_PIECES; n++) {
-        const pd_param_record *known = &core->params[first + n];
+        const pd_param_record *record = &core->params[first + n];
         Paramd__Parameter *param = &page->param[n];
 
         paramd__parameter__init(param);
-        param->name = known->name;
+        param->name = record->name;
         param->shape = page->dims[n];
-        param->n_shape = (size_t)known->shape.rank;
-        for (int i = 0; i < known->shape.rank; i++) page->dims[n][i] = (uint64_t)known->shape.dim[i];
-        param->pull_dtype = known->pull;
-        param->update_dtype = known->update;
-        if (known->axes != NULL) param->axes = known->axes;
-        param->model_state = known->model_state;
-        param->ranged = known->ranged;
-        param->range_start = known->ranged ? (uint64_t)known->start : 0;
-        param->range_end = known->ranged ? (uint64_t)known->end : 0;
+        param->n_shape = (size_t)record->shape.rank;
+        for (int i = 0; i < record->shape.rank; i++) page->dims[n][i] = (uint64_t)record->shape.dim[i];
+        param->pull_dtype = record->pull;
+        param->update_dtype = record->update;
+        if (record->axes != NULL) param->axes = record->axes;
+        param->model_state = record->model_state;
+        param->ranged = record->ranged;
+        param->range_start = record->ranged ? (uint64_t)record->start : 0;
+        param->range_end = record->ranged ? (uint64_t)record->end : 0;
         page->params[n] = param;
         bytes += protobuf_c_message_get_packed_size(&param->base) + 4;
         if (bytes > PD_MAX_HEADER_BYTES - FORM_BOUND) break;
@@ -250,7 +250,7 @@ static int send_declare(pd_core *core)
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_params;
-        rc = pd_core_post(core, PD_DECLARE, &request.base, PD_LANE_CONNECTION, NULL);
+        rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
         if (rc == PD_OK) note_page(core, first, n);
     }
     free(page);
@@ -445,8 +445,8 @@ int pd_declare_refused(pd_core *core, const pd_error *error)
 
 static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    for (size_t i = 0; i < frame->n_parts; i++)
-        if (!core->params[frame->op->items[frame->parts[i].item].param].initialised) return false;
+    for (size_t i = 0; i < frame->n_pieces; i++)
+        if (!core->params[frame->op->items[frame->pieces[i].item].param].initialised) return false;
     return true;
 }
 
@@ -454,7 +454,7 @@ static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
  * would refuse them now. The last connection broke before their answers arrived. */
 static void retire_initialised(pd_core *core)
 {
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+    for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first, *next; frame != NULL; frame = next) {
         pd_op *op = frame->op;
 
         next = frame->next;
@@ -470,9 +470,9 @@ static void retire_initialised(pd_core *core)
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        pd_param_record *known = &core->params[first + i];
+        pd_param_record *record = &core->params[first + i];
         const char *note = reply->parameters[i]->note;
-        if (known->note == NULL && note[0] != '\0' && (known->note = strdup(note)) == NULL) return PD_NO_MEMORY;
+        if (record->note == NULL && note[0] != '\0' && (record->note = strdup(note)) == NULL) return PD_NO_MEMORY;
     }
     return PD_OK;
 }
@@ -480,11 +480,11 @@ static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareRe
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        pd_param_record *known = &core->params[first + i];
-        core->recovery.went_back = core->recovery.went_back || reply->parameters[i]->step < known->there;
-        known->there = reply->parameters[i]->step;
-        known->there_replaces = reply->parameters[i]->replaces;
-        known->missing = !reply->parameters[i]->initialised;
+        pd_param_record *record = &core->params[first + i];
+        core->recovery.went_back = core->recovery.went_back || reply->parameters[i]->step < record->server_step;
+        record->server_step = reply->parameters[i]->step;
+        record->server_replaces = reply->parameters[i]->replaces;
+        record->missing = !reply->parameters[i]->initialised;
     }
     core->progress.durable = reply->durable_step;
     core->must_init = reply->must_init;
@@ -498,11 +498,11 @@ static void go_on(pd_core *core)
     bool anew = !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
 
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_param_record *known = &core->params[i];
-        if (anew || known->step < known->there) known->step = known->there;
-        if (anew) pd_window_begin(known);
-        if (anew) pd_replace_begin(known);
-        known->initialised = !known->missing;
+        pd_param_record *record = &core->params[i];
+        if (anew || record->step < record->server_step) record->step = record->server_step;
+        if (anew) pd_window_begin(record);
+        if (anew) pd_replace_begin(record);
+        record->initialised = !record->missing;
     }
     core->declared = true;
     core->recovery.recreating = core->recovery.rewinding = false;

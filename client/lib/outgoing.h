@@ -21,18 +21,18 @@
 struct pd_op;
 
 /* One tensor or chunk of a frame, and where the weights in the answer to it are received. */
-typedef struct pd_part {
+typedef struct pd_frame_piece {
     size_t item;  /* index of the item (parameter of the user's call) in pd_op.items */
     void *land;   /* place of the chunk's weights in the caller's buffer */
     size_t bytes; /* length of the weights in bytes; 0: the answer brings no weights */
-} pd_part;
+} pd_frame_piece;
 
 /* Bytes that stand between two tensors of a payload, so that the second one begins at a multiple of
  * PD_PAYLOAD_ALIGN. */
 extern const uint8_t pd_outgoing_padding[];
 
 /* The lists of the queue. Frames that are held wait for answers to others before they are moved to the lasting ones. */
-typedef enum pd_lane { PD_LANE_CONNECTION, PD_LANE_LASTING, PD_LANE_HELD, PD_LANES } pd_lane;
+typedef enum pd_queue { PD_QUEUE_CONNECTION, PD_QUEUE_LASTING, PD_QUEUE_HELD, PD_QUEUES } pd_queue;
 
 /* A frame in the queue of frames to send. */
 typedef struct pd_outgoing_frame {
@@ -40,7 +40,7 @@ typedef struct pd_outgoing_frame {
     struct pd_outgoing_frame *prev, *next;
     uint64_t id; /* request id */
     unsigned method;
-    pd_lane lane;
+    pd_queue queue;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
     uint8_t *head;    /* the frame's prefix and header; freed with the frame */
     size_t head_bytes;
@@ -52,13 +52,14 @@ typedef struct pd_outgoing_frame {
     bool answered;
     size_t first, count; /* only in a Declare frame: index of its first parameter, and number of parameters */
     UT_hash_handle hh;
-    size_t n_parts, n_iov;
-    pd_part *parts;
+    size_t n_pieces, n_iov;
+    pd_frame_piece *pieces;
     struct iovec *iov; /* the payload: memory of the user's call, not copied */
 
-    uint64_t step;              /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
-    uint64_t mark;              /* PushRequest.mark or InitRequest.mark in the header */
-    struct pd_sent_frame *past; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
+    uint64_t step; /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
+    uint64_t mark; /* PushRequest.mark or InitRequest.mark in the header */
+    struct pd_sent_frame
+        *source; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
 
     /* The next fields are for a push whose payload the server reads in the worker's segment. */
     bool shared;            /* on this connection the payload does not go through the socket */
@@ -71,13 +72,13 @@ typedef struct pd_outgoing_frame {
 struct pd_outgoing_frame;
 
 /* One tensor or chunk of the frame, and the server's answer about it. */
-typedef struct pd_sent_frame_part {
+typedef struct pd_sent_piece {
     uint32_t param;   /* index of the parameter */
     uint32_t outcome; /* see pd_item */
     bool update;      /* the answer brought the change of the weights, not the weights */
     uint64_t version; /* of the weights in the answer */
     size_t bytes;     /* length of these weights; 0: the answer brought none */
-} pd_sent_frame_part;
+} pd_sent_piece;
 
 typedef struct pd_sent_frame {
     struct pd_sent_frame *prev, *next; /* neighbours in the window's list of the step, in the order of their ids */
@@ -94,7 +95,7 @@ typedef struct pd_sent_frame {
     size_t head_bytes;
     uint64_t payload_bytes;
     size_t n;
-    pd_sent_frame_part parts[];
+    pd_sent_piece pieces[];
 } pd_sent_frame;
 
 /* Makes the past of a frame with n tensors or chunks, with a copy of the head, and without room for the payload. NULL:
@@ -124,7 +125,7 @@ void pd_staging_free(pd_staging *staging);
 
 /* Takes a block for a home of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL:
  * there is no room now, or no memory. */
-void *pd_staging_home(pd_staging *staging, uint64_t wanted, uint64_t bytes);
+void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes);
 
 /* Finds the place of a frame's payload in the segment: where it lies, if all its spans lie there in the layout of the
  * payload, or a new block. Sets frame->place, and frame->block if the payload must be copied. Returns false if no block
@@ -141,10 +142,10 @@ void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 typedef struct pd_outgoing {
     struct {
         pd_outgoing_frame *first, *last, *next;
-    } lane[PD_LANES]; /* next: the first frame of the lane of which bytes remain to be sent */
+    } queue[PD_QUEUES]; /* next: the first frame of the lane of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
-    pd_lane current; /* the lane from which pd_outgoing_gather took the last frames to send */
-    size_t gone;     /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
+    pd_queue current; /* the lane from which pd_outgoing_gather took the last frames to send */
+    size_t gone;      /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
     /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it.
      * 0 after pd_outgoing_sent. */
     size_t lent;
@@ -159,17 +160,17 @@ typedef struct pd_outgoing {
 
 /* Makes a frame. Copies the arrays `parts` and `iov`, and takes ownership of `head` (the fixed first bytes, and the
  * header), even on failure. Returns NULL if out of memory. */
-pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts,
-                                         const struct iovec *iov, size_t n_iov);
+pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_frame_piece *pieces,
+                                         size_t n_pieces, const struct iovec *iov, size_t n_iov);
 /* Frees a frame that is not in the queue. Accepts NULL. */
 void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 
 /* Puts a frame at the end of a lane (list) of the queue, and takes ownership of it. Its id must be set. Returns false
  * if out of memory: then the caller still owns the frame. */
-bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
 /* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held
  * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
-bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
 /* Returns the first frame of the user's calls or of the window, lasting or held; and the one after a frame. NULL: there
  * is none. */
 pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out);

@@ -66,12 +66,12 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_param_record *known = &core->params[i];
+        pd_param_record *record = &core->params[i];
 
-        free(known->holds);
-        known->holds = NULL;
-        known->pushed = known->refused = known->there = known->replaces = 0;
-        known->initialised = known->given = false;
+        free(record->holds);
+        record->holds = NULL;
+        record->pushed = record->refused = record->server_step = record->replaces = 0;
+        record->initialised = record->given = false;
     }
     core->progress.barriers = core->progress.passed = 0;
     core->must_init = core->recovery.resending = core->recovery.went_back = false;

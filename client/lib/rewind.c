@@ -16,9 +16,9 @@ bool pd_core_lacks_weights(const pd_core *core)
     return false;
 }
 
-static bool is_behind(const pd_core *core, const pd_param_record *known)
+static bool is_behind(const pd_core *core, const pd_param_record *record)
 {
-    return known->initialised && (known->there < known->step || pd_replace_is_lost(core, known));
+    return record->initialised && (record->server_step < record->step || pd_replace_is_lost(core, record));
 }
 
 bool pd_core_is_behind(const pd_core *core)
@@ -33,24 +33,24 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core)
     const pd_param_record *found = &core->params[0];
 
     for (size_t i = 1; i < core->n_params; i++) {
-        const pd_param_record *known = &core->params[i];
-        if (is_behind(core, known) &&
-            (!is_behind(core, found) || known->step - known->there > found->step - found->there))
-            found = known;
+        const pd_param_record *record = &core->params[i];
+        if (is_behind(core, record) &&
+            (!is_behind(core, found) || record->step - record->server_step > found->step - found->server_step))
+            found = record;
     }
     return found;
 }
 
 void pd_core_go_back(pd_core *core, const char *why)
 {
-    const pd_param_record *known = pd_core_furthest_behind(core);
+    const pd_param_record *record = pd_core_furthest_behind(core);
     pd_error error;
 
     if (core->end.error.code != PD_OK) return;
     pd_fail(&error, PD_REWIND,
             "the server has gone back to step %" PRIu64 " of job %.160s: it was started anew from a checkpoint; this "
             "worker had taken step %" PRIu64 "%.250s. " PD_REWIND_CALL " goes on from there",
-            known->there, core->setup.job, known->step, why);
+            record->server_step, core->setup.job, record->step, why);
     pd_core_end(core, &error);
     core->end.gone_back = true;
     core->stats.rewinds += core->recovery.went_back;
@@ -84,11 +84,11 @@ bool pd_core_window_helps(pd_core *core)
 static void forget_steps(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_param_record *known = &core->params[i];
+        pd_param_record *record = &core->params[i];
 
-        free(known->holds);
-        known->holds = NULL;
-        known->pushed = known->refused = known->there = known->replaces = 0;
+        free(record->holds);
+        record->holds = NULL;
+        record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
     core->progress.closing = 0;

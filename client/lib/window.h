@@ -42,11 +42,11 @@ void pd_window_clear(pd_core *core);
 /* Frees the window with its core, when no other thread uses it. */
 void pd_window_free(pd_core *core);
 /* Lets the window of a parameter begin after its present step. */
-void pd_window_begin(pd_param_record *known);
+void pd_window_begin(pd_param_record *record);
 
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
  * *had and *needed become the number of steps that it has, and that are needed. */
-bool pd_window_reaches(const pd_core *core, const pd_param_record *known, uint64_t *had, uint64_t *needed);
+bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed);
 
 /* Smaller blocks are freed at once: the C library keeps their memory itself. */
 enum { PD_LEAST_SPARE = 16 * 1024 };
