@@ -56,8 +56,8 @@ enum { PD_TOKEN_LINE = PD_TOKEN_NAME + 1 + 2 * PD_TOKEN_BYTES };
  * system gives no random numbers. */
 int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err);
 
-/* Files with secrets. A secret is never an argument or in the environment, where other processes see it: a setting names
- * its file. These functions may block on the disk.
+/* Files with secrets. A secret is never an argument or in the environment, where other processes see it: a setting
+ * names its file. These functions may block on the disk.
  *
  * Checks that a file with a secret can be read by us, and by nobody but its owner and its group. `what` names the
  * setting in errors, such as "tls.key". PD_NOT_FOUND: the file cannot be opened. PD_PERMISSION_DENIED: others can read

@@ -93,8 +93,8 @@ typedef struct pd_transport_ops {
     /* Returns whether the peer had not closed the connection when this function was called. Memory that the peer lends
      * until the connection ends was unchanged until then. */
     bool (*is_open)(pd_transport *transport);
-    /* Tells who the peer is. The answer does not change while the connection lives. NULL: the connection proves
-     * nothing about its peer. */
+    /* Tells who the peer is. The answer does not change while the connection lives. NULL: the connection proves nothing
+     * about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
 } pd_transport_ops;
 

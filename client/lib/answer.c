@@ -31,8 +31,8 @@ static bool has_outcomes(unsigned method)
     return has_weights(method) || method == PD_PUSH;
 }
 
-/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the
- * sent frame: the bytes of its weights, or of the change of these weights. */
+/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the sent
+ * frame: the bytes of its weights, or of the change of these weights. */
 static size_t piece_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
     size_t bytes = frame->pieces[piece].bytes;
@@ -41,15 +41,15 @@ static size_t piece_bytes(const pd_core *core, const pd_outgoing_frame *frame, s
     return bytes / sizeof(float) * pd_dtype_size(pd_piece_record(core, frame, piece)->update);
 }
 
-/* Returns whether these bytes are received in the core's buffer: updates, and all weights of an
- * answer to a frame that was sent again from the window. Other weights are received in the caller's memory. */
+/* Returns whether these bytes are received in the core's buffer: updates, and all weights of an answer to a frame that
+ * was sent again from the window. Other weights are received in the caller's memory. */
 static bool is_buffered(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
     return core->receive.message->outcomes[piece]->update || frame->source != NULL;
 }
 
-/* Makes the framer read the payload of an answer and throw it away, because no
- * call of the user waits for this answer. */
+/* Makes the framer read the payload of an answer and throw it away, because no call of the user waits for this
+ * answer. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
     core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
@@ -58,8 +58,8 @@ static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans,
     return PD_OK;
 }
 
-/* Makes the core's buffer for received bytes large enough. It receives updates, or the payload
- * of an answer to paramctl. */
+/* Makes the core's buffer for received bytes large enough. It receives updates, or the payload of an answer to
+ * paramctl. */
 static int make_room(pd_core *core, uint64_t bytes)
 {
     uint8_t *more;
@@ -74,9 +74,9 @@ static int make_room(pd_core *core, uint64_t bytes)
     return PD_OK;
 }
 
-/* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer
- * breaks the protocol if the client did not ask for the update. Makes room for what is buffered, and sets *payload to
- * the number of payload bytes that the answer must have. */
+/* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer breaks
+ * the protocol if the client did not ask for the update. Makes room for what is buffered, and sets *payload to the
+ * number of payload bytes that the answer must have. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
     uint64_t room = 0;
@@ -165,8 +165,8 @@ static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
     return pd_reply_broken(core, prefix, "its payload has not the length of what was asked");
 }
 
-/* Receives the payload of the answer to an operator's request in the core's buffer. Answers to other
- * methods must have no payload. */
+/* Receives the payload of the answer to an operator's request in the core's buffer. Answers to other methods must have
+ * no payload. */
 static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, struct iovec **spans,
                       size_t *n)
 {
@@ -187,8 +187,7 @@ static int check_prefix(pd_core *core, const pd_prefix *prefix)
 {
 
     if (core->end.error.code != PD_OK) return core->end.error.code;
-    /* The core is dropping this connection. Its answers are not used: they may
-     * belong to a job that is lost. */
+    /* The core is dropping this connection. Its answers are not used: they may belong to a job that is lost. */
     if (core->link.stage == STAGE_DROP) return PD_CANCELLED;
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
         return pd_reply_broken(core, prefix, "not marked as an answer");
@@ -256,8 +255,8 @@ static void note_refusal(pd_core *core, pd_outgoing_frame *frame, const pd_error
     }
 }
 
-/* Returns whether the server refused a gradient of the step that this rank is closing (pd_client_close_step). If
- * the step were closed now, the server would take it without this gradient. */
+/* Returns whether the server refused a gradient of the step that this rank is closing (pd_client_close_step). If the
+ * step were closed now, the server would take it without this gradient. */
 static bool closes_refused(const pd_core *core)
 {
     for (size_t i = 0; core->progress.closing > 0 && i < core->n_params; i++)
@@ -265,9 +264,9 @@ static bool closes_refused(const pd_core *core)
     return false;
 }
 
-/* Withdraws the request to close a step if the server refused a gradient of that step. Otherwise the request would
- * be sent again after a reconnect. The new connection has no record of the refusal, so the server would take the
- * step without the refused gradient. */
+/* Withdraws the request to close a step if the server refused a gradient of that step. Otherwise the request would be
+ * sent again after a reconnect. The new connection has no record of the refusal, so the server would take the step
+ * without the refused gradient. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
     pd_outgoing_frame *frame = pd_outgoing_first(&core->out);
@@ -322,8 +321,8 @@ static void settle_refusal(pd_core *core, pd_op *op, const pd_error *error)
     core->calls.give_up_ns = 0;
 }
 
-/* Notes in the user's operation that the optimizer refused this parameter's step,
- * so the round closed without a step. The operation reports the error when all its answers are there. */
+/* Notes in the user's operation that the optimizer refused this parameter's step, so the round closed without a step.
+ * The operation reports the error when all its answers are there. */
 static void note_refused_step(pd_op *op, const pd_param_record *record, const Paramd__Outcome *outcome)
 {
     pd_error error;
@@ -336,8 +335,8 @@ static void note_refused_step(pd_op *op, const pd_param_record *record, const Pa
     pd_op_fail(op, &error);
 }
 
-/* Adds an update (the change of the weights in the last step) to the weights in the caller's buffer. The server
- * adds the same numbers with the same single rounding, so both have the same weights. */
+/* Adds an update to the weights in the caller's buffer. The server adds the same numbers with the same single rounding,
+ * so both have the same weights. */
 static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, size_t n)
 {
     float some[1024];
@@ -349,8 +348,8 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Notes which version of the weights of a chunk (section of a tensor) is in the caller's buffer, since the server may
- * send only the change since that version. If memory for the note is missing, the server sends whole weights. */
+/* Notes which version of the weights of a chunk is in the caller's buffer, since the server may send only the change
+ * since that version. If memory for the note is missing, the server sends whole weights. */
 static void note_held(pd_core *core, pd_param_record *record, const pd_frame_piece *piece, const void *buffer,
                       uint64_t version)
 {
@@ -378,8 +377,8 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is
- * one parameter of a call.
+/* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one
+ * parameter of a call.
  *
  * In a push_pull, an item without a gradient is in two frames: a push and a pull. It gets the outcome of the push. */
 static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
@@ -418,8 +417,8 @@ static void note_closed(pd_core *core, uint64_t step)
     }
 }
 
-/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server
- * may still refuse frames with other chunks of these parameters. */
+/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server may
+ * still refuse frames with other chunks of these parameters. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
     for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
@@ -448,8 +447,8 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request
- * again when it is connected to the next server. */
+/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request again
+ * when it is connected to the next server. */
 static void later(pd_core *core, const pd_error *error)
 {
     snprintf(core->link.reason, sizeof core->link.reason, "%s", error->text);
@@ -518,7 +517,7 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
 }
 
 /* Handles an error that the server reports about the connection as a whole, not about a request. A passing error drops
- * the connection, so that the client connects again. Other errors end the client handle (the user's pd_client). */
+ * the connection, so that the client connects again. Other errors end the client handle. */
 static int about_connection(pd_core *core, const pd_error *error)
 {
     bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS ||
@@ -549,8 +548,8 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if ((prefix->flags & PD_FLAG_SHARED) != 0) core->sharing.read++;
     /* After a refusal the contribution may still count, and be read: a round that is overdue stays open. */
     if (frame != NULL && refusal == NULL) frame->exposed = false;
-    /* An answered frame that is still in the queue: another answer to it came before, or its operation (the user's
-     * call) no longer waits. */
+    /* An answered frame that is still in the queue: another answer to it came before, or its operation no longer
+     * waits. */
     if (frame != NULL && frame->answered) return PD_OK;
     if (frame != NULL && frame->queue == PD_QUEUE_HELD)
         return pd_reply_broken(core, prefix, "the request was not sent on this connection");

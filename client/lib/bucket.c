@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on
- * the first of them; smaller frames cost more headers. */
+/* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on the
+ * first of them; smaller frames cost more headers. */
 #define BUCKET_BYTES (1024 * 1024)
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method)
@@ -86,8 +86,8 @@ static int seal(pd_bucket *bucket)
     return PD_OK;
 }
 
-/* Adds bytes of the caller's memory to the payload of the frame being filled. If they directly follow the last
- * iovec entry in memory, the entry becomes longer; otherwise they get a new entry. */
+/* Adds bytes of the caller's memory to the payload of the frame being filled. If they directly follow the last iovec
+ * entry in memory, the entry becomes longer; otherwise they get a new entry. */
 static void append(pd_bucket *bucket, const void *at, size_t bytes)
 {
     struct iovec *iov = bucket->core->scratch->iov;
@@ -103,7 +103,7 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
 
 /* ---- pieces ---- */
 
-/* The request for one chunk of one item (a parameter of the user's call) in a frame, and the place of its answer. */
+/* The request for one chunk of one item in a frame, and the place of its answer. */
 typedef struct pd_cut {
     size_t item;
     uint32_t handle;
@@ -218,8 +218,8 @@ static int put_chunks(pd_bucket *bucket, size_t index)
     return PD_OK;
 }
 
-/* Sets in the frame being filled the step number of a push, or the lowest step that a pull accepts. A frame has
- * only one such number. So if the frame has another number, it is completed, and a new frame begins. */
+/* Sets in the frame being filled the step number of a push, or the lowest step that a pull accepts. A frame has only
+ * one such number. So if the frame has another number, it is completed, and a new frame begins. */
 static int set_step(pd_bucket *bucket, uint64_t step)
 {
     uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;

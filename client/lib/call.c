@@ -92,9 +92,9 @@ static size_t choose_bearer(const pd_core *core, const pd_op *op)
     return first;
 }
 
-/* Chooses the item (parameter of the push) whose frame carries the scalars, and notes it in op->bearer. Ranks that push
- * the same parameters choose the same item. Also sets the means of the scalars, which are results, to 0.
- * PD_INVALID_ARGUMENT: this rank has no elements of the chosen parameter. */
+/* Chooses the item whose frame carries the scalars, and notes it in op->bearer. Ranks that push the same parameters
+ * choose the same item. Also sets the means of the scalars, which are results, to 0. PD_INVALID_ARGUMENT: this rank has
+ * no elements of the chosen parameter. */
 static int begin_scalars(const pd_core *core, pd_op *op, const pd_push_options *options, pd_error *err)
 {
     size_t bearer = choose_bearer(core, op);
@@ -195,8 +195,8 @@ static int may_push(const pd_core *core, const pd_param_record *record, pd_error
     return PD_OK;
 }
 
-/* Marks the parameters as being pushed, since a parameter can be in only one push at a time. If one of them cannot
- * be pushed, none is marked. */
+/* Marks the parameters as being pushed, since a parameter can be in only one push at a time. If one of them cannot be
+ * pushed, none is marked. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -275,9 +275,8 @@ static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
 }
 
-/* Cuts the items (the parameters of a push) into frames. The server takes the scalars of a push (numbers such as a
- * loss) as those of the first parameter in the first frame. So the item that was chosen to carry them (op->bearer)
- * is put first. */
+/* Cuts the items into frames. The server takes the scalars of a push as those of the first parameter in the first
+ * frame. So the item that was chosen to carry them (op->bearer) is put first. */
 static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values,
                      const pd_scalar_load *load)
 {
@@ -301,8 +300,8 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a
- * pull of their own, since the answer to a push brings weights only for tensors that had a gradient in the push. */
+/* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a pull
+ * of their own, since the answer to a push brings weights only for tensors that had a gradient in the push. */
 static int pull_absent(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
@@ -354,8 +353,8 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     return PD_OK;
 }
 
-/* Refuses to close a step if the server refused a gradient of this step and the user did not push it again.
- * Otherwise the server would take the step without this gradient. */
+/* Refuses to close a step if the server refused a gradient of this step and the user did not push it again. Otherwise
+ * the server would take the step without this gradient. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (size_t i = 0; i < core->n_params; i++)
@@ -367,8 +366,8 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Queues the message that closes a step: a Push request without gradients. It comes behind the pushes that are
- * queued already, and this order stays the same when frames are sent again after a reconnect. */
+/* Queues the message that closes a step: a Push request without gradients. It comes behind the pushes that are queued
+ * already, and this order stays the same when frames are sent again after a reconnect. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;

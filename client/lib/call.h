@@ -1,5 +1,5 @@
-/* call.h - the user's calls on the core. Each starts an operation and gives a
- * ticket, the number by which the user waits for its end. */
+/* call.h - the user's calls on the core. Each starts an operation and gives a ticket, the number by which the user
+ * waits for its end. */
 #ifndef PD_CALL_H
 #define PD_CALL_H
 

@@ -306,8 +306,7 @@ void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size
     memcpy(stats, &all, size < sizeof all ? size : sizeof all);
 }
 
-/* An operator's request: its method and message, the payload to send, and the buffer for the payload of
- * the answer. */
+/* An operator's request: its method and message, the payload to send, and the buffer for the payload of the answer. */
 typedef struct order {
     unsigned method;
     const ProtobufCMessage *request;

@@ -1,8 +1,8 @@
 /* connect.h - looks up names of hosts, and connects to the address that answers first.
  *
- * Lookups: the system's resolver (getaddrinfo) blocks for as long as it likes: with dead name servers for 40 s. So each lookup
- * has a thread, and whoever waits for it can leave it behind. Lookups of the same host and port that are under way at
- * once are one lookup, also for several handles. A number in place of a name needs no thread. */
+ * Lookups: the system's resolver (getaddrinfo) blocks for as long as it likes: with dead name servers for 40 s. So each
+ * lookup has a thread, and whoever waits for it can leave it behind. Lookups of the same host and port that are under
+ * way at once are one lookup, also for several handles. A number in place of a name needs no thread. */
 #ifndef PD_CONNECT_H
 #define PD_CONNECT_H
 

@@ -1,4 +1,5 @@
-/* core.c - the core of a client handle: its operations, its frames, when it connects, and when the server counts as silent. */
+/* core.c - the core of a client handle: its operations, its frames, when it connects, and when the server counts as
+ * silent. */
 #include "core.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@
 
 #define MS 1000000ull
 
-/* The server counts as silent after this time, until its welcome (answer to Hello) sets another time. */
+/* The server counts as silent after this time, until its welcome sets another time. */
 #define FIRST_TIMEOUT_NS (10000 * MS)
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
@@ -261,8 +262,8 @@ pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *f
     return &core->params[frame->op->items[frame->pieces[piece].item].param];
 }
 
-/* Counts the frames of each operation that are still in the queue: the operation waits for these
- * alone. They stay because their bytes, which are the caller's memory, are being sent. All other frames are gone. */
+/* Counts the frames of each operation that are still in the queue: the operation waits for these alone. They stay
+ * because their bytes, which are the caller's memory, are being sent. All other frames are gone. */
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->calls.table; op != NULL; op = op->hh.next) op->waits = 0;
@@ -325,8 +326,8 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     return rc;
 }
 
-/* Random numbers by splitmix64. They only have to differ between processes, so that these do not reconnect at the
- * same time. */
+/* Random numbers by splitmix64. They only have to differ between processes, so that these do not reconnect at the same
+ * time. */
 static uint64_t draw(pd_core *core)
 {
     uint64_t z = core->link.random += 0x9e3779b97f4a7c15u;
@@ -388,8 +389,7 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     op_answered(arg, frame->op);
 }
 
-/* Ends the client handle (the user's pd_client) with the error UNAVAILABLE, because it was opened with the option not
- * to connect again. */
+/* Ends the client handle with the error UNAVAILABLE, because it was opened with the option not to connect again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -431,9 +431,9 @@ static bool owed(const pd_core *core)
            (core->out.open && core->out.queue[PD_QUEUE_LASTING].first != core->out.queue[PD_QUEUE_LASTING].next);
 }
 
-/* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be
- * sent, each byte that the network takes counts as a sign of life: a server that reads a large model may not answer
- * for long. */
+/* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be sent,
+ * each byte that the network takes counts as a sign of life: a server that reads a large model may not answer for
+ * long. */
 static uint64_t dead_ns(const pd_core *core)
 {
     uint64_t quiet_since = core->link.received_ns;
@@ -442,9 +442,9 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->link.timeout_ns;
 }
 
-/* Ends each operation that has waited REST_NS for its other answers after the server refused
- * one of its frames. These answers may never come: to send them, the server may first need the refused gradient, or
- * the gradient of another rank whose call waits in the same way. */
+/* Ends each operation that has waited REST_NS for its other answers after the server refused one of its frames. These
+ * answers may never come: to send them, the server may first need the refused gradient, or the gradient of another rank
+ * whose call waits in the same way. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;

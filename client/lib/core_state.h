@@ -1,5 +1,5 @@
-/* core_state.h - the state of the core, for the files that work on it, and what all of them do: begin and end operations,
- * queue frames, unpack replies, end the handle. Defined in core.c. */
+/* core_state.h - the state of the core, for the files that work on it, and what all of them do: begin and end
+ * operations, queue frames, unpack replies, end the handle. Defined in core.c. */
 #ifndef PD_CORE_STATE_H
 #define PD_CORE_STATE_H
 
@@ -30,7 +30,7 @@ typedef struct pd_op {
     uint64_t replaces;  /* number of the change by hand whose weights the operation sends; 0: it sends none */
     uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
     pd_scalar *scalars; /* borrowed */
-    /* bearer: index of the item (parameter) whose frame carries the scalars */
+    /* bearer: index of the item whose frame carries the scalars */
     size_t n_scalars, bearer;
     pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
@@ -53,11 +53,11 @@ typedef struct pd_param_record {
     void *buffer;       /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
     /* Element types of gradients, weights and updates. update 0: this rank asks for no updates. */
     pd_dtype push, pull, update;
-    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all
-     * versions are unknown. */
+    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all versions
+     * are unknown. */
     uint64_t *holds;
     char *axes; /* names of the dimensions as the user declared them; NULL: none */
-    char *note; /* the first note (text for the user) of the optimizer on this parameter; NULL: none */
+    char *note; /* the first note of the optimizer on this parameter; NULL: none */
     bool model_state;
     uint64_t step; /* most closed rounds of this parameter that this process has seen */
     /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
@@ -103,8 +103,7 @@ typedef struct pd_sharing {
     bool releasing;     /* a Release is not answered */
 } pd_sharing;
 
-/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle (the
- * user's pd_client). */
+/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle. */
 typedef struct pd_frame_scratch {
     Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
     Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
@@ -167,8 +166,8 @@ typedef struct pd_core_link_state {
     uint64_t alone_ns; /* when the last welcomed connection ended, or the first attempt to connect failed */
     uint64_t held_ns;  /* when the server first refused Hello since another process has the rank */
     uint64_t random;   /* state of the random numbers of back-offs */
-    /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server
-     * knows which errors this client had seen. */
+    /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server knows
+     * which errors this client had seen. */
     uint64_t mark;
     char reason[PD_ERROR_TEXT]; /* why there is no connection, or what the server waits for; "" */
 } pd_core_link_state;
@@ -244,17 +243,16 @@ typedef struct pd_core {
     pd_client_stats stats;
 } pd_core;
 
-/* Ends the client handle (the user's pd_client) with this error. All waiting calls of the user end with the same error.
- * A call whose bytes are being sent ends when the sender has stopped using them, since they are the caller's memory. */
+/* Ends the client handle with this error. All waiting calls of the user end with the same error. A call whose bytes are
+ * being sent ends when the sender has stopped using them, since they are the caller's memory. */
 void pd_core_end(pd_core *core, const pd_error *error);
 /* Asks the I/O thread to close the connection. `reason` becomes part of the error texts of calls that time out. */
 void pd_core_drop(pd_core *core, const char *reason);
 
 /* Makes an operation, and gives it a ticket. NULL: out of memory. */
 pd_op *pd_op_new(pd_core *core, unsigned method);
-/* Makes an operation. Returns the error that ended the client handle (the
- * user's pd_client) if it has ended, PD_RESOURCE_EXHAUSTED if too many calls are waiting, and PD_NO_MEMORY if out of
- * memory. */
+/* Makes an operation. Returns the error that ended the client handle if it has ended, PD_RESOURCE_EXHAUSTED if too many
+ * calls are waiting, and PD_NO_MEMORY if out of memory. */
 int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
 /* Returns the operation that has this ticket; NULL: there is none. */
 pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
@@ -272,11 +270,11 @@ int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message
 int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
                       pd_queue queue, pd_op *op);
 
-/* Ends the client handle (the user's pd_client) because the server's reply breaks the protocol. The handle does not
- * connect again, since the next reply would break the protocol in the same way. Returns PD_INTERNAL. */
+/* Ends the client handle because the server's reply breaks the protocol. The handle does not connect again, since the
+ * next reply would break the protocol in the same way. Returns PD_INTERNAL. */
 int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
-/* Unpacks a reply into the core's arena. PD_NO_MEMORY: the connection
- * is dropped, and the requests are sent again on the next one. PD_INTERNAL: the reply breaks the protocol. */
+/* Unpacks a reply into the core's arena. PD_NO_MEMORY: the connection is dropped, and the requests are sent again on
+ * the next one. PD_INTERNAL: the reply breaks the protocol. */
 int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
 
 /* Returns the parameter to which tensor or chunk number `part` of a sent frame belongs. */

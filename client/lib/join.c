@@ -195,8 +195,8 @@ typedef struct pd_page {
     uint64_t dims[MAX_PIECES][PD_MAX_RANK];
 } pd_page;
 
-/* Fills a page (the contents of one Declare frame) with the parameters from index `first` on, as many as fit into
- * the header of a frame. Returns how many were taken. */
+/* Fills a page with the parameters from index `first` on, as many as fit into the header of a frame. Returns how many
+ * were taken. */
 static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
 {
     size_t bytes = 0, n = 0;
@@ -224,8 +224,8 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
-/* Notes in the Declare frame that was queued last which parameters it declares. When the frame is answered, the
- * note says to which parameters the entries of the answer belong. */
+/* Notes in the Declare frame that was queued last which parameters it declares. When the frame is answered, the note
+ * says to which parameters the entries of the answer belong. */
 static void note_page(pd_core *core, size_t first, size_t n)
 {
     pd_outgoing_frame *frame = pd_outgoing_find(&core->out, core->calls.last_id);
@@ -291,9 +291,9 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
 
 #define HELD_NS (PD_HELD_SECONDS * UINT64_C(1000000000))
 
-/* Returns whether to connect again after the server refused Hello with this error. Before the first welcome: only
- * if the server is unavailable, for example because it is shutting down. Later also if the server is full, has
- * failed or timed out. */
+/* Returns whether to connect again after the server refused Hello with this error. Before the first welcome: only if
+ * the server is unavailable, for example because it is shutting down. Later also if the server is full, has failed or
+ * timed out. */
 static bool worth_waiting(const pd_core *core, int code)
 {
     if (code == PD_UNAVAILABLE) return true;
@@ -311,8 +311,7 @@ static bool may_be_dead(pd_core *core, int code)
 }
 
 /* Handles the server's error "no such job", which comes after a reconnect. While this process restarts a lost job, it
- * tries again: rank 0 may not have created the job yet. Otherwise the job is lost, and the client handle (the user's
- * pd_client) ends. */
+ * tries again: rank 0 may not have created the job yet. Otherwise the job is lost, and the client handle ends. */
 static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
@@ -366,8 +365,8 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->greeted = true;
 }
 
-/* Checks the server's welcome (its answer to Hello). Queued frames were split with the first server's chunk size,
- * so a server with another chunk size is refused. */
+/* Checks the server's welcome. Queued frames were split with the first server's chunk size, so a server with another
+ * chunk size is refused. */
 static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__HelloReply *reply)
 {
     pd_error error;
@@ -465,8 +464,8 @@ static void retire_initialised(pd_core *core)
     }
 }
 
-/* Keeps for each parameter the optimizer's first note (a text for the user). Notes in answers after a reconnect
- * don't replace it, as the user may keep a pointer to it. */
+/* Keeps for each parameter the optimizer's first note. Notes in answers after a reconnect don't replace it, as the user
+ * may keep a pointer to it. */
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {

@@ -1,5 +1,5 @@
-/* join.h - joins the job on a new connection: sends Hello and Declare, and handles their answers. They make the connection
- * usable, or end the client handle. */
+/* join.h - joins the job on a new connection: sends Hello and Declare, and handles their answers. They make the
+ * connection usable, or end the client handle. */
 #ifndef PD_JOIN_H
 #define PD_JOIN_H
 
@@ -8,8 +8,7 @@
 
 /* Sends Hello on a new connection. PD_OUT_OF_RANGE: options and rules are too long. PD_NO_MEMORY. */
 int pd_core_send_hello(pd_core *core);
-/* Declares the parameters of the model. The ticket is done when the server has accepted all of
- * them. */
+/* Declares the parameters of the model. The ticket is done when the server has accepted all of them. */
 int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err);
 void pd_core_forget_params(pd_core *core);
 /* Returns the lowest number of closed rounds among the parameters, as the server's last answers reported; 0 without

@@ -1,4 +1,5 @@
-/* notice.c - gives the user texts: why a call waits, what the server warns of, and commands with the server's address. */
+/* notice.c - gives the user texts: why a call waits, what the server warns of, and commands with the server's
+ * address. */
 #include "notice.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* notice.h - texts for the user: why a call waits, warnings of the server, and the server's address in the commands that
- * texts name. */
+/* notice.h - texts for the user: why a call waits, warnings of the server, and the server's address in the commands
+ * that texts name. */
 #ifndef PD_NOTICE_H
 #define PD_NOTICE_H
 
@@ -20,9 +20,8 @@ pd_notices pd_notices_of(const pd_client_options *options);
 /* Tells the user that a call waits without a connection, why there is none, and for how long the call goes on trying.
  * `refused`: the server was reached, but does not let the process into its job yet. */
 void pd_notice_waiting(const pd_notices *notices, bool refused, const char *reason, double seconds_left);
-/* Tells the user that this process has joined a job that was left over from an earlier run and has already taken
- * steps. Gives no notice if this process created the job, if another worker is connected, or if the job has taken no
- * step. */
+/* Tells the user that this process has joined a job that was left over from an earlier run and has already taken steps.
+ * Gives no notice if this process created the job, if another worker is connected, or if the job has taken no step. */
 void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_welcome *welcome,
                          const pd_address *server);
 /* Gives the user a warning of the server about the job. */

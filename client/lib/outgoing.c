@@ -260,8 +260,7 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* Tells uthash what to do if it has no memory for a new entry: mark the frame as being in
- * no hash table. */
+/* Tells uthash what to do if it has no memory for a new entry: mark the frame as being in no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
@@ -378,8 +377,8 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     }
 }
 
-/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as
- * heartbeats), then frames of the user's calls. */
+/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as heartbeats),
+ * then frames of the user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_queue *queue)
 {
     if (out->gone > 0)
@@ -456,15 +455,15 @@ void pd_outgoing_fill(const pd_outgoing *out)
     }
 }
 
-/* Frees a frame that was retired while its bytes were being sent. Now they are sent, so
- * `done` is called if the frame still belongs to an operation. */
+/* Frees a frame that was retired while its bytes were being sent. Now they are sent, so `done` is called if the frame
+ * still belongs to an operation. */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
     take_out(out, frame);
 }
 
-/* Notes which of the bytes that were lent to the sender (given to it to send) are sent: the first n. */
+/* Notes which of the bytes that were lent to the sender are sent: the first n. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {

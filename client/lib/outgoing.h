@@ -1,9 +1,9 @@
 /* outgoing.h - the queue of frames that the client sends. Each is kept byte for byte until it is answered.
  *
- * The queue uses no sockets and no clock. It has three lanes. Frames that belong to one connection (Hello,
- * Declare, Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are
- * lasting: they are sent again on the next connection, with the same bytes in the same order. Held frames are not sent:
- * after the server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
+ * The queue uses no sockets and no clock. It has three lanes. Frames that belong to one connection (Hello, Declare,
+ * Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are lasting: they
+ * are sent again on the next connection, with the same bytes in the same order. Held frames are not sent: after the
+ * server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
 #ifndef PD_OUTGOING_H
 #define PD_OUTGOING_H
 
@@ -22,7 +22,7 @@ struct pd_op;
 
 /* One tensor or chunk of a frame, and where the weights in the answer to it are received. */
 typedef struct pd_frame_piece {
-    size_t item;  /* index of the item (parameter of the user's call) in pd_op.items */
+    size_t item;  /* index of the item in pd_op.items */
     void *land;   /* place of the chunk's weights in the caller's buffer */
     size_t bytes; /* length of the weights in bytes; 0: the answer brings no weights */
 } pd_frame_piece;
@@ -36,7 +36,7 @@ typedef enum pd_queue { PD_QUEUE_CONNECTION, PD_QUEUE_LASTING, PD_QUEUE_HELD, PD
 
 /* A frame in the queue of frames to send. */
 typedef struct pd_outgoing_frame {
-    /* neighbours in the frame's lane (one of the lists of the queue), oldest first */
+    /* neighbours in the frame's lane, oldest first */
     struct pd_outgoing_frame *prev, *next;
     uint64_t id; /* request id */
     unsigned method;
@@ -47,8 +47,7 @@ typedef struct pd_outgoing_frame {
     uint64_t payload_bytes, reply_bytes; /* reply_bytes: length of the payload that the server's answer will have */
     bool sent;
     bool lent; /* the sender is using the frame's bytes, from pd_outgoing_gather until pd_outgoing_sent */
-    /* The frame was retired while its bytes were lent to the sender or half sent. It is
-     * freed when they are sent. */
+    /* The frame was retired while its bytes were lent to the sender or half sent. It is freed when they are sent. */
     bool answered;
     size_t first, count; /* only in a Declare frame: index of its first parameter, and number of parameters */
     UT_hash_handle hh;
@@ -146,11 +145,11 @@ typedef struct pd_outgoing {
     pd_outgoing_frame *by_id;
     pd_queue current; /* the lane from which pd_outgoing_gather took the last frames to send */
     size_t gone;      /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
-    /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it.
-     * 0 after pd_outgoing_sent. */
+    /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it. 0
+     * after pd_outgoing_sent. */
     size_t lent;
-    /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there
-     * are any */
+    /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there are
+     * any */
     bool open;
     bool shares;           /* the server reads large payloads of pushes in the worker's segment of shared memory */
     uint64_t least_shared; /* bytes of the smallest payload that it reads there: pd_least_shared */
@@ -165,8 +164,8 @@ pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const
 /* Frees a frame that is not in the queue. Accepts NULL. */
 void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 
-/* Puts a frame at the end of a lane (list) of the queue, and takes ownership of it. Its id must be set. Returns false
- * if out of memory: then the caller still owns the frame. */
+/* Puts a frame at the end of a lane of the queue, and takes ownership of it. Its id must be set. Returns false if out
+ * of memory: then the caller still owns the frame. */
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
 /* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held
  * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
@@ -178,15 +177,15 @@ pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_f
 /* Returns the frame with that request id; NULL: the queue has no such frame. */
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id);
 
-/* From pd_outgoing_gather to pd_outgoing_sent the sender uses the bytes of some frames without a lock: these frames
- * are "lent". To retire a frame is to take it out of the queue because it needs no further answer. A frame that is
- * lent or half sent is retired later, when its bytes are sent. At that time the callback `done` is called, if the
- * frame still belongs to a call of the user. From then on the user may change the frame's payload. */
+/* From pd_outgoing_gather to pd_outgoing_sent the sender uses the bytes of some frames without a lock: these frames are
+ * "lent". To retire a frame is to take it out of the queue because it needs no further answer. A frame that is lent or
+ * half sent is retired later, when its bytes are sent. At that time the callback `done` is called, if the frame still
+ * belongs to a call of the user. From then on the user may change the frame's payload. */
 
 typedef void pd_outgoing_done(void *arg, pd_outgoing_frame *frame);
 
-/* Removes and frees a frame that was answered or needs no answer. Returns false if its bytes are lent to the sender
- * or half sent: then pd_outgoing_sent or pd_outgoing_rewind frees it later and calls `done`. */
+/* Removes and frees a frame that was answered or needs no answer. Returns false if its bytes are lent to the sender or
+ * half sent: then pd_outgoing_sent or pd_outgoing_rewind frees it later and calls `done`. */
 bool pd_outgoing_retire(pd_outgoing *out, pd_outgoing_frame *frame);
 /* Removes a frame for which no call of the user waits, or waits any more. So the callback `done` is not called. */
 void pd_outgoing_remove(pd_outgoing *out, pd_outgoing_frame *frame);
@@ -199,8 +198,8 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
 /* Copies payloads of the gathered frames to the worker's segment, as far as the server reads them there. Called by the
  * sender before it sends the gathered bytes, without a lock. */
 void pd_outgoing_fill(const pd_outgoing *out);
-/* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired
- * (needed no further answer) in the meantime, unless they are half sent. */
+/* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired in
+ * the meantime, unless they are half sent. */
 void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg);
 /* Returns whether pd_outgoing_gather would find bytes to send. */
 bool pd_outgoing_pending(const pd_outgoing *out);

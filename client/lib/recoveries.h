@@ -12,8 +12,8 @@
 #include "paramd/client.h"
 
 /* Changes those fields of a request's header that belong to one connection or to one server: `mark` becomes that of the
- * last error of the present connection, and if `forget` is set, `holds` (versions of weights that the worker has)
- * becomes 0. All else stays byte for byte. Resets the core's arena. PD_NO_MEMORY: the frame is as it was. */
+ * last error of the present connection, and if `forget` is set, `holds` becomes 0. All else stays byte for byte. Resets
+ * the core's arena. PD_NO_MEMORY: the frame is as it was. */
 int pd_restamp(pd_core *core, pd_outgoing_frame *frame, bool forget);
 /* Does the same with all queued requests that need it. */
 int pd_restamp_all(pd_core *core, bool forget);
@@ -30,7 +30,7 @@ void pd_resend_hold(pd_core *core);
  * seen it. */
 void pd_resend_advance(pd_core *core);
 /* Takes the answer to a frame that was sent again: an error if `refusal` is not NULL. An answer that differs from the
- * first one ends the client handle (the user's pd_client). */
+ * first one ends the client handle. */
 void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal);
 /* Returns whether a frame of a call that is under way is for a round that was closed before the server has gone back.
  * The program does not notice if the server refuses such a frame. */
@@ -56,18 +56,18 @@ bool pd_core_window_helps(pd_core *core);
 int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 
 /* Starts a lost job anew with the parameters that were declared before. Rank 0 creates the job, whose option start_step
- * becomes the lowest step of rank 0's parameters. The other ranks wait until the job exists. The ticket (a number to
- * wait with) is done when the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost (pd_core_lost). */
+ * becomes the lowest step of rank 0's parameters. The other ranks wait until the job exists. The ticket is done when
+ * the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost (pd_core_lost). */
 int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Returns whether the server had weights of this job when it last answered. If it had, and a server now says that
- * there is no such job, the job is lost. */
+/* Returns whether the server had weights of this job when it last answered. If it had, and a server now says that there
+ * is no such job, the job is lost. */
 bool pd_core_has_begun(const pd_core *core);
 /* Returns whether this process starts the lost job anew, and has not seen weights of it yet. Then only rank 0 may
  * create the job, because only rank 0 knows at which step it begins; the other ranks wait for it. This holds, too, if
  * the server is lost once more before it has the weights. */
 bool pd_core_recreates(const pd_core *core);
-/* Ends the client handle (the user's pd_client) because the server no longer has its job. The user may then restart the
- * job on the same handle (pd_client_restart). */
+/* Ends the client handle because the server no longer has its job. The user may then restart the job on the same handle
+ * (pd_client_restart). */
 void pd_core_lose_job(pd_core *core);
 
 #endif

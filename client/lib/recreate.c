@@ -78,8 +78,8 @@ static void forget_progress(pd_core *core)
     pd_window_clear(core);
 }
 
-/* Opens a client handle (the user's pd_client) that had ended because its job was lost. The handle gets a new nonce
- * (the number of a process). So the server takes it for a new process, and counts its barriers from 1. */
+/* Opens a client handle that had ended because its job was lost. The handle gets a new nonce. So the server takes it
+ * for a new process, and counts its barriers from 1. */
 static void begin_again(pd_core *core)
 {
     core->setup.nonce = core->setup.nonce * 0xd1342543de82ef95u + 1;

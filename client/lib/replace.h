@@ -1,5 +1,5 @@
-/* replace.h - weights that the program changes by hand between two steps: sends them, and keeps the number of the change,
- * which pushes bring. */
+/* replace.h - weights that the program changes by hand between two steps: sends them, and keeps the number of the
+ * change, which pushes bring. */
 #ifndef PD_REPLACE_H
 #define PD_REPLACE_H
 

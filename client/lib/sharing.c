@@ -77,8 +77,8 @@ bool pd_sharing_begin(pd_core *core)
     return false;
 }
 
-/* Maps the server's segment, if the answer announces one. If that is impossible, the handle connects again and does
- * not offer to share. */
+/* Maps the server's segment, if the answer announces one. If that is impossible, the handle connects again and does not
+ * offer to share. */
 static int map_weights(pd_core *core, uint64_t bytes)
 {
     pd_error error;

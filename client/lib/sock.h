@@ -21,8 +21,7 @@ int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addre
 
 /* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and from its stream of TLS, whose
  * handshake is complete, unless `tls` is NULL. Takes ownership of both. NULL: out of memory; the caller still owns
- * them. The transport never calls its `ready` callback:
- * the I/O thread finds events with poll(). */
+ * them. The transport never calls its `ready` callback: the I/O thread finds events with poll(). */
 pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls);
 /* Returns the descriptor of the transport's socket and the events that poll() has to wait for. */
 struct pollfd pd_sock_poll(const pd_transport *transport);
