@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "transport.h"
+
 typedef struct sock {
     pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
     uv_poll_t poll;

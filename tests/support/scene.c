@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "access.h"
-#include "descriptor.h"
+#include "transport.h"
 #include "uvloop.h"
 #include "small_daemon.h"
 

@@ -1,15 +1,20 @@
-/* lookup.c - looks up names of hosts on threads of their own. */
-#include "lookup.h"
+/* connect.c - looks up names of hosts on threads of their own, and connects to the address that answers first. */
+#include "connect.h"
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_LOOKUPS = 16 }; /* threads that look up names at once, in the whole process */
@@ -29,8 +34,6 @@ struct pd_lookup {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pd_lookup *under_way;
 static int n_under_way;
-
-/* ---- fork ---- */
 
 static void before_fork(void)
 {
@@ -54,8 +57,6 @@ static void survive_fork(void)
 {
     pthread_atfork(before_fork, after_fork, begin_child);
 }
-
-/* ---- life ---- */
 
 static void dispose(pd_lookup *lookup)
 {
@@ -93,8 +94,6 @@ static int ask(pd_lookup *lookup, int flags)
 
     return getaddrinfo(lookup->host, lookup->port, &hints, &lookup->addresses);
 }
-
-/* ---- the thread ---- */
 
 /* Takes a lookup out of the list of those under way. The child of a fork may have forgotten it. */
 static void remove_from_list(const pd_lookup *lookup)
@@ -137,8 +136,6 @@ static int spawn(pd_lookup *lookup)
     pthread_attr_destroy(&attr);
     return rc;
 }
-
-/* ---- starting ---- */
 
 static pd_lookup *find(const pd_address *url)
 {
@@ -210,8 +207,6 @@ int pd_lookup_start(pd_lookup **out, const pd_address *url, pd_error *err)
     return rc;
 }
 
-/* ---- waiting ---- */
-
 static int await(const pd_lookup *lookup, int stop_fd, int timeout_ms, pd_error *err)
 {
     struct pollfd wait[2] = { { .fd = lookup->done_fd, .events = POLLIN }, { .fd = stop_fd, .events = POLLIN } };
@@ -236,4 +231,109 @@ int pd_lookup_wait(pd_lookup *lookup, const struct addrinfo **out, int stop_fd, 
     if (lookup->error != 0) return pd_fail(err, PD_UNAVAILABLE, "%s", gai_strerror(lookup->error));
     *out = lookup->addresses;
     return PD_OK;
+}
+
+enum {
+    HEAD_START_MS = 250,
+    MOST_SOCKETS = 8,
+    STOP = MOST_SOCKETS
+}; /* STOP: index of the descriptor that ends the pd_race */
+
+typedef struct pd_race {
+    struct pollfd sockets[MOST_SOCKETS + 1]; /* those that are not connected yet; the last one is `stop_fd` */
+    int n, left;                             /* number of them; number of addresses that may be tried yet */
+    const struct addrinfo *next;             /* NULL: all were tried */
+    int64_t next_ms, end_ms;                 /* when to try it; when to give up */
+    int error;                               /* of the last address that failed */
+} pd_race;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Begins to connect to the next address. Returns the socket if it is connected at once, else -1. */
+static int try_next(pd_race *r, int timeout_ms)
+{
+    const struct addrinfo *address = r->next;
+    int one = 1, fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    r->next = --r->left > 0 ? address->ai_next : NULL;
+    r->next_ms = now_ms() + HEAD_START_MS;
+    r->end_ms = now_ms() + timeout_ms;
+    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0) return fd;
+    if (fd >= 0 && (errno == EINPROGRESS || errno == EINTR)) {
+        r->sockets[r->n++] = (struct pollfd){ .fd = fd, .events = POLLOUT };
+        return -1;
+    }
+    r->error = errno;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+/* Takes a socket out of the pd_race. */
+static int take_out(pd_race *r, int i)
+{
+    int fd = r->sockets[i].fd;
+
+    r->sockets[i] = r->sockets[--r->n];
+    return fd;
+}
+
+static void give_up(pd_race *r, int error)
+{
+    r->error = error;
+    r->next = NULL;
+    while (r->n > 0) close(take_out(r, 0));
+}
+
+/* Waits for the sockets, until the next address is due or the time is up. Returns a socket that is connected; -1: there
+ * is none. */
+static int await_sockets(pd_race *r)
+{
+    int64_t left = (r->next != NULL ? r->next_ms : r->end_ms) - now_ms();
+    int n;
+
+    for (int i = r->n; i < MOST_SOCKETS; i++) r->sockets[i] = (struct pollfd){ .fd = -1 };
+    n = poll(r->sockets, MOST_SOCKETS + 1, left > 0 ? (int)left : 0);
+    if (n < 0 && errno != EINTR) give_up(r, errno);
+    if (n <= 0) return -1;
+    for (int i = r->n - 1; i >= 0; i--) {
+        socklen_t size = sizeof(int);
+        int error = 0;
+
+        if (r->sockets[i].revents == 0) continue;
+        if (getsockopt(r->sockets[i].fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+        if (error == 0) return take_out(r, i);
+        r->error = error;
+        close(take_out(r, i));
+    }
+    return -1;
+}
+
+/* Returns whether the next address may be tried now. */
+static bool is_due(const pd_race *r)
+{
+    return r->next != NULL && (r->n == 0 || now_ms() >= r->next_ms);
+}
+
+static bool is_over(const pd_race *r)
+{
+    return r->sockets[STOP].revents != 0 || (r->next == NULL && (r->n == 0 || now_ms() >= r->end_ms));
+}
+
+int pd_race_connect(int *fd, const struct addrinfo *addresses, int stop_fd, int timeout_ms)
+{
+    pd_race r = { .left = MOST_SOCKETS, .next = addresses };
+
+    r.sockets[STOP] = (struct pollfd){ .fd = stop_fd, .events = POLLIN };
+    *fd = -1;
+    while (*fd < 0 && !is_over(&r)) *fd = is_due(&r) ? try_next(&r, timeout_ms) : await_sockets(&r);
+    if (r.n > 0) give_up(&r, ETIMEDOUT);
+    if (*fd >= 0) return 0;
+    return r.sockets[STOP].revents != 0 ? -1 : r.error;
 }

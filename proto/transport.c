@@ -1,12 +1,31 @@
-/* descriptor.c - passes file descriptors over a Unix socket. */
+/* transport.c - identifies peers, and passes file descriptors over Unix sockets. */
 #define _GNU_SOURCE /* MSG_CMSG_CLOEXEC, struct ucred */
-#include "descriptor.h"
+#include "transport.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "printable.h"
+
+static const char *const kinds[] = {
+    [PD_IDENTITY_USER] = "user", [PD_IDENTITY_TOKEN] = "token", [PD_IDENTITY_CERTIFICATE] = "certificate"
+};
+
+void pd_identity_set(pd_identity *identity, pd_identity_kind kind, const char *name)
+{
+    size_t n = kind != PD_IDENTITY_NONE ? strlen(name) : 0;
+
+    memset(identity, 0, sizeof *identity);
+    if (n > 0 && strlen(kinds[kind]) + 1 + n < sizeof identity->text && pd_text_printable(name, n) == n) {
+        identity->kind = kind;
+        snprintf(identity->text, sizeof identity->text, "%s:%s", kinds[kind], name);
+    } else {
+        strcpy(identity->text, "anyone");
+    }
+}
 
 /* Memory for one control message with one descriptor. The union aligns it. */
 typedef union control_space {
