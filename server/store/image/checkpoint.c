@@ -445,7 +445,7 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     free(archive);
 }
 
-/* ---- handing the checkpoint to the keeper thread ---- */
+/* ---- handing the checkpoint to the checkpoint writer ---- */
 
 static void hand_over(pd_job *job)
 {

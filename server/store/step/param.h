@@ -13,7 +13,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { PD_LOGGED_MOST = 4 }; /* most entries of a job that are on their way to the disk */
+enum { PD_WAL_MOST = 4 }; /* most entries of a job that are on their way to the disk */
 
 /* Hyperparameters that workers have sent with pushes of the open round. */
 typedef struct pd_pushed {

@@ -105,7 +105,7 @@ bool pd_step_log_stops(const pd_steps *steps, const pd_param *param)
 {
     if (param->saved.step >= steps->limit) return true;
     if (!pd_step_log_is_on(steps)) return false;
-    return param->saved.step >= steps->log->step || steps->log->under_way >= PD_LOGGED_MOST;
+    return param->saved.step >= steps->log->step || steps->log->under_way >= PD_WAL_MOST;
 }
 
 const pd_param *pd_step_log_awaited(const pd_steps *steps, const pd_param *param)

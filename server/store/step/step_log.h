@@ -1,12 +1,12 @@
 /* step_log.h - what a step of a job has read, for the job's log: how each parameter's round ended, the aggregate, the
  * hyperparameters and the roots that its optimizer took. Step thread.
  *
- * A job with durability = log writes an entry for each step that all its parameters have closed (base/logged.h). An
+ * A job with durability = log writes an entry for each step that all its parameters have closed (base/wal_record.h). An
  * optimizer that gets the same inputs again makes the same bits, so entries and the checkpoint before them bring the
  * job back. Entries are made by image/logging.h.
  *
  * The log also holds parameters back (stage PD_STOPPED). No parameter begins step s + 1 before the entry of step s is
- * complete, so all state that belongs to no parameter is as of one step, as at a cut. And if PD_LOGGED_MOST entries are
+ * complete, so all state that belongs to no parameter is as of one step, as at a cut. And if PD_WAL_MOST entries are
  * on their way to the disk, no parameter begins another step: then the job runs at the speed of the disk. The rounds of
  * parameters that are held back may collect contributions meanwhile. A pause (image/pause.h) holds them back, too. */
 #ifndef PD_STEP_LOG_H
