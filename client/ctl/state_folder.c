@@ -1,5 +1,5 @@
 /* state_folder.c - the commands checkpoints, verify and restore, which work on a state directory without a daemon. */
-#include "state_folder.h"
+#include "commands.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,8 +13,6 @@
 #include "result.h"
 #include "state_dir.h"
 #include "text_table.h"
-
-/* ---- logs ---- */
 
 /* A search for each job's newest whole checkpoint in a list: the next start loads it, and the job's log follows it. */
 typedef struct log_search {
@@ -32,8 +30,6 @@ static bool is_newest(log_search *s, const pd_checkpoint_entry *entry)
     s->job_dir[n] = '\0';
     return true;
 }
-
-/* ---- checkpoints ---- */
 
 /* The list of checkpoints, while it is made. */
 typedef struct listing {
@@ -153,11 +149,8 @@ int pd_run_checkpoints(pd_line *line)
         return pd_result_fail_reached(line->json, &err);
     }
     if (line->json) return pd_result_json(json_pack("{s:o}", "checkpoints", l.json));
-    pd_table_limit(l.table, line->wide ? 0 : pd_table_default_limit());
-    return pd_table_print(l.table, stdout, "no checkpoints") == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
+    return pd_result_table(line, l.table, "no checkpoints");
 }
-
-/* ---- verify ---- */
 
 /* What is known while checkpoints are verified. */
 typedef struct verifying {
@@ -259,8 +252,6 @@ int pd_run_verify(pd_line *line)
         pd_print_line(stdout, "%zu checkpoints, %zu damaged", v.checked, v.damaged);
     return v.damaged == 0 ? PD_EXIT_OK : PD_EXIT_FAILED;
 }
-
-/* ---- restore ---- */
 
 /* Reads the option --creator: 0 if it was not given. */
 static uint64_t creator_of(const pd_line *line)

@@ -166,7 +166,7 @@ typedef struct pd_request {
         struct {
             char *job_name;
             char *label;    /* "host:pid" of the worker, for the log and for operators */
-            char *identity; /* who the worker is, as its connection proves it (identity.h); NULL: not known */
+            char *identity; /* who the worker is, as its connection proves it (transport.h); NULL: not known */
             uint32_t world_size;
             uint64_t nonce;
             bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */

@@ -148,8 +148,7 @@ typedef struct pd_param {
     struct pd_step_group *group;
     struct pd_param *next_member;                 /* next parameter of the same step group */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
-    /* links in one of the lists of parameters steps->ready, steps->merging, steps->stopped
-     * and group->held */
+    /* links in one of the lists steps->ready and steps->stopped */
     struct pd_param *prev_ready, *next_ready;
 } pd_param;
 

@@ -144,21 +144,21 @@ static void go_on(pd_steps *steps, pd_param *param)
     pd_riders_admit(steps, param);
 }
 
-/* Lets those members of a step group go on that were held and need not wait any more. One that goes on may free others,
- * so this is repeated until no more members go on. */
+static bool is_released(const pd_param *member)
+{
+    return member->stage == PD_HELD && member->saved.step < member->group->saved.unknown;
+}
+
+/* Lets those members of a step group go on that were held and need not wait any more, after group->saved.unknown has
+ * grown. One that goes on may free others, so this is repeated until no more members go on. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
-    pd_param *param, *next;
-    bool any = true;
-
-    while (any) {
-        any = false;
-        DL_FOREACH_SAFE2(group->held, param, next, next_ready)
-        {
-            if (param->saved.step >= group->saved.unknown) continue;
-            DL_DELETE2(group->held, param, prev_ready, next_ready);
-            go_on(steps, param);
-            any = true;
+    for (uint32_t before = 0; group->n_held > 0 && before != group->n_held;) {
+        before = group->n_held;
+        for (pd_param *member = group->members; member != NULL; member = member->next_member) {
+            if (!is_released(member)) continue;
+            group->n_held--;
+            go_on(steps, member);
         }
     }
 }
@@ -168,14 +168,15 @@ static void release(pd_steps *steps, pd_step_group *group)
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
+    uint64_t unknown = group != NULL ? group->saved.unknown : 0;
 
-    if (group != NULL && param->outcome == PD_STEPPED && param->saved.step >= group->saved.unknown) {
+    if (group != NULL && param->outcome == PD_STEPPED && param->saved.step >= unknown) {
         param->stage = PD_HELD;
-        DL_APPEND2(group->held, param, prev_ready, next_ready);
+        group->n_held++;
         return;
     }
     go_on(steps, param);
-    if (group != NULL) release(steps, group);
+    if (group != NULL && group->saved.unknown > unknown) release(steps, group);
 }
 
 /* ---- jobs that step as a whole ---- */

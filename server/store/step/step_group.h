@@ -45,8 +45,8 @@ typedef struct pd_step_group_saved {
 typedef struct pd_step_group {
     pd_step_group_saved saved;
     pd_param *members; /* the step group's parameters in the order in which they were declared, linked by next_member */
-    pd_param *held;    /* the step group's parameters whose steps wait for other members, linked by next_ready */
     uint32_t n_members;
+    uint32_t n_held; /* number of members whose steps wait for other members of the group */
     uint32_t behind; /* number of members that have closed `base` rounds, and no more */
     /* number of steps in the atomic group of this round; number of them that have
      * begun */

@@ -75,7 +75,6 @@ typedef struct pd_steps {
     /* Chunks whose aggregate needs all contributions at once: in `full` those to which they have come, in `loose`
      * those that wait for a rank and have contributions in frames. */
     pd_chunk *full, *loose;
-    pd_param *merging; /* parameters whose Adasum can be computed, linked by next_ready */
     /* parameters whose open round waits for ranks, or may have to wait for other parameters; oldest round first */
     pd_param *waiting;
     pd_param *ready;   /* parameters whose step can begin, or has begun and can go on */
