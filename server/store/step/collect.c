@@ -61,8 +61,8 @@ static void list_full(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_FULL;
 }
 
-/* Queues a parameter for its Adasum, since all contributions to its round have come: its first chunk stands for all, and
- * none is spilled any more. */
+/* Queues a parameter for its Adasum, since all contributions to its round have come: its first chunk stands for all,
+ * and none is spilled any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);

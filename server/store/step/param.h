@@ -37,13 +37,14 @@ typedef enum pd_stage {
     /* the aggregate is complete, and the step waits for other parameters of the job:
      * step_group.h */
     PD_HELD,
-    /* the step could begin, but a rider stops it: a cut quiesces the parameter, or the WAL or a pause holds it back; the
-     * parameter is in steps->stopped (riders.h) */
+    /* the step could begin, but a rider stops it: a cut quiesces the parameter, or the WAL or a pause holds it back;
+     * the parameter is in steps->stopped (riders.h) */
     PD_STOPPED,
     /* the aggregate is complete, and the step has not begun; the parameter is in steps->ready */
     PD_READY,
     PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->ready */
-    /* the step has begun, and waits for preconditioner tasks or for the other steps of its atomic group: step_group.h */
+    /* the step has begun, and waits for preconditioner tasks or for the other steps of its atomic group:
+     * step_group.h */
     PD_PARKED,
 } pd_stage;
 
