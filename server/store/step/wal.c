@@ -43,12 +43,12 @@ uint64_t pd_wal_own_bytes(void)
 /* Returns whether decisions are made of the roots that the parameter's steps take. */
 static bool decides_roots(const pd_param *param)
 {
-    return !param->logged && has_choice(pd_optim_plan(param->optim));
+    return !param->buffers.logged && has_choice(pd_optim_plan(param->optim));
 }
 
 static size_t count_roots(const pd_param *param)
 {
-    return param->logged || decides_roots(param) ? pd_optim_most_taken(param->optim) : 0;
+    return param->buffers.logged || decides_roots(param) ? pd_optim_most_taken(param->optim) : 0;
 }
 
 /* Gives each parameter whose roots are recorded its part of wal->roots. */
@@ -69,7 +69,7 @@ static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
 int pd_wal_make(pd_steps *steps)
 {
     pd_wal *wal = calloc(1, sizeof *wal + steps->n_params * sizeof wal->params[0]);
-    bool logged = steps->n_params > 0 && steps->params[0].logged;
+    bool logged = steps->n_params > 0 && steps->params[0].buffers.logged;
     size_t n = 0;
 
     if (wal == NULL) return PD_NO_MEMORY;
@@ -179,7 +179,7 @@ void pd_wal_end_steps(pd_steps *steps)
     steps->wal->inputs.on = false;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_step_input *input = &steps->wal->inputs.at[i];
-        if (input->aggregate != NULL) pd_buffer_pool_give(steps->params[i].pool[PD_F32], input->aggregate);
+        if (input->aggregate != NULL) pd_buffer_pool_give(steps->params[i].buffers.pool[PD_F32], input->aggregate);
         input->aggregate = NULL;
         /* A step that is under way must not write into the list any more. */
         pd_optim_note_taken(steps->params[i].optim, NULL);
@@ -188,7 +188,7 @@ void pd_wal_end_steps(pd_steps *steps)
 
 bool pd_wal_stops(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step >= steps->limit) return true;
+    if (param->saved.step >= steps->queue.limit) return true;
     if (!pd_wal_records_steps(steps)) return false;
     return param->saved.step >= steps->wal->inputs.step || steps->wal->inputs.under_way >= PD_WAL_MOST;
 }
@@ -259,7 +259,7 @@ static void make_round(pd_decisions *decisions, const pd_param *param)
     pd_decision *decision = pd_decision_new(PD_DECISION_ROUND, param->index, param->saved.step, 0);
 
     if (decision != NULL) {
-        decision->counted = param->counted;
+        decision->counted = param->end.counted;
         decision->counted->refs++;
     }
     add_made(decisions, decision);
@@ -280,7 +280,7 @@ static void expect_ranks(const pd_wal *wal, pd_param *param)
 {
     const pd_decision *decision = find(wal, param, PD_DECISION_ROUND, param->saved.step + 1);
 
-    param->noted_ranks = decision != NULL ? decision->counted : NULL;
+    param->end.recorded_ranks = decision != NULL ? decision->counted : NULL;
 }
 
 /* Takes the decision after `before` from those of a parameter. */
@@ -352,7 +352,7 @@ static void put_in_force(pd_steps *steps, pd_param *param, pd_decision *decision
     if (mask == 0) return;
     decision->override = NULL;
     if (decision->from > param->saved.step + 1) override->planned = true;
-    param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides,
+    param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n,
                                              (pd_override_entry){ override, decision->from, mask });
     pd_overrides_settle(steps->outbox, steps->name, param);
     steps->changes++;
@@ -369,7 +369,7 @@ int pd_wal_before(pd_steps *steps, pd_param *param)
             before = decision;
             continue;
         }
-        if (param->n_overrides == PD_MAX_PARAM_OVERRIDES) return PD_OK;
+        if (param->overrides.n == PD_MAX_PARAM_OVERRIDES) return PD_OK;
         if (pd_overrides_reserve(param, &err) != PD_OK) return PD_NO_MEMORY;
         decision = take_read(steps, param->index, before);
         put_in_force(steps, param, decision);
@@ -443,7 +443,7 @@ void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_
     if (steps->wal == NULL) return;
     if (pd_wal_records_steps(steps))
         begin_input(steps, param, io, count);
-    else if (!param->logged && steps->wal->params[param->index].taken.room > 0)
+    else if (!param->buffers.logged && steps->wal->params[param->index].taken.room > 0)
         begin_roots(steps, param);
 }
 
@@ -470,7 +470,7 @@ static void compare(pd_steps *steps, pd_param *param)
     const pd_decision *round = find(steps->wal, param, PD_DECISION_ROUND, param->saved.step);
     const pd_wal_param *own = &steps->wal->params[param->index];
 
-    if (round != NULL && !same_ranks(param->counted, round->counted))
+    if (round != NULL && !same_ranks(param->end.counted, round->counted))
         say_differs(steps, param, "other ranks count in its round");
     else if (own->repeats && own->taken.missed)
         say_differs(steps, param, "roots that it took are missing");
@@ -497,17 +497,17 @@ static void close_decisions(pd_steps *steps, pd_param *param)
 {
     pd_decisions *decisions = &steps->wal->decisions;
     pd_wal_param *own = &steps->wal->params[param->index];
-    bool repeated = param->noted_ranks != NULL;
+    bool repeated = param->end.recorded_ranks != NULL;
 
     if (own->read.first != NULL) {
         compare(steps, param);
         drop_closed(steps, param);
     }
-    if (decisions->on && !param->logged) {
+    if (decisions->on && !param->buffers.logged) {
         if (!own->repeats) make_roots(decisions, param, &own->taken);
-        if (!repeated && param->round.closing && param->counted != NULL) make_round(decisions, param);
+        if (!repeated && param->round.closing && param->end.counted != NULL) make_round(decisions, param);
     }
-    if (!param->logged) own->taken.n = own->taken.left = 0;
+    if (!param->buffers.logged) own->taken.n = own->taken.left = 0;
     own->repeats = false;
     expect_ranks(steps->wal, param);
 }
@@ -519,11 +519,11 @@ static void close_input(pd_steps *steps, pd_param *param)
     pd_step_input *input = &inputs->at[param->index];
 
     assert(param->saved.step == inputs->step && inputs->missing > 0);
-    input->outcome = (uint32_t)param->outcome;
+    input->outcome = (uint32_t)param->end.outcome;
     inputs->missing--;
     if (!input->began) return;
-    input->aggregate = param->accumulator;
-    param->accumulator = NULL;
+    input->aggregate = param->buffers.accumulator;
+    param->buffers.accumulator = NULL;
 }
 
 void pd_wal_closed(pd_steps *steps, pd_param *param)
@@ -535,8 +535,8 @@ void pd_wal_closed(pd_steps *steps, pd_param *param)
 
 bool pd_wal_round_is_full(const pd_param *param)
 {
-    if (param->noted_ranks == NULL || param->round.closing) return false;
+    if (param->end.recorded_ranks == NULL || param->round.closing) return false;
     for (uint32_t rank = 0; rank < pd_round_ranks(&param->round); rank++)
-        if (pd_counted_has(param->noted_ranks, rank) && pd_round_misses(&param->round, rank)) return false;
+        if (pd_counted_has(param->end.recorded_ranks, rank) && pd_round_misses(&param->round, rank)) return false;
     return true;
 }

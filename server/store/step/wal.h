@@ -132,7 +132,7 @@ int pd_wal_before(pd_steps *steps, pd_param *param);
  * back. `count` is the optimizer's count before it. */
 void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
 /* Records the decisions of a round that has just closed, and drops those that were read back. Takes the aggregate for
- * the stream of steps: param->accumulator becomes NULL. Call it before the round is reset, when param->saved.step is
+ * the stream of steps: param->buffers.accumulator becomes NULL. Call it before the round is reset, when param->saved.step is
  * its step. */
 void pd_wal_closed(pd_steps *steps, pd_param *param);
 
@@ -156,7 +156,7 @@ static inline bool pd_wal_records_steps(const pd_steps *steps)
 /* Returns whether the job is paused, because the disk fails: image/pause.h. */
 static inline bool pd_steps_are_paused(const pd_steps *steps)
 {
-    return steps->limit != UINT64_MAX;
+    return steps->queue.limit != UINT64_MAX;
 }
 
 /* Returns a parameter that this held-back parameter waits for, since it has not closed the step before. NULL: the
