@@ -1,7 +1,7 @@
 /* admission.c - divides the ingest budget among the ranks. */
 #include "admission.h"
 #include "mutant.h"
-#include "unreserved.h"
+#include "store_config.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -2,13 +2,12 @@
 #include "logging.h"
 
 #include "archive.h"
-#include "checkpoint_asked.h"
+#include "checkpoint_state.h"
 #include "control.h"
 #include "control_log.h"
 #include "checkpoint_policy.h"
 #include "logged_image.h"
 #include "param_set.h"
-#include "pause.h"
 #include "mutant.h"
 #include "step_log.h"
 
