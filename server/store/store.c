@@ -14,7 +14,7 @@
 #include "job.h"
 #include "job_turn.h"
 #include "jobs.h"
-#include "log_replay.h"
+#include "wal_replay.h"
 #include "logging.h"
 #include "mutant.h"
 #include "overdue.h"
@@ -86,7 +86,7 @@ static void free_effects(pd_store *store)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
         if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_drop_weights(effect->u.kept);
         if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_free(effect->u.kept);
-        if (effect->kind == PD_EFF_LOGGED) pd_logging_drop(effect->u.logged);
+        if (effect->kind == PD_EFF_WAL) pd_logging_drop(effect->u.wal);
         pd_effect_free(effect);
     }
 }
@@ -276,7 +276,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
     queue(store, job, now_ns);
 }
 
-/* Takes a checkpoint back from the keeper thread. */
+/* Takes a checkpoint back from the checkpoint writer. */
 static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.kept->number);
@@ -298,10 +298,10 @@ static pd_job *find_named(pd_store *store, pd_request *request, const char *name
     return NULL;
 }
 
-/* Takes an entry of a job's log back from the journal thread. */
+/* Takes an entry of a job's log back from the WAL thread. */
 static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.logged->number);
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.wal->number);
 
     if (job != NULL && job->gone) job = NULL;
     pd_logging_returned(job, request);
@@ -456,7 +456,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
     case PD_REQ_KEPT: kept(store, request, now_ns); break;
-    case PD_REQ_LOGGED: logged(store, request, now_ns); break;
+    case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
             checkpoint(store, request, now_ns);
@@ -578,15 +578,15 @@ int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t 
     return rc;
 }
 
-int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err)
+int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
 {
     pd_store_forget_deadlines(store);
-    return pd_replay(&store->jobs, logged, now_ns, kept, err);
+    return pd_replay(&store->jobs, record, now_ns, kept, err);
 }
 
-int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err)
+int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err)
 {
-    return pd_control_load(&store->jobs, logged, err);
+    return pd_control_load(&store->jobs, record, err);
 }
 
 pd_store_bytes pd_store_count_bytes(const pd_store *store)

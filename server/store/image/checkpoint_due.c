@@ -1,6 +1,6 @@
-/* checkpoint_due.c - decides when a job gets a checkpoint, takes it back from the keeper thread, and watches the disk:
- * a checkpoint or entries of the log that it has for longer than disk_timeout are logged, again each time after twice
- * as long, and the job does what its on_disk_error says. */
+/* checkpoint_due.c - decides when a job gets a checkpoint, takes it back from the checkpoint writer, and watches the
+ * disk: a checkpoint or entries of the log that it has for longer than disk_timeout are logged, again each time after
+ * twice as long, and the job does what its on_disk_error says. */
 #include "checkpoint_due.h"
 
 #include "checkpoint.h"

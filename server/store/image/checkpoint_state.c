@@ -3,6 +3,7 @@
 
 #include "cut.h"
 #include "import.h"
+#include "riders.h"
 #include "step_log.h"
 
 #include <inttypes.h>
@@ -125,14 +126,6 @@ uint64_t pd_retry_next_tick(const pd_job *job)
     return pd_retry_is_by_time(job) && may_try(job) ? job->checkpointing.retry_ns : UINT64_MAX;
 }
 
-void pd_pause_release(pd_steps *steps)
-{
-    pd_param *param;
-
-    while ((param = pd_step_log_release(steps)) != NULL)
-        if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
-}
-
 void pd_pause_begin(pd_job *job)
 {
     pd_log_facts facts = { .job = job->steps.name };
@@ -155,5 +148,5 @@ void pd_pause_end(pd_job *job)
     job->steps.limit = UINT64_MAX;
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
            "the disk is well again, and the job goes on");
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
 }

@@ -23,7 +23,7 @@ typedef struct pd_checkpoint_part {
 
 typedef struct pd_checkpoint {
     pd_checkpoint_image *kept;
-    pd_effect *effect; /* will hand the checkpoint to the keeper thread; allocated in advance, so it cannot fail */
+    pd_effect *effect; /* will hand the checkpoint to the checkpoint writer; allocated in advance, so it cannot fail */
     uint64_t until_ns; /* time by which all parameters must have reached the step of the cut */
     bool last;         /* the server drains: parameters are taken at the steps that they have */
     bool headed;       /* all parameters are at rest, and the head is written: parameters can be copied */
@@ -71,7 +71,5 @@ uint64_t pd_retry_next_tick(const pd_job *job);
 void pd_pause_begin(pd_job *job);
 /* Lets a paused job go on. Does nothing if the job is not paused. */
 void pd_pause_end(pd_job *job);
-/* Lets parameters go on that nothing holds back any more (step_log.h). */
-void pd_pause_release(pd_steps *steps);
 
 #endif
