@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "info_entries.h"
-#include "traced.h"
+#include "stats.h"
 
 /* An event with its texts, as it waits in the ring. */
 typedef struct pd_trace_entry {
