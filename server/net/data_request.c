@@ -1,5 +1,5 @@
-/* data_request.c - the requests for tensors: checks the pieces of Initialise, Push and PushPull and turns them into requests
- * to the store, and lets the version table answer Pull when weights are new enough. */
+/* data_request.c - the requests for tensors: checks the pieces of Initialise, Push and PushPull and turns them into
+ * requests to the store, and lets the version table answer Pull when weights are new enough. */
 #include "handlers.h"
 
 #include "mutant.h"

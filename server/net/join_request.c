@@ -1,5 +1,5 @@
-/* join_request.c - how a worker joins its job: Hello lets it in, Declare tells its parameters, and Share passes segments of
- * shared memory. */
+/* join_request.c - how a worker joins its job: Hello lets it in, Declare tells its parameters, and Share passes
+ * segments of shared memory. */
 #include "handlers.h"
 
 #include "conn_io.h"
