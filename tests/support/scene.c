@@ -17,9 +17,8 @@
 
 #include "access.h"
 #include "transport.h"
-#include "listen.h"
+#include "uvloop.h"
 #include "small_daemon.h"
-#include "socket.h"
 
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 
