@@ -8,7 +8,7 @@
 #include "round.h"
 #include "rule.h"
 #include "published.h"
-#include "traced.h"
+#include "stats.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
