@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay_average.h"
-#include "replay_draws.h"
-#include "replay_local.h"
+#include "replay_case.h"
 #include "replay_net.h"
-#include "replay_parts.h"
-#include "replay_routine.h"
-#include "replay_server.h"
-#include "replay_step.h"
-#include "replay_updates.h"
+#include "replay_run.h"
+#include "replay_state.h"
 
 static int keep_names(pd_replay_result *out, const pd_trace *trace)
 {
@@ -67,7 +62,7 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
-    if (pd_replay_draws_wanted(trace))
+    if (pd_replay_has_draws(trace))
         return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }

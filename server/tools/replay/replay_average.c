@@ -1,6 +1,6 @@
 /* replay_average.c - computes averages of gradients with the arithmetic library, and compares them with recorded
  * averages and recorded weighted means. */
-#include "replay_average.h"
+#include "replay_case.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "adasum.h"
 #include "kernels.h"
+#include "replay_run.h"
 
 typedef struct averaging {
     const pd_trace *trace;

@@ -1,14 +1,14 @@
 /* replay_google.c - computes recorded cases of the functions of Google's Shampoo: inverse roots, power iteration,
  * quantized values, symmetric matrices. */
-#include "replay_google.h"
-#include "root_newton.h"
-#include "power_iteration.h"
+#include "replay_case.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "power_iteration.h"
 #include "quantize.h"
 #include "root.h"
+#include "root_newton.h"
 #include "symmetric.h"
 
 static int storage_of(const pd_case *c, pd_storage *out)

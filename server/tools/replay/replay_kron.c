@@ -4,7 +4,7 @@
  *   - one update of a block's factors
  *   - the steps in which factors are updated
  *   - the numbers of JAX's random generator, in both of its layouts */
-#include "replay_kron.h"
+#include "replay_case.h"
 
 #include <stdio.h>
 #include <string.h>

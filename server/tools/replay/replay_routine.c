@@ -1,15 +1,10 @@
 /* replay_routine.c - computes the recorded cases of a routine (inputs and results of one function) with the
  * arithmetic library in this process, and compares them one by one with the record. */
-#include "replay_routine.h"
+#include "replay_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "replay_average.h"
-#include "replay_google.h"
-#include "replay_kron.h"
-#include "replay_meta.h"
 
 enum { MOST_CASES = 1000 };
 

@@ -5,7 +5,7 @@
  * is the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
  * exactly minus the average as weights. If the weights are sharded, the declared parameter has all shards, and a
  * replica pushes and pulls only the range of its own shard. */
-#include "replay_server.h"
+#include "replay_run.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -15,10 +15,6 @@
 #include <sys/random.h>
 
 #include "connection.h"
-#include "replay_average.h"
-#include "replay_parts.h"
-#include "replay_step.h"
-#include "replay_tensors.h"
 
 typedef struct common { /* Data that all workers of a replay share. While they run, only first_failed changes. */
     const pd_trace *trace;

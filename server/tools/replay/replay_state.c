@@ -11,7 +11,6 @@
 #include "optimizer.h"
 #include "plan.h"
 #include "root_bound.h"
-#include "verdict.h"
 
 enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 

@@ -105,4 +105,8 @@ bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
 /* Copies all elements of a tensor of the trace to `at`. pd_trace_tensor must have found the tensor. */
 void pd_trace_values(const pd_trace *trace, const char *name, double *at);
 
+/* Parses JSON, with null in place of NaN and infinities. The caller frees the result. NULL: the text is not JSON, an
+ * object has two equal keys, or memory ran out; *why has the reason. */
+json_t *pd_python_json(const char *text, json_error_t *why);
+
 #endif

@@ -2,6 +2,7 @@
 #include "verdict.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool coincide(double ours, double recorded)
@@ -81,4 +82,21 @@ void pd_verdict_fold(pd_verdict *verdict, const pd_verdict *other)
 bool pd_verdict_holds(const pd_verdict *verdict, double tolerance)
 {
     return verdict->compared > 0 && verdict->error <= tolerance;
+}
+
+bool pd_replay_updates_fail(const pd_replay_result *r)
+{
+    return r->update.compared > 0 && !pd_verdict_holds(&r->update, r->update_tolerance);
+}
+
+bool pd_replay_state_fails(const pd_replay_result *r)
+{
+    return r->state.compared > 0 && !(r->state.error <= r->state.tolerance);
+}
+
+void pd_replay_result_free(pd_replay_result *result)
+{
+    for (size_t i = 0; result->params != NULL && i < result->n; i++) free(result->params[i]);
+    free(result->params);
+    free(result->verdicts);
 }
