@@ -1,9 +1,8 @@
-/* import_state.c - paramctl import-state: puts the optimizer state of a saved file into a job of a daemon, either
- * all of it or nothing.
+/* import_state.c - paramctl import-state: puts the optimizer state of a saved file into a job of a daemon, either all
+ * of it or nothing.
  *
- * The command first compares the names in the file with the job's slots. If they do not
- * match, nothing is sent, unless the user gives --partial. A file may also have pending roots: matrix roots that are
- * computed, but not used yet. */
+ * The command first compares the names in the file with the job's slots. If they do not match, nothing is sent, unless
+ * the user gives --partial. A file may also have pending roots: matrix roots that are computed, but not used yet. */
 #include "commands.h"
 
 #include <errno.h>

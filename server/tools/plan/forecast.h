@@ -1,8 +1,8 @@
 /* forecast.h - forecasts how much memory and computing a model's optimizer will need.
  *
  * It makes the plans of all parameters as a job would, but no state, and computes the memory with the daemon's own
- * functions. A plan lists a parameter's slots and tasks (computations beside the
- * steps, such as matrix roots). A task begins (is "captured") when a step copies its inputs.
+ * functions. A plan lists a parameter's slots and tasks (computations beside the steps, such as matrix roots). A task
+ * begins (is "captured") when a step copies its inputs.
  *
  * All functions are pure: they use no files, clocks or connections. */
 #ifndef PD_FORECAST_H
@@ -36,8 +36,7 @@ typedef struct pd_kind {
     int64_t task_bytes;
     double task_flops; /* floating-point operations of all tasks of one parameter */
     int64_t due[3];    /* due: numbers of the first three steps in which tasks begin */
-    /* Number of entries in `due`, at most 3. If there are fewer, no other task begins up to
-     * step PD_FORECAST_STEPS. */
+    /* Number of entries in `due`, at most 3. If there are fewer, no other task begins up to step PD_FORECAST_STEPS. */
     int n_due;
     /* Tasks go on to begin every pd_kind_interval steps. false: the interval changes later, for example by a
      * schedule. */

@@ -235,8 +235,8 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* Lists the inputs or the outputs of n tasks by the names of their slots, such as
- * "statistics.0 … 215; tally". `room` is scratch memory, as in task_lines. */
+/* Lists the inputs or the outputs of n tasks by the names of their slots, such as "statistics.0 … 215; tally". `room`
+ * is scratch memory, as in task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;

@@ -86,10 +86,9 @@ static int set_value(pd_hypers *hypers, const char *name, const json_t *value, p
     char number[40];
     const char *text = scalar_text(value, number, sizeof number);
 
-    if (!has(hypers->row, name)) {
+    if (!has(hypers->row, name))
         return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name,
                        pd_optimizer_name(hypers->row));
-    }
     if (text != NULL) return pd_hypers_set(hypers, name, text, err);
     if (json_is_string(json_object_get(value, "schedule")))
         return set_printed(hypers, name, value, print_schedule, err);
@@ -289,17 +288,15 @@ static const struct entry {
 
 static bool contains(const char *const *list, const char *word)
 {
-    for (; *list != NULL; list++) {
+    for (; *list != NULL; list++)
         if (strcmp(*list, word) == 0) return true;
-    }
     return false;
 }
 
 bool pd_recipe_knows(const char *system)
 {
-    for (const struct entry *e = table; e < table + sizeof table / sizeof *table; e++) {
+    for (const struct entry *e = table; e < table + sizeof table / sizeof *table; e++)
         if (strcmp(e->system, system) == 0) return true;
-    }
     return false;
 }
 
@@ -350,8 +347,8 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
-/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0
- * into minus the averaged gradient, so the average can be read from the weights. */
+/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient, so
+ * the average can be read from the weights. */
 static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     (void)entry;
@@ -450,9 +447,8 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
     return PD_OK;
 }
 
-/* Sets the probability with which factors are updated, if it changes with the step:
- * {"schedule": "anneal", ...}. paramd's schedule for it has the name of the reference optimizer's function,
- * precond_update_prob_schedule. */
+/* Sets the probability with which factors are updated, if it changes with the step: {"schedule": "anneal", ...}.
+ * paramd's schedule for it has the name of the reference optimizer's function, precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);
@@ -558,9 +554,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
         const char *text = json_string_value(name);
         if (text == NULL)
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
-        if (json_object_get(recipe->members, text) != NULL) {
+        if (json_object_get(recipe->members, text) != NULL)
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: parameter %.128s is in two groups", text);
-        }
         if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0)
             return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -690,11 +685,10 @@ static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
     int rc = name_aggregate(recipe, config, err);
 
     if (rc != PD_OK) return rc;
-    if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0) {
+    if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "config: expected n_devices, a multiple of N_WEIGHTS_SHARDS; got %lld and %lld",
                        (long long)devices, (long long)shards);
-    }
     n = devices / shards;
     recipe->shards = (int)shards;
     if (strcmp(recipe->aggregate, "adasum") != 0) return PD_OK;
@@ -716,9 +710,8 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
 
     memset(out, 0, sizeof *out);
     if (entry == NULL) return no_entry(system, optimizer, err);
-    if ((row = pd_optim_find(entry->row)) == NULL) {
+    if ((row = pd_optim_find(entry->row)) == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
-    }
     out->rate = entry->rate;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (json_is_true(json_object_get(config, "normalize_grads")))

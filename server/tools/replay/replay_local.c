@@ -12,8 +12,8 @@
 enum { NAME_TEXT = 400 };
 
 /* The recorded random numbers of a run of distributed_kron. They are in tensors `probe/TTTT/NAME` (TTTT: step), and in
- * the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each step one random
- * number decides for all parameters whether they are balanced. */
+ * the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each step one
+ * random number decides for all parameters whether they are balanced. */
 typedef struct draws {
     json_t *balanced; /* NULL: not recorded */
     pd_draws *at;     /* random numbers of each declared parameter in the present step; NULL: none were recorded */
@@ -122,7 +122,7 @@ int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_err
     if (text != NULL && (end == text || *end != '\0' || !(noise >= 0) || isinf(noise)))
         return pd_fail(err, PD_INVALID_ARGUMENT, "metadata noise_update: expected a number from 0 on, got \"%.64s\"",
                        text);
-    *tolerance = text != NULL ? 10 * noise + 1e-6 : pd_trace_tolerance(trace);
+    *tolerance = text != NULL ? 10 * noise + 1e-6 : trace->tolerance;
     return PD_OK;
 }
 
@@ -131,14 +131,12 @@ int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_err
  * shape than the parameter. */
 static int read_update(const pd_trace *trace, int64_t step, size_t param, double *at, bool *there, pd_error *err)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
     char name[NAME_TEXT];
     pd_shape shape;
 
-    snprintf(name, sizeof name, "update/%04d/%s", (int)step, params[param].name);
+    snprintf(name, sizeof name, "update/%04d/%s", (int)step, trace->params[param].name);
     if (!(*there = pd_trace_tensor(trace, name, &shape))) return PD_OK;
-    if (!pd_shape_equal(&shape, &params[param].shape))
+    if (!pd_shape_equal(&shape, &trace->params[param].shape))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected the parameter's shape", name);
     pd_trace_values(trace, name, at);
     return PD_OK;
@@ -264,8 +262,7 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
-/* Takes one step with the model, and with the shaken models (whose gradients have their last bits flipped) if there
- * are any. Then compares everything that was recorded after this step. */
+/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {
@@ -294,9 +291,8 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
         shaken[i].shaken = i + 1;
         rc = prepare(&shaken[i], trace, recipe, err);
     }
-    for (int64_t step = 1; rc == PD_OK && step <= pd_trace_steps(trace); step++) {
+    for (int64_t step = 1; rc == PD_OK && step <= trace->steps; step++)
         rc = play_step(&p, shaken, step, verdicts, updates, state, err);
-    }
     free_play(&p);
     for (int i = 0; i < PD_REPLAY_SHAKEN; i++) free_play(&shaken[i]);
     return rc;

@@ -36,9 +36,8 @@ static bool is_named(const char *name, const pd_routine *r)
 
 static const pd_routine *find_routine(const pd_trace *trace)
 {
-    for (const pd_routine *r = routines; r < routines + sizeof routines / sizeof *routines; r++) {
-        if (strcmp(r->system, pd_trace_system(trace)) == 0 && is_named(pd_trace_case(trace), r)) return r;
-    }
+    for (const pd_routine *r = routines; r < routines + sizeof routines / sizeof *routines; r++)
+        if (strcmp(r->system, trace->system) == 0 && is_named(trace->name, r)) return r;
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* replay_run.c - the declared parts, weights and gradients of a recorded run that is played, and whether its steps end as
- * recorded. */
+/* replay_run.c - the declared parts, weights and gradients of a recorded run that is played, and whether its steps end
+ * as recorded. */
 #include "replay_run.h"
 
 #include <assert.h>
@@ -79,9 +79,8 @@ typedef struct search {
     pd_error *err;
 } search;
 
-/* Returns the name under which a replay declares a part: a parameter of the trace, or a
- * block of a shard, which is one rank's range of it. The caller frees the name. NULL: out of
- * memory. */
+/* Returns the name under which a replay declares a part: a parameter of the trace, or a block of a shard, which is one
+ * rank's range of it. The caller frees the name. NULL: out of memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {
     char of_group[32] = "", of_block[32] = "", *text = NULL;
@@ -121,10 +120,9 @@ static int read_range(const search *s, size_t param, const json_t *range, int64_
 {
     const json_t *from = json_array_get(range, 0), *to = json_array_get(range, 1);
 
-    if (json_array_size(range) != 2 || !json_is_integer(from) || !json_is_integer(to)) {
+    if (json_array_size(range) != 2 || !json_is_integer(from) || !json_is_integer(to))
         return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: expected [start, end] of %.200s",
                        s->params[param].name);
-    }
     *start = json_integer_value(from);
     *end = json_integer_value(to);
     return PD_OK;
@@ -161,13 +159,12 @@ static int add_shards(search *s, size_t param, bool *found)
         *found = true;
         if ((rc = read_range(s, param, range, &start, &end)) != PD_OK) return rc;
         if (start == end) continue;
-        if (start != at || end < start || end > s->params[param].elements) {
+        if (start != at || end < start || end > s->params[param].elements)
             return pd_fail(s->err, PD_INVALID_ARGUMENT,
                            "metadata shards: %.200s: expected a range from %lld on within %lld elements, got %lld to "
                            "%lld",
                            s->params[param].name, (long long)at, (long long)s->params[param].elements, (long long)start,
                            (long long)end);
-        }
         if ((rc = add_shard(s, param, start, end)) != PD_OK) return rc;
         at = end;
     }
@@ -199,7 +196,8 @@ int pd_replay_parts_find(pd_replay_parts *out, const pd_trace *trace, const pd_r
     int rc;
 
     *out = (pd_replay_parts){ 0 };
-    s.params = pd_trace_params(trace, &s.n);
+    s.params = trace->params;
+    s.n = trace->n;
     rc = pd_trace_json(trace, "shards", JSON_ARRAY, &s.shards, err);
     if (rc == PD_OK) rc = find_all(&s);
     json_decref(s.shards);
@@ -223,14 +221,14 @@ static float *new_floats(int64_t n)
 
 int pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_error *err)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     *out = (pd_replay_tensors){ .trace = trace, .params = params, .n = n };
     out->weights = calloc(n, sizeof *out->weights);
     out->gradient = calloc(n, sizeof *out->gradient);
     out->present = calloc(n, sizeof *out->present);
-    out->recorded = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *out->recorded);
+    out->recorded = calloc((size_t)trace->most_elements + 1, sizeof *out->recorded);
     if (!out->weights || !out->gradient || !out->present || !out->recorded)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
@@ -282,7 +280,7 @@ static bool refuses(int rc)
 
 int pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err)
 {
-    const char *recorded = pd_trace_error(trace, step);
+    const char *recorded = trace->error[step];
 
     if (recorded == NULL || (rc != PD_OK && !refuses(rc))) {
         if (rc != PD_OK && err != NULL) *err = *ours;
@@ -297,32 +295,29 @@ int pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_e
 
 bool pd_replay_always_fails(const pd_trace *trace)
 {
-    for (int64_t step = 1; step <= pd_trace_steps(trace); step++) {
-        if (pd_trace_error(trace, step) == NULL) return false;
-    }
+    for (int64_t step = 1; step <= trace->steps; step++)
+        if (trace->error[step] == NULL) return false;
     return true;
 }
 
 static bool all_nan(const double *at, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         if (!isnan(at[i])) return false;
-    }
     return true;
 }
 
 /* Returns true if all recorded weights are NaN after every step. */
 static bool leaves_nan_alone(const pd_trace *trace)
 {
-    double *at = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *at);
-    bool so = at != NULL && pd_trace_steps(trace) > 0 && !pd_trace_averages(trace);
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    double *at = calloc((size_t)trace->most_elements + 1, sizeof *at);
+    bool so = at != NULL && trace->steps > 0 && !trace->averages;
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
-    for (int64_t step = 1; so && step <= pd_trace_steps(trace); step++) {
+    for (int64_t step = 1; so && step <= trace->steps; step++)
         for (size_t i = 0; so && i < n; i++)
             so = pd_trace_weights(trace, step, i, at) && all_nan(at, params[i].elements);
-    }
     free(at);
     return so;
 }
@@ -334,13 +329,12 @@ bool pd_replay_is_refusal(const pd_trace *trace, int rc)
 
 void pd_replay_refused(const pd_trace *trace, float *const *weights)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     if (!leaves_nan_alone(trace)) return;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         for (int64_t k = 0; k < params[i].elements; k++) weights[i][k] = NAN;
-    }
 }
 
 bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step, double *rate)

@@ -53,8 +53,8 @@ typedef struct pd_replay_parts {
     size_t n;
 } pd_replay_parts;
 
-/* Returns true if the trace is one of FSDP: its metadata `shards` has for each rank the range [start, end) that the rank
- * has of each flattened parameter. Then a replay declares blocks instead of parameters. */
+/* Returns true if the trace is one of FSDP: its metadata `shards` has for each rank the range [start, end) that the
+ * rank has of each flattened parameter. Then a replay declares blocks instead of parameters. */
 bool pd_replay_is_sharded(const pd_trace *trace);
 /* Finds the parts of a checked trace that a replay declares. The caller frees *out, also after an error.
  * PD_INVALID_ARGUMENT: the shards of a parameter do not follow each other or do not cover the parameter.

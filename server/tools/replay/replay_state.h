@@ -37,9 +37,9 @@
 
 typedef struct pd_replay_state pd_replay_state;
 
-/* Lists the tensors of optimizer state in a checked trace, which must outlive *out. The
- * caller frees *out. PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for
- * state; the error names it. PD_NO_MEMORY: out of memory. */
+/* Lists the tensors of optimizer state in a checked trace, which must outlive *out. The caller frees *out.
+ * PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for state; the error names it.
+ * PD_NO_MEMORY: out of memory. */
 int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state); /* accepts NULL */
 /* Returns true if the trace does not record the noise (effect of rounding on state). Then it must be measured with

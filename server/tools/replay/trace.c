@@ -172,25 +172,6 @@ static bool copy_doubles(const pd_safetensors *tensors, const pd_st_tensor *tens
 #define MAX_WORK 50000000ll
 #define KEY_TEXT 400 /* longest name of a tensor in a trace, in bytes */
 
-struct pd_trace {
-    char *path;
-    uint8_t *file;
-    pd_safetensors *tensors;
-    char system[64], name[128];
-    json_t *config;
-    int64_t steps;
-    double tolerance, state_tolerance, way_tolerance;
-    bool recorded[PD_TRACE_MAX_STEPS + 1]; /* recorded[step]: the file has the weights after this step */
-    json_t *errors;
-    /* error[step]: message of the error that the reference optimizer raised in this step; NULL: no error. */
-    const char *error[PD_TRACE_MAX_STEPS + 1];
-    bool averages, extreme;
-    int replicas;
-    pd_trace_param *params;
-    size_t n;
-    int64_t most_elements;
-};
-
 typedef enum kind { WEIGHTS, GRADIENT, AVERAGE, OTHER } kind;
 
 static const char *const prefixes[] = { "param", "grad", "average" };
@@ -265,10 +246,9 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
     *out = preset;
     if (text == NULL) return PD_OK;
     *out = strtod(text, &end);
-    if (end == text || *end != '\0' || !(*out >= least && *out <= most)) {
+    if (end == text || *end != '\0' || !(*out >= least && *out <= most))
         return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g", name, text,
                        least, most);
-    }
     return PD_OK;
 }
 
@@ -369,35 +349,6 @@ void pd_trace_close(pd_trace *trace)
     free(trace);
 }
 
-const char *pd_trace_path(const pd_trace *trace)
-{
-    return trace->path;
-}
-const char *pd_trace_system(const pd_trace *trace)
-{
-    return trace->system;
-}
-const char *pd_trace_case(const pd_trace *trace)
-{
-    return trace->name;
-}
-int64_t pd_trace_steps(const pd_trace *trace)
-{
-    return trace->steps;
-}
-double pd_trace_tolerance(const pd_trace *trace)
-{
-    return trace->tolerance;
-}
-double pd_trace_state_tolerance(const pd_trace *trace)
-{
-    return trace->state_tolerance;
-}
-double pd_trace_way_tolerance(const pd_trace *trace)
-{
-    return trace->way_tolerance;
-}
-
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 {
     int rc = trace->config == NULL ? pd_trace_json(trace, "config", JSON_OBJECT, &trace->config, err) : PD_OK;
@@ -444,9 +395,8 @@ static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, 
     pd_trace_param *param = &trace->params[trace->n];
     char name[300];
 
-    if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK) {
+    if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name must have 1 to 250 printable bytes");
-    }
     if (trace->averages)
         snprintf(name, sizeof name, "%04d/%s", (int)k->step, k->param);
     else
@@ -477,14 +427,12 @@ static int find_params(pd_trace *trace, pd_error *err)
     }
     if (rc == PD_OK && trace->n == 0)
         rc = pd_fail(err, PD_UNIMPLEMENTED, "holds no steps: there is no param/0000/NAME");
-    if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS) {
+    if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS)
         rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas; a replay takes at most %d", trace->replicas,
                      PD_TRACE_MAX_REPLICAS);
-    }
-    if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n) {
+    if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n)
         rc = pd_fail(err, PD_INVALID_ARGUMENT,
                      "steps, replicas and parameters are more than a replay takes (%lld together)", MAX_WORK);
-    }
     return rc;
 }
 
@@ -513,9 +461,8 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
                        pd_shape_text(&tensor->shape, a, sizeof a), pd_shape_text(&origin->shape, b, sizeof b));
     }
-    for (int64_t i = 0; k.kind == GRADIENT && !trace->extreme && i < count_of(tensor); i++) {
+    for (int64_t i = 0; k.kind == GRADIENT && !trace->extreme && i < count_of(tensor); i++)
         trace->extreme = !(fabs(value_at(trace->tensors, tensor, i)) <= PD_PRODUCT_MOST);
-    }
     return PD_OK;
 }
 
@@ -538,9 +485,8 @@ static void note_all_steps(pd_trace *trace)
 {
     for (int64_t step = 1; step <= trace->steps; step++) {
         trace->recorded[step] = !is_sparse(trace) || step == trace->steps;
-        for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++) {
+        for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++)
             trace->recorded[step] = find(trace, WEIGHTS, step, 0, name_of(trace, i)) != NULL;
-        }
     }
 }
 
@@ -559,9 +505,8 @@ static int find_recorded(pd_trace *trace, pd_error *err)
     {
         if (rc == PD_OK) rc = note_step(trace, json_number_value(entry), err);
     }
-    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < count_of(table); i++) {
+    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < count_of(table); i++)
         rc = note_step(trace, value_at(trace->tensors, table, i), err);
-    }
     if (rc == PD_OK && list == NULL && table == NULL) note_all_steps(trace);
     json_decref(list);
     return rc;
@@ -588,12 +533,10 @@ static int check_averages(const pd_trace *trace, pd_error *err)
 
 static int check_weights(const pd_trace *trace, pd_error *err)
 {
-    for (int64_t step = 1; step <= trace->steps; step++) {
-        for (size_t i = 0; trace->recorded[step] && i < trace->n; i++) {
+    for (int64_t step = 1; step <= trace->steps; step++)
+        for (size_t i = 0; trace->recorded[step] && i < trace->n; i++)
             if (find(trace, WEIGHTS, step, 0, name_of(trace, i)) == NULL)
                 return missing(WEIGHTS, step, name_of(trace, i), err);
-        }
-    }
     return PD_OK;
 }
 
@@ -613,9 +556,8 @@ static int check_rates(const pd_trace *trace, pd_error *err)
     for (int64_t step = 1; step <= trace->steps; step++) {
         int64_t index;
         const pd_st_tensor *rate = find_rate(trace, step, &index);
-        if (rate != NULL && (!is_number(rate->dtype) || count_of(rate) <= index)) {
+        if (rate != NULL && (!is_number(rate->dtype) || count_of(rate) <= index))
             return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s: expected a number for step %d", rate->name, (int)step);
-        }
     }
     return PD_OK;
 }
@@ -626,46 +568,14 @@ int pd_trace_check(pd_trace *trace, pd_error *err)
     const pd_st_tensor *tensors = pd_safetensors_tensors(trace->tensors, &n);
     int rc = find_params(trace, err);
 
-    if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS)) {
+    if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS))
         rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps; a trace has 1 to %d", (long long)trace->steps,
                      PD_TRACE_MAX_STEPS);
-    }
     if (rc == PD_OK) rc = read_errors(trace, err);
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_tensor(trace, &tensors[i], err);
     if (rc == PD_OK) rc = find_recorded(trace, err);
     if (rc == PD_OK) rc = trace->averages ? check_averages(trace, err) : check_weights(trace, err);
     return rc == PD_OK ? check_rates(trace, err) : rc;
-}
-
-bool pd_trace_averages(const pd_trace *trace)
-{
-    return trace->averages;
-}
-int pd_trace_replicas(const pd_trace *trace)
-{
-    return trace->replicas;
-}
-int64_t pd_trace_elements(const pd_trace *trace)
-{
-    return trace->most_elements;
-}
-bool pd_trace_is_extreme(const pd_trace *trace)
-{
-    return trace->extreme;
-}
-bool pd_trace_has_errors(const pd_trace *trace)
-{
-    return json_array_size(trace->errors) > 0;
-}
-const char *pd_trace_error(const pd_trace *trace, int64_t step)
-{
-    return trace->error[step];
-}
-
-const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)
-{
-    *n = trace->n;
-    return trace->params;
 }
 
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at)
@@ -710,9 +620,8 @@ bool pd_trace_has(const pd_trace *trace, const char *prefix)
 {
     const char *name;
 
-    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
+    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++)
         if (strncmp(name, prefix, strlen(prefix)) == 0) return true;
-    }
     return false;
 }
 

@@ -23,9 +23,8 @@ static double relative_error(const float *narrow, const double *wide, const doub
             double apart = ours - recorded[i];
             distance += apart * apart;
             size += recorded[i] * recorded[i];
-        } else if (!coincide(ours, recorded[i])) {
+        } else if (!coincide(ours, recorded[i]))
             return INFINITY;
-        }
     }
     scale = fmax(sqrt(size), scale);
     return scale > 0 ? sqrt(distance) / scale : sqrt(distance);
@@ -45,9 +44,8 @@ double pd_finite_norm(const float *at, int64_t n)
 {
     double sum = 0;
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         if (isfinite(at[i])) sum += at[i] * at[i];
-    }
     return sqrt(sum);
 }
 
@@ -55,9 +53,8 @@ bool pd_says_alike(const char *ours, const char *recorded)
 {
     static const char *const causes[] = { "nan values", "inf values" };
 
-    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
         if (strstr(recorded, causes[i]) != NULL && strstr(ours, causes[i]) == NULL) return false;
-    }
     return true;
 }
 
