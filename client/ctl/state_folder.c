@@ -9,7 +9,7 @@
 #include "checkpoint_files.h"
 #include "format.h"
 #include "job_dir.h"
-#include "log_files.h"
+#include "wal_files.h"
 #include "result.h"
 #include "state_dir.h"
 #include "text_table.h"
@@ -40,20 +40,20 @@ typedef struct listing {
 } listing;
 
 /* Reads the log that follows a checkpoint. Returns false if there is no log. A damaged log: about->damage says how. */
-static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_log_about *about)
+static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_wal_about *about)
 {
     pd_error err;
 
-    *about = (pd_log_about){ 0 };
+    *about = (pd_wal_about){ 0 };
     if (!is_newest(&l->newest, entry)) return false;
-    if (pd_log_survey(&pd_disk_posix, l->newest.job_dir, entry->manifest->creator, entry->step, about, &err) != PD_OK)
+    if (pd_wal_survey(&pd_disk_posix, l->newest.job_dir, entry->manifest->creator, entry->step, about, &err) != PD_OK)
         about->damage = err;
     return about->files > 0 || about->damage.code != PD_OK;
 }
 
 static void add_log_cell(listing *l, const pd_checkpoint_entry *entry)
 {
-    pd_log_about log;
+    pd_wal_about log;
 
     if (!look_at_log(l, entry, &log)) {
         pd_table_cell(l->table, "-");
@@ -67,7 +67,7 @@ static void add_log_cell(listing *l, const pd_checkpoint_entry *entry)
 
 static json_t *log_object(listing *l, const pd_checkpoint_entry *entry)
 {
-    pd_log_about log;
+    pd_wal_about log;
 
     if (!look_at_log(l, entry, &log)) return json_null();
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s}", "entries", (json_int_t)log.entries, "last_step",
@@ -188,20 +188,20 @@ static void verify_one(verifying *v, const char *dir)
 /* Reads the log of a job that follows a checkpoint. */
 static void verify_log(verifying *v, const pd_checkpoint_entry *entry)
 {
-    pd_log_about log;
+    pd_wal_about log;
     pd_error err;
 
-    if (pd_log_read(&pd_disk_posix, v->newest.job_dir, entry->manifest->creator, entry->step, NULL, NULL, &log, &err) !=
+    if (pd_wal_read(&pd_disk_posix, v->newest.job_dir, entry->manifest->creator, entry->step, NULL, NULL, &log, &err) !=
         PD_OK)
-        log = (pd_log_about){ .files = 1, .damage = err };
+        log = (pd_wal_about){ .files = 1, .damage = err };
     if (log.files == 0) return;
     v->logs++;
     v->damaged += log.damage.code != PD_OK;
     v->dir = v->newest.job_dir;
-    tell_file(v, PD_KEEP_LOG, &log.damage);
+    tell_file(v, PD_KEEP_STEPS, &log.damage);
     if (log.damage.code == PD_OK && v->json == NULL)
         pd_print_line(stdout, "whole: %s/%s: %" PRIu64 " steps, to step %" PRIu64 ", %" PRIu64 " bytes", v->dir,
-                      PD_KEEP_LOG, log.entries, log.last, log.bytes);
+                      PD_KEEP_STEPS, log.entries, log.last, log.bytes);
 }
 
 static void verify_entry(void *arg, const pd_checkpoint_entry *entry)
