@@ -63,9 +63,8 @@ static void fill(FILE *out, const char *text, size_t n, int indent, int at)
         if (column > indent && column + 1 + length > WIDTH) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;
-        } else if (column > indent) {
+        } else if (column > indent)
             column += fprintf(out, " ");
-        }
         column += fprintf(out, "%.*s", length, text);
         text += length + (text + length < end);
     }

@@ -1,11 +1,10 @@
 /* check_program.c - checks the daemon's program by running it: version, BLAS, libraries, configuration. */
+#include "doctor.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "checks.h"
-#include "run_program.h"
 
 enum { TEXT = 8192 };
 

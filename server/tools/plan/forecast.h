@@ -8,6 +8,9 @@
 #ifndef PD_FORECAST_H
 #define PD_FORECAST_H
 
+#include <jansson.h>
+#include <stdio.h>
+
 #include "footprint.h"
 #include "optimizer.h"
 #include "rule.h"
@@ -111,5 +114,11 @@ typedef struct pd_groups {
 int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart);
 int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart);
 void pd_groups_free(pd_groups *groups);
+
+/* Returns the whole forecast as JSON, which the caller frees. NULL: out of memory (forecast_json.c). */
+json_t *pd_forecast_json(const pd_forecast *forecast);
+/* Prints the forecast as text. Without `verbose`, similar parameters, slots and tasks share a line. PD_NO_MEMORY
+ * (forecast_text.c). */
+int pd_forecast_print(const pd_forecast *forecast, bool verbose, FILE *out, pd_error *err);
 
 #endif

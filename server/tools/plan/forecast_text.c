@@ -1,15 +1,15 @@
 /* forecast_text.c - prints a forecast as text: the parameters, their optimizer state and tasks, and the sums of
  * their costs. */
-#include "forecast_text.h"
+#include "forecast.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format.h"
-#include "text_table.h"
 #include "plan_bytes.h"
 #include "table.h"
+#include "text_table.h"
 
 enum { NAME_LINES = 8 }; /* most lines with parameter names in one entry; further names are only counted */
 

@@ -262,7 +262,8 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
-/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was recorded after this step. */
+/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was recorded
+ * after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {

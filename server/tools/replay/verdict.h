@@ -1,4 +1,4 @@
-/* verdict.h - compares the results of a replay with the record, and the result of a whole file. All functions are pure. */
+/* verdict.h - compares the results of a replay with the record, and holds the result of a whole file. Pure functions. */
 #ifndef PD_VERDICT_H
 #define PD_VERDICT_H
 
