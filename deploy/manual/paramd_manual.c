@@ -144,7 +144,7 @@ static void write_paramctl(FILE *out)
             "# DESCRIPTION\n\nShows the jobs of a paramd daemon and changes them. Some commands need no daemon: they "
             "plan what a model costs, list optimizers, and prove a build against recorded runs.\n\n");
     write_commands(out);
-    fprintf(out, "# OPTIONS OF EVERY COMMAND\n\nThey may stand before or behind the command's name.\n\n");
+    fprintf(out, "# OPTIONS OF EVERY COMMAND\n\nThey may be given before or after the command's name.\n\n");
     write_options(out, pd_common_options);
     write_environment(out);
     write_exit_statuses(out);
@@ -212,8 +212,8 @@ static void write_paramd(FILE *out)
                    "paramd.conf(5) has all keys. Names are never abbreviated");
     fprintf(out, "\n# ENVIRONMENT\n\n*PARAMD_KEY*\n");
     write_sentence(out, "\t",
-                   "sets a key, such as PARAMD_LISTEN, or PARAMD_SERVER_LISTEN in full. A flag goes before the "
-                   "environment, and that before the file");
+                   "sets a key, such as PARAMD_LISTEN, or PARAMD_SERVER_LISTEN in full. A flag takes precedence over "
+                   "the environment, and the environment over the file");
     fprintf(out, "\n*OPENBLAS_CORETYPE*, *OMP_WAIT_POLICY*\n");
     write_sentence(out, "\t",
                    "are set by the daemon itself where they are not set, so that the kernels suit the processor and "
@@ -228,8 +228,8 @@ static void write_paramd(FILE *out)
                    "finish the rounds under way, for at most drain_timeout, and stop. A second one stops at once");
     fprintf(out, "\n*SIGHUP*\n");
     write_sentence(out, "\t",
-                   "reads the configuration again. Keys that can change take effect; others are named in the log and "
-                   "stay. After an error all old values stay");
+                   "reads the configuration again. Keys that can change take effect; the log names the others, which "
+                   "keep their values. After an error all keys keep their values");
     fprintf(out, "\n");
     write_exits(out);
     fprintf(out, "# EXAMPLES\n\n*paramd --port 7070*\n\tServe this machine.\n\n"
@@ -266,12 +266,12 @@ static void write_conf(FILE *out)
     if (config == NULL) return;
     begin_page(out, "paramd.conf", 5, "configuration of the parameter server paramd");
     fprintf(out, "# DESCRIPTION\n\n");
-    write_sentence(out, "",
-                   "The file has lines key = value in sections, and comments that begin with # or ; at the beginning "
-                   "of a line or behind a blank. Keys that are not in the file have their defaults, which are shown "
-                   "here as values. paramd --print-config prints a whole file, and paramd --check-config checks one.\n"
-                   "Sizes are written 4096, 64k, 256MiB or 1G, durations 500ms, 30s, 5m, 1h or 1d. Where a default "
-                   "is auto, auto may be given");
+    write_sentence(
+        out, "",
+        "The file has lines key = value in sections, and comments that begin with # or ; at the beginning of a line or "
+        "after a blank. Keys that are not in the file have their defaults, which are shown here as values. paramd "
+        "--print-config prints a whole file, and paramd --check-config checks one.\nSizes are written 4096, 64k, "
+        "256MiB or 1G, durations 500ms, 30s, 5m, 1h or 1d. Where a default is auto, auto may be given");
     fprintf(out, "\n");
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];

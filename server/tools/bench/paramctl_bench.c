@@ -106,7 +106,7 @@ static int place_gradients(worker *w, int l)
 
     for (size_t i = 0; i < (size_t)w->bench->want->tensors; i++) {
         void *buffer = pd_client_buffer(w->clients[l], i);
-        if (buffer == NULL) return pd_fail(&w->err, PD_UNAVAILABLE, "the system gives no shared memory");
+        if (buffer == NULL) return pd_fail(&w->err, PD_UNAVAILABLE, "the system provides no shared memory");
         w->items[l][i].gradient = memcpy(buffer, w->items[l][i].gradient, bytes);
     }
     return PD_OK;

@@ -236,7 +236,7 @@ void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out)
     char read_text[PD_CELL], write_text[PD_CELL];
 
     if (reads == 0 || writes == 0) {
-        pd_found(out, "the sizes of TCP's buffers are not known");
+        pd_found(out, "TCP buffer sizes unknown");
         return;
     }
     pd_found(out, "%s of %.3g ms: buffers let one connection carry about %.0f %s (tcp_rmem %s, tcp_wmem %s)",

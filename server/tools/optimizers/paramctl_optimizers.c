@@ -201,7 +201,7 @@ static int show_one(const pd_line *line, source *from)
     request.name = line->args[0];
     rc = fetch_page(from, &request, &err);
     if (rc == PD_OK && from->page->n_optimizers != 1)
-        rc = pd_fail(&err, PD_INTERNAL, "the daemon answers with %zu optimizers", from->page->n_optimizers);
+        rc = pd_fail(&err, PD_INTERNAL, "the daemon sent %zu optimizers, expected 1", from->page->n_optimizers);
     if (rc != PD_OK) return pd_result_fail(line->json, &err);
     if (line->json) return pd_result_json(pd_message_json(&from->page->optimizers[0]->base));
     return print_optimizer(line, from->page->optimizers[0]);

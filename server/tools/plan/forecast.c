@@ -141,8 +141,7 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
     for (size_t i = 0; i < f->shapes->n; i++) {
         rule[i] = pd_rules_match(f->rules, f->n_rules, f->shapes->entries[i].name, NULL);
         if (rule[i] == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "parameter %.256s: none of the %zu rules matches it; a last rule \"* sgd\" would",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: no rule matches: add a catch-all \"* sgd\"",
                            f->shapes->entries[i].name, f->n_rules);
     }
     return PD_OK;

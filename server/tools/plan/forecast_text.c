@@ -522,7 +522,8 @@ static void print_sums(const pd_forecast *f, FILE *out)
     fprintf(out, "parameters   %s of %s elements", pd_count_text(a, (uint64_t)sum->params),
             pd_count_text(b, (uint64_t)sum->elements));
     if (sum->blocks > 0) fprintf(out, ", %s blocks", pd_count_text(a, (uint64_t)sum->blocks));
-    if (f->shapes->left_out > 0) fprintf(out, "; %zu tensors are no floating point and left out", f->shapes->left_out);
+    if (f->shapes->left_out > 0)
+        fprintf(out, "; %zu tensors that are not floating point are left out", f->shapes->left_out);
     fprintf(out, "\nweights      %s\n", pd_bytes_text(a, (uint64_t)sum->weight_bytes));
     fprintf(out, "state        %s, %.2f of the weights\n", pd_bytes_text(a, (uint64_t)sum->state_bytes),
             (double)sum->state_bytes / (double)sum->weight_bytes);

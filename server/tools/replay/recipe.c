@@ -304,7 +304,7 @@ static int no_entry(const char *system, const char *optimizer, pd_error *err)
 {
     char name[64] = "";
 
-    if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "holds data of other traces, no run");
+    if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "contains data for other traces, no run");
     if (!pd_recipe_knows(system) || optimizer == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "system %.64s is not implemented", system);
     for (size_t i = 0; optimizer[i] != '\0' && i + 1 < sizeof name; i++)
@@ -506,7 +506,7 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
     if (recipe->start_step < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
     if (axes == NULL || json_is_null(axes)) return PD_OK;
-    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is no object");
+    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is not an object");
     recipe->axes = json_incref((json_t *)axes);
     return PD_OK;
 }
@@ -553,7 +553,7 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     {
         const char *text = json_string_value(name);
         if (text == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is not a string", group - 1);
         if (json_object_get(recipe->members, text) != NULL)
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: parameter %.128s is in two groups", text);
         if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0)
@@ -598,9 +598,9 @@ static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_op
     size_t n = json_array_size(list);
     int rc = PD_OK;
 
-    if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is no list");
+    if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is not a list");
     if (n > MOST_GROUPS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups; a replay takes at most %d", n, MOST_GROUPS);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups, at most %d are supported", n, MOST_GROUPS);
     recipe->groups = calloc(n + 1, sizeof *recipe->groups);
     if (list != NULL) recipe->members = json_object();
     if (recipe->groups == NULL || (list != NULL && recipe->members == NULL))
@@ -610,7 +610,7 @@ static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_op
     for (size_t i = 0; rc == PD_OK && i <= n; i++) {
         const json_t *group = i > 0 ? json_array_get(list, i - 1) : NULL;
         if (i > 0 && !json_is_object(group))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is no object", i - 1);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is not an object", i - 1);
         rc = read_group(recipe, i, entry, config, group, err);
     }
     return rc;
@@ -627,7 +627,7 @@ static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
     size_t i;
 
     if (list == NULL || json_is_null(list)) return PD_OK;
-    if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is no list");
+    if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is not a list");
     json_array_foreach(list, i, rate)
     {
         if (!json_is_number(rate))

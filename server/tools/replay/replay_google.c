@@ -55,7 +55,7 @@ int pd_judge_quantized_value(pd_case *c)
     if (rc == PD_OK) rc = pd_case_take(c, "input", &input);
     if (rc != PD_OK) return rc;
     rows = input.shape.rank > 0 ? input.shape.dim[0] : 0;
-    if (rows == 0 || input.n == 0) return pd_case_refuse(c, "input", "a scalar or nothing cannot be quantized");
+    if (rows == 0 || input.n == 0) return pd_case_refuse(c, "input", "a scalar or an empty tensor cannot be quantized");
     cols = input.n / rows;
     if (apart && (input.shape.rank != 2 || rows != cols))
         return pd_case_refuse(c, "input", "only a square matrix has a diagonal to extract");

@@ -146,12 +146,12 @@ static int open_data(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     int rc;
 
     if (seed == NULL || strlen(seed) > 20 || strspn(seed, "0123456789") != strlen(seed))
-        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and no batch_seed to compute them by");
+        return pd_fail(err, PD_UNIMPLEMENTED, "records neither gradients nor a batch_seed to compute them");
     if (snprintf(name, sizeof name, "%.*sdigits_batches_seed%s.safetensors",
                  slash != NULL ? (int)(slash + 1 - path) : 0, path, seed) >= (int)sizeof name)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s...: the name is too long", path);
     if ((rc = pd_trace_open(&data, name, &why)) == PD_NOT_FOUND)
-        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and the data to compute them is not there: %.300s",
+        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and there is no data to compute them: %.300s",
                        why.text);
     if (rc != PD_OK) return pd_fail(err, rc, "%s", why.text);
     rc = read_data(net, data, err);
@@ -168,7 +168,7 @@ static int allocate(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     for (int l = 0; l < net->n; l++) weights += net->layer[l].in * net->layer[l].out;
     if (net->batch > MAX_PRODUCTS / weights)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "a batch of %lld examples for %lld weights is more than a replay takes", (long long)net->batch,
+                       "a batch of %lld examples for %lld weights is too much work for a replay", (long long)net->batch,
                        (long long)weights);
     (void)pd_trace_tensor(trace, "loss", &shape);
     (void)pd_shape_elements(&shape, &n);

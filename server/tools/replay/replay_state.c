@@ -205,7 +205,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     e->step = step;
     head += (int)strlen(owner->name) + 1;
     if (!split_field(e, name + head, e->length - head))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: invalid slot name", name);
     if (is_idle_root(state, e, owner->name)) return PD_OK;
     e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
     state->n++;
@@ -363,8 +363,7 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
     *at = NULL;
     snprintf(name, sizeof name, "%.*s/%s", e->length, e->name, part);
     if (!pd_trace_tensor(state->trace, name, &shape))
-        return optional ? PD_OK
-                        : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or its elements are no numbers", name);
+        return optional ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or not numeric", name);
     (void)pd_shape_elements(&shape, &elements);
     if (elements != n) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected %lld elements", name, (long long)n);
     if ((*at = calloc((size_t)n + 1, sizeof **at)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -388,7 +387,7 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     rc = take_part(state, e, "bucket_size", cols, false, &bucket, err);
     if (rc == PD_OK) rc = take_part(state, e, "diagonal", rows, true, &diagonal, err);
     if (rc == PD_OK && diagonal != NULL && cols != rows)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: a diagonal, and not square", e->name);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: has a diagonal, but is not square", e->name);
     for (int64_t i = 0; rc == PD_OK && i < n; i++) at[i] *= bucket[i % cols];
     for (int64_t i = 0; rc == PD_OK && diagonal != NULL && i < rows; i++) at[i * cols + i] += diagonal[i];
     free(bucket);

@@ -25,7 +25,7 @@ static int load(uint8_t **out, size_t *bytes, int fd, const char *path, long lon
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.300s: not a file", path);
     if (st.st_size > most)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.300s: %lld bytes; a trace may have %lld", path,
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.300s: %lld bytes, at most %lld are read", path,
                        (long long)st.st_size, most);
     *bytes = (size_t)st.st_size;
     if ((*out = malloc(*bytes + 1)) == NULL)
@@ -35,7 +35,7 @@ static int load(uint8_t **out, size_t *bytes, int fd, const char *path, long lon
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
             return pd_fail(err, PD_DATA_LOSS, "%.300s: cannot be read: %s", path,
-                           n < 0 ? strerror(errno) : "it became shorter");
+                           n < 0 ? strerror(errno) : "the file was truncated");
         have += (size_t)n;
     }
     return PD_OK;
@@ -426,13 +426,13 @@ static int find_params(pd_trace *trace, pd_error *err)
         if (declares(trace, &k)) rc = add_param(trace, &tensors[i], &k, err);
     }
     if (rc == PD_OK && trace->n == 0)
-        rc = pd_fail(err, PD_UNIMPLEMENTED, "holds no steps: there is no param/0000/NAME");
+        rc = pd_fail(err, PD_UNIMPLEMENTED, "contains no steps: no tensor param/0000/NAME");
     if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas; a replay takes at most %d", trace->replicas,
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas, at most %d are supported", trace->replicas,
                      PD_TRACE_MAX_REPLICAS);
     if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n)
         rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                     "steps, replicas and parameters are more than a replay takes (%lld together)", MAX_WORK);
+                     "steps x replicas x parameters are too much work for a replay, at most %lld", MAX_WORK);
     return rc;
 }
 
@@ -469,7 +469,7 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
 static int note_step(pd_trace *trace, double step, pd_error *err)
 {
     if (!(step >= 1 && step <= (double)trace->steps))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: %g is no step", step);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: invalid step number %g", step);
     trace->recorded[(int64_t)step] = true;
     return PD_OK;
 }
@@ -569,7 +569,7 @@ int pd_trace_check(pd_trace *trace, pd_error *err)
     int rc = find_params(trace, err);
 
     if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS))
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps; a trace has 1 to %d", (long long)trace->steps,
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps, expected 1 to %d", (long long)trace->steps,
                      PD_TRACE_MAX_STEPS);
     if (rc == PD_OK) rc = read_errors(trace, err);
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_tensor(trace, &tensors[i], err);
