@@ -1,4 +1,5 @@
-/* payloads.c - divides the ingest budget among ranks, pools memory by size class, and counts the users of a worker's segment. */
+/* payloads.c - divides the ingest budget among ranks, pools memory by size class, and counts the users of a worker's
+ * segment. */
 #include "payloads.h"
 
 #include "frame.h"

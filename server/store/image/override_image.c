@@ -50,11 +50,11 @@ static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
     size_t n = 0;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++)
-            job->steps.params[i].overrides[k].override->number = UINT32_MAX;
+        for (uint32_t k = 0; k < job->steps.params[i].overrides.n; k++)
+            job->steps.params[i].overrides.at[k].override->number = UINT32_MAX;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++) {
-            pd_override *override = job->steps.params[i].overrides[k].override;
+        for (uint32_t k = 0; k < job->steps.params[i].overrides.n; k++) {
+            pd_override *override = job->steps.params[i].overrides.at[k].override;
             if (override->number != UINT32_MAX) continue;
             override->number = (uint32_t)n;
             if (all != NULL) {
@@ -167,8 +167,8 @@ static pd_override *read_one(pd_archive *archive, pd_job *job)
 
 static void write_entries(pd_archive *archive, const pd_param *param)
 {
-    for (uint32_t k = 0; k < param->n_overrides; k++) {
-        const pd_override_entry *from = &param->overrides[k];
+    for (uint32_t k = 0; k < param->overrides.n; k++) {
+        const pd_override_entry *from = &param->overrides.at[k];
         entry e = { from->override->number, from->from, from->mask };
         pd_archive_fields(archive, &entry_table, &e);
     }
@@ -187,7 +187,7 @@ static void read_entries(pd_archive *archive, pd_param *param, size_t n, pd_over
             pd_archive_fail(archive, err.code, "%s", err.text);
         else {
             all[e.number]->refs++;
-            param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides,
+            param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n,
                                                      (pd_override_entry){ all[e.number], e.from, e.mask });
         }
     }
@@ -197,7 +197,7 @@ static void visit_entries(pd_archive *archive, pd_job *job, pd_override *const *
 {
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++) {
         pd_param *param = &job->steps.params[i];
-        size_t n = param->n_overrides;
+        size_t n = param->overrides.n;
         pd_archive_count(archive, &n, PD_MAX_PARAM_OVERRIDES, 1);
         if (pd_archive_is_reading(archive))
             read_entries(archive, param, n, all, n_all);

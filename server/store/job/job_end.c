@@ -16,7 +16,7 @@ static void release_slots(pd_job *job)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_round *round = &job->steps.params[i].round;
         for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
-            pd_slot *slot = &round->chunks[0].slots[s];
+            pd_contribution *slot = &round->chunks[0].contributions[s];
             if (slot->frame != NULL) pd_frame_let_go(&job->steps, slot->frame);
             slot->frame = NULL;
         }
@@ -38,10 +38,10 @@ void pd_job_release(pd_job *job, const pd_error *err)
     release_requests(job, err);
     pd_import_release(job, err);
     pd_export_release(job, err);
-    job->steps.complete = job->steps.partial = job->steps.full = job->steps.loose = NULL;
-    job->steps.waiting = job->steps.ready = job->steps.stopped = NULL;
+    job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
+    job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
     if (job->steps.log != NULL) pd_step_log_end(&job->steps);
-    job->steps.n_open = 0;
+    job->steps.queue.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;
     pd_effects_add(job->steps.outbox, job->gone_notice);

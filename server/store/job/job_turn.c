@@ -20,7 +20,7 @@ static const uint64_t second = 1000000000ull;
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
-    if (job->gone || now_ns < job->steps.retry_ns) return false;
+    if (job->gone || now_ns < job->steps.shortage.retry_ns) return false;
     return pd_import_writes(job) || job->inbox.first != NULL || pd_steps_have_work(&job->steps);
 }
 
@@ -32,16 +32,16 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     job->steps.changes++;
     if (job->declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
     if (job->sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
-    if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
+    if (pd_job_set_holds(job) || now_ns < job->steps.shortage.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, slice_ns, now_ns);
         return;
     }
-    job->steps.retry_ns = 0;
+    job->steps.shortage.retry_ns = 0;
     if (job->inbox.first != NULL) pd_overdue_look(job);
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
-    if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);
+    if (job->steps.progress.furthest > 0) pd_speed_note(&job->speed, job->steps.progress.furthest, now_ns);
     pd_export_look(job, now_ns);
 }
 
@@ -56,7 +56,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 
     at = earlier(at, pd_reserves_next(job));
     if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
-    return job->steps.retry_ns > 0 ? earlier(at, job->steps.retry_ns) : at;
+    return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
 
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
@@ -65,7 +65,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
     pd_reserves_tick(job, now_ns);
-    if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
+    if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
     if (job->steps.n_params == 0)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",

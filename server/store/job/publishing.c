@@ -36,14 +36,14 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
 {
     const pd_steps *steps = &job->steps;
 
-    stats->waits_ns = pd_job_sealed(job) && steps->waiting != NULL ? steps->waiting->round.started_ns : 0;
+    stats->waits_ns = pd_job_sealed(job) && steps->queue.waiting != NULL ? steps->queue.waiting->round.started_ns : 0;
     stats->step_ns = job->speed.n > 0 ? job->speed.last.ns : 0;
-    stats->no_gradient = steps->no_gradient;
+    stats->no_gradient = steps->figures.no_gradient;
     stats->rewinds = job->restored;
-    stats->n_scalars = steps->n_scalars;
-    for (size_t i = 0; i < steps->n_scalars; i++) stats->scalars[i] = steps->scalars[i];
+    stats->n_scalars = steps->figures.n_scalars;
+    for (size_t i = 0; i < steps->figures.n_scalars; i++) stats->scalars[i] = steps->figures.scalars[i];
     stats->roots_out = steps->tasks_out;
-    stats->root_times = steps->root_times;
+    stats->root_times = steps->figures.root_times;
 }
 
 static void copy_times(pd_job_stats *stats, const pd_job_times *times)

@@ -96,15 +96,17 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
 
-    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return false;
+    if (pd_chunk_state(chunk, frame->rank) != PD_CONTRIBUTION_EMPTY) return false;
     frame->u.data.buffer->refs++;
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
     job->replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
-    pd_contribute(&job->steps, chunk, frame->rank,
-                  (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
-                  now_ns);
+    pd_contribute(
+        &job->steps, chunk, frame->rank,
+        (pd_contribution){
+            .u.at = piece->at, .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = (uint8_t)piece->dtype },
+        now_ns);
     return true;
 }
 

@@ -19,7 +19,7 @@ static const char *sum_text(bool presummed)
 
 int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
-    const pd_slot *told = pd_round_first_slot(&param->round, frame->rank);
+    const pd_contribution *told = pd_round_first_contribution(&param->round, frame->rank);
 
     if (told == NULL || !told->weighed || told->process != (uint16_t)job->ranks[frame->rank].saved.process ||
         !tells_weight(piece, frame))
@@ -37,7 +37,7 @@ int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, c
 
 void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame)
 {
-    pd_slot *told = pd_round_first_slot(&param->round, frame->rank);
+    pd_contribution *told = pd_round_first_contribution(&param->round, frame->rank);
 
     if (!tells_weight(piece, frame)) return;
     told->weighed = true;
