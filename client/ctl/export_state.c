@@ -37,14 +37,13 @@ static int fail(const char *path, pd_error *err)
 
 static int exists(const char *path, pd_error *err)
 {
-    return pd_fail(err, PD_ALREADY_EXISTS, "%.300s: the file exists: choose another name, or --force replaces it",
-                   path);
+    return pd_fail(err, PD_ALREADY_EXISTS, "%.300s: file exists: choose another name or add --force", path);
 }
 
 static int open_output(new_file *out, pd_error *err)
 {
     if (isatty(STDOUT_FILENO))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "standard output is a terminal: send it to a file or a pipe");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "standard output is a terminal: redirect it to a file or a pipe");
     out->fd = STDOUT_FILENO;
     return PD_OK;
 }

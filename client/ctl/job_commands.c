@@ -89,7 +89,7 @@ static void read_settings(const pd_line *line, Paramd__Option *settings, Paramd_
     for (int i = 2; i < line->n_args; i++, settings++) {
         char *text = line->args[i], *equals = strchr(text, '=');
         if (equals == NULL || equals == text)
-            pd_line_refuse(line, "%s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)", text);
+            pd_line_refuse(line, "%s: expected NAME=VALUE, such as lr=0.05 (NAME= withdraws the value)", text);
         *equals = '\0';
         paramd__option__init(settings);
         settings->name = text;

@@ -265,8 +265,8 @@ static int find(const pd_line *line, pd_local_daemon *daemon, pd_error *err)
     if (line->server == NULL) return pd_local_daemon_find(daemon, NULL, err);
     if ((rc = pd_local_daemons(&all, &n, err)) != PD_OK) return rc;
     rc = pd_fail(err, PD_NOT_FOUND,
-                 "%.200s is no local daemon (`paramctl daemons` lists them): a daemon with http.listen serves its "
-                 "dashboard there by itself",
+                 "%.200s is not a local daemon (`paramctl daemons` lists them); a daemon with http.listen serves its "
+                 "dashboard there",
                  line->server);
     for (size_t i = 0; i < n; i++) {
         snprintf(url, sizeof url, "unix://%s.sock", all[i].base);

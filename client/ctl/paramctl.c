@@ -27,8 +27,8 @@ static const pd_command *find_command(const pd_line *line, const char *name)
             if (strcmp(c->name, name) == 0) return c;
             pd_nearest_offer(&near, c->name);
         }
-    if (near.best != NULL) pd_line_refuse(line, "there is no command %s; is %s meant?", name, near.best);
-    pd_line_refuse(line, "there is no command %s", name);
+    if (near.best != NULL) pd_line_refuse(line, "unknown command %s; did you mean %s?", name, near.best);
+    pd_line_refuse(line, "unknown command %s", name);
 }
 
 /* Prints the help of the command on the command line; without a command, the list of all commands. */
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     pd_line_parse(&line);
     status = watch(&line);
     if (fflush(stdout) != 0 && status == PD_EXIT_OK) {
-        fprintf(stderr, "paramctl: the output cannot be written: %s\n", strerror(errno));
+        fprintf(stderr, "paramctl: cannot write the output: %s\n", strerror(errno));
         return PD_EXIT_FAILED;
     }
     return status;

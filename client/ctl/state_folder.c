@@ -263,8 +263,7 @@ static uint64_t creator_of(const pd_line *line)
     if (text == NULL) return 0;
     value = strtoull(text, &end, 16);
     if (*text == '\0' || *end != '\0' || value == 0)
-        pd_line_refuse(line, "--creator %s: expected 16 hexadecimal digits, as a job's directory has them at its end",
-                       text);
+        pd_line_refuse(line, "--creator %s: expected 16 hexadecimal digits, the end of the job's directory name", text);
     return value;
 }
 

@@ -286,7 +286,7 @@ static int follow(const pd_line *line, pd_operator *op, pd_top_sample *now, pd_e
             if (!take_key(&s, key)) return PD_OK;
             continue;
         }
-        if (isatty(STDIN_FILENO) == 0) return pd_fail(err, PD_UNAVAILABLE, "the terminal is gone");
+        if (isatty(STDIN_FILENO) == 0) return pd_fail(err, PD_UNAVAILABLE, "terminal closed");
         rc = take_next(&s, err);
     }
     return rc;
@@ -299,7 +299,7 @@ static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *samp
     setlocale(LC_ALL, "");
     if (newterm(NULL, stdout, stdin) == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "the terminal cannot show a screen (TERM); try `paramctl top | cat'");
+                       "this terminal cannot show a screen (TERM): try `paramctl top | cat'");
     cbreak();
     noecho();
     keypad(stdscr, TRUE);

@@ -79,9 +79,8 @@ static json_t *field_json(const ProtobufCMessage *message, const ProtobufCFieldD
 
     if (field->label != PROTOBUF_C_LABEL_REPEATED) return or_null(value_json(field, member));
     if ((list = json_array()) == NULL) return NULL;
-    for (size_t i = 0; i < pd_message_count(message, field); i++) {
+    for (size_t i = 0; i < pd_message_count(message, field); i++)
         json_array_append_new(list, or_null(value_json(field, *(const char *const *)member + i * value_size(field))));
-    }
     return list;
 }
 

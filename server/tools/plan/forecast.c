@@ -44,8 +44,8 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Checks that a parameter's tasks begin at the same interval in later steps. Tests
- * ever larger step numbers in which a task should begin, and beside each of them some in which none should. */
+/* Checks that a parameter's tasks begin at the same interval in later steps. Tests ever larger step numbers in which a
+ * task should begin, and beside each of them some in which none should. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);
@@ -141,8 +141,7 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
     for (size_t i = 0; i < f->shapes->n; i++) {
         rule[i] = pd_rules_match(f->rules, f->n_rules, f->shapes->entries[i].name, NULL);
         if (rule[i] == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "parameter %.256s: none of the %zu rules matches it; a last rule \"* sgd\" would",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: no rule matches: add a catch-all \"* sgd\"",
                            f->shapes->entries[i].name, f->n_rules);
     }
     return PD_OK;
@@ -397,8 +396,8 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the indices of slots or tasks by their group, and keeps their order
- * within a group. group[i] is the group of number i. */
+/* Sorts the indices of slots or tasks by their group, and keeps their order within a group. group[i] is the group of
+ * number i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;

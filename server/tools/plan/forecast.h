@@ -1,12 +1,15 @@
 /* forecast.h - forecasts how much memory and computing a model's optimizer will need.
  *
  * It makes the plans of all parameters as a job would, but no state, and computes the memory with the daemon's own
- * functions. A plan lists a parameter's slots and tasks (computations beside the
- * steps, such as matrix roots). A task begins (is "captured") when a step copies its inputs.
+ * functions. A plan lists a parameter's slots and tasks (computations beside the steps, such as matrix roots). A task
+ * begins (is "captured") when a step copies its inputs.
  *
  * All functions are pure: they use no files, clocks or connections. */
 #ifndef PD_FORECAST_H
 #define PD_FORECAST_H
+
+#include <jansson.h>
+#include <stdio.h>
 
 #include "footprint.h"
 #include "optimizer.h"
@@ -36,8 +39,7 @@ typedef struct pd_kind {
     int64_t task_bytes;
     double task_flops; /* floating-point operations of all tasks of one parameter */
     int64_t due[3];    /* due: numbers of the first three steps in which tasks begin */
-    /* Number of entries in `due`, at most 3. If there are fewer, no other task begins up to
-     * step PD_FORECAST_STEPS. */
+    /* Number of entries in `due`, at most 3. If there are fewer, no other task begins up to step PD_FORECAST_STEPS. */
     int n_due;
     /* Tasks go on to begin every pd_kind_interval steps. false: the interval changes later, for example by a
      * schedule. */
@@ -112,5 +114,11 @@ typedef struct pd_groups {
 int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart);
 int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart);
 void pd_groups_free(pd_groups *groups);
+
+/* Returns the whole forecast as JSON, which the caller frees. NULL: out of memory (forecast_json.c). */
+json_t *pd_forecast_json(const pd_forecast *forecast);
+/* Prints the forecast as text. Without `verbose`, similar parameters, slots and tasks share a line. PD_NO_MEMORY
+ * (forecast_text.c). */
+int pd_forecast_print(const pd_forecast *forecast, bool verbose, FILE *out, pd_error *err);
 
 #endif

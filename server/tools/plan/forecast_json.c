@@ -2,7 +2,7 @@
  *
  * Each entry of `params` names its entry in `kinds` by index. A kind has all parameters with the same plan. The
  * bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are sums. */
-#include "forecast_json.h"
+#include "forecast.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
 {

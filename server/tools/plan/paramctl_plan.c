@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forecast_json.h"
-#include "forecast_text.h"
+#include "forecast.h"
 #include "programs.h"
 #include "result.h"
 

@@ -77,11 +77,10 @@ static json_t *params_json(const pd_replay_result *r)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < r->n; i++) {
+    for (size_t i = 0; i < r->n; i++)
         json_array_append_new(list,
                               json_pack("{s:s, s:o, s:I}", "name", r->params[i], "error",
                                         number_or_null(r->verdicts[i].error), "step", (json_int_t)r->verdicts[i].step));
-    }
     return list;
 }
 

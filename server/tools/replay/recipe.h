@@ -12,8 +12,7 @@ typedef struct pd_recipe {
     /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
      * group. Do not move the array: the hyperparameters may contain schedules. */
     pd_hypers *groups;
-    /* JSON object from a parameter's name to the number of its group; NULL:
-     * all parameters are in group 0. */
+    /* JSON object from a parameter's name to the number of its group; NULL: all parameters are in group 0. */
     json_t *members;
     json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has none */
     /* JSON object from a parameter's name to the list of its dimensions' names. The value true says that the first
@@ -33,11 +32,11 @@ typedef struct pd_recipe {
     int shards;
 } pd_recipe;
 
-/* Reads which optimizer and hyperparameters a trace was made with, from its metadata
- * `system` and `config`. The caller frees *out, also after an error.
+/* Reads which optimizer and hyperparameters a trace was made with, from its metadata `system` and `config`. The caller
+ * frees *out, also after an error.
  *
- * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the
- * whole one. Special values:
+ * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the whole
+ * one. Special values:
  *   - meta_shampoo: null switches an option off. An object sets several hyperparameters. Keys about distribution
  *     are ignored if they don't change results.
  *   - distributed_kron: null switches an option off. weight_decay_mask splits the parameters into groups. A

@@ -31,14 +31,15 @@
 
 #include "recipe.h"
 #include "trace.h"
+#include "verdict.h"
 
 #define PD_REPLAY_SHAKEN 3
 
 typedef struct pd_replay_state pd_replay_state;
 
-/* Lists the tensors of optimizer state in a checked trace, which must outlive *out. The
- * caller frees *out. PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for
- * state; the error names it. PD_NO_MEMORY: out of memory. */
+/* Lists the tensors of optimizer state in a checked trace, which must outlive *out. The caller frees *out.
+ * PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for state; the error names it.
+ * PD_NO_MEMORY: out of memory. */
 int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state); /* accepts NULL */
 /* Returns true if the trace does not record the noise (effect of rounding on state). Then it must be measured with
@@ -54,13 +55,6 @@ void pd_replay_shake(float *at, int64_t n, uint64_t way);
  * size. PD_INVALID_ARGUMENT: a quantized tensor lacks its bucket sizes. PD_NO_MEMORY: out of memory. */
 int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step,
                             pd_error *err);
-
-typedef struct pd_state_verdict {
-    int64_t compared; /* number of recorded tensors that were compared */
-    /* Error and tolerance of the worst tensor: the one whose error is largest relative to its tolerance. */
-    double error, tolerance;
-    char worst[256]; /* name of the worst tensor; "": no tensor was compared yet */
-} pd_state_verdict;
 
 /* Returns the worst error over all comparisons of optimizer state so far. */
 pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state);
