@@ -254,8 +254,8 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars. So a tolerance
-     * of 3 times the noise is enough. */
+    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars. So a
+     * tolerance of 3 times the noise is enough. */
     bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
