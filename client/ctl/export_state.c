@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "format.h"
+#include "grow.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_list.h"
@@ -202,23 +203,11 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-static int make_room(export *ex)
-{
-    size_t room = 2 * ex->room + 64;
-    source *more;
-
-    if (ex->n < ex->room) return PD_OK;
-    if ((more = realloc(ex->sources, room * sizeof *more)) == NULL) return PD_NO_MEMORY;
-    ex->sources = more;
-    ex->room = room;
-    return PD_OK;
-}
-
 /* Adds a tensor to the list of tensors to write. Takes ownership of its name. A name of NULL means that the caller
  * ran out of memory. */
 static int add(export *ex, char *name, const source *from, pd_error *err)
 {
-    if (name == NULL || make_room(ex) != PD_OK) {
+    if (name == NULL || pd_grow((void **)&ex->sources, &ex->room, ex->n + 1, sizeof *from) != PD_OK) {
         free(name);
         return no_memory(err);
     }

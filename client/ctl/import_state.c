@@ -15,6 +15,7 @@
 
 #include "convert.h"
 #include "format.h"
+#include "grow.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_keys.h"
@@ -119,13 +120,7 @@ static pd_state_tensor *slot_of(const state_import *im, const pd_state_key *key,
 
 static int add_entry(state_import *im, const entry *e)
 {
-    if (im->n == im->room) {
-        size_t room = 2 * im->room + 64;
-        entry *more = realloc(im->entries, room * sizeof *more);
-        if (more == NULL) return PD_NO_MEMORY;
-        im->entries = more;
-        im->room = room;
-    }
+    if (pd_grow((void **)&im->entries, &im->room, im->n + 1, sizeof *e) != PD_OK) return PD_NO_MEMORY;
     im->entries[im->n++] = *e;
     im->bytes += e->tensor->bytes;
     return PD_OK;

@@ -13,7 +13,6 @@
 
 #include "format.h"
 #include "host.h"
-#include "numa.h"
 
 /* What control groups grant of processor time, and how often they have stopped us. */
 typedef struct grant {

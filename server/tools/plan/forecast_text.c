@@ -352,8 +352,7 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
-/* Adds a line about memory for gradients: some ways to combine them (such as the median) must keep the gradients of
- * all workers until the round closes. */
+/* Adds a line about memory for gradients, if the aggregation keeps those of all workers until the round closes. */
 static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL], how[32];
@@ -369,8 +368,7 @@ static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: holds %s", how, each);
 }
 
-/* Adds the first lines of an entry: the names of its parameters, which all have the same plan. Returns the number
- * of these parameters. */
+/* Adds the first lines of an entry: the names of its parameters. Returns their number. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
     size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;
@@ -403,8 +401,7 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
     if (kind->plan.note[0] != '\0') pd_table_line(table, "  note: %s", kind->plan.note);
 }
 
-/* Adds the entry of a kind: all parameters that have the same plan. The n lines from `at` on have the names of its
- * parameters. */
+/* Adds the entry of a kind. The n lines from `at` on have the names of its parameters. */
 static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size_t n, bool verbose)
 {
     const pd_plan *plan = &at->kind->plan;

@@ -1,5 +1,5 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost. It needs only
- * the parameters' shapes and the rules (which optimizer for which parameter). */
+/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost, from the shapes of
+ * its parameters and the rules. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -149,20 +149,6 @@ static void print_axis_rules(FILE *out, const json_t *rules)
     fputs(*separator == '[' ? "[]" : "]", out);
 }
 
-/* Sets a hyperparameter that maps parameter names to rules, from JSON such as [["regular expression", rule], ...].
- * A rule is a list, a word, a flag, or null for none. */
-static int set_rules(pd_hypers *hypers, const char *name, const json_t *rules, pd_error *err)
-{
-    return set_printed(hypers, name, rules, print_rules, err);
-}
-
-/* Sets a hyperparameter that maps names of dimensions to their role in a factored second moment, from JSON such as
- * {"embed": "ROW"}. */
-static int set_axis_rules(pd_hypers *hypers, const char *name, const json_t *rules, pd_error *err)
-{
-    return set_printed(hypers, name, rules, print_axis_rules, err);
-}
-
 /* Flattens a tree: makes an object whose keys are the paths to the leaves, with slashes. These paths are the names
  * of parameters, since the reference optimizer's masks are trees like its parameters. Fails only if out of memory.
  * A path that is too long is cut off, and then names no parameter. */
@@ -224,9 +210,12 @@ static json_t *with_groups(const json_t *config)
     return NULL;
 }
 
-struct entry;
-typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x, read_kron;
+/* Sets one key of a recorded configuration. */
+typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err);
+/* Sets what follows from the configuration as a whole, after its keys. */
+typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
+static set_key set_meta, set_t5x, set_kron, set_none;
+static finish_config finish_nadam, finish_google, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
@@ -235,55 +224,53 @@ static read_config read_by_name, read_nadam, read_average, read_google, read_met
 
 enum { MOST_GROUPS = 1000 };
 
-/* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd
- * that follows another reference implementation. */
+/* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd that
+ * follows another reference implementation. */
 static const struct entry {
     const char *system;
     const char *optimizer; /* value of the configuration's key `optimizer`; NULL: the system has only one optimizer */
-    const char *row;
+    const char *name;      /* paramd's name of the optimizer */
     const char *rate;
-    read_config *read;
+    set_key *set;
+    finish_config *finish; /* NULL: nothing else follows */
     /* Keys of the configuration to ignore: they change how the reference optimizer computes, but not its results.
      * NULL at the end. */
     const char *execution[8];
 } table[] = {
-    { "torch_optim", "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "AdamW", "adamw", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adagrad", "adagrad", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "RMSprop", "rmsprop", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "NAdam", "nadam", "lr", read_nadam, TORCH_EXECUTION },
-    { "torch_optim", "RAdam", "radam", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adamax", "adamax", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adadelta", "adadelta", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Rprop", "rprop", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
-    { "trax_average", NULL, "sgd", "lr", read_average, { NULL } },
-    { "google_shampoo",
-      NULL,
-      "scalable_shampoo",
-      "learning_rate",
-      read_google,
-      { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
-        "preconditioner_partition_spec", NULL } },
-    { "meta_shampoo",
-      NULL,
-      "shampoo",
-      "lr",
-      read_meta,
-      { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
-    { "t5x_adafactor",
-      NULL,
-      "adafactor",
-      "learning_rate",
-      read_t5x,
-      { "param_axes", "start_step", "grad_dtype", NULL } },
-    { "distributed_kron",
-      NULL,
-      "kron",
-      "learning_rate",
-      read_kron,
-      { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads", NULL } },
+    { "torch_optim", "SGD", "sgd", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adam", "adam", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "AdamW", "adamw", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adagrad", "adagrad", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "RMSprop", "rmsprop", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "NAdam", "nadam", "lr", set_value, finish_nadam, TORCH_EXECUTION },
+    { "torch_optim", "RAdam", "radam", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adamax", "adamax", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adadelta", "adadelta", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Rprop", "rprop", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "ASGD", "asgd", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
+    { .system = "google_shampoo",
+      .name = "scalable_shampoo",
+      .rate = "learning_rate",
+      .set = set_value,
+      .finish = finish_google,
+      .execution = { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
+                     "preconditioner_partition_spec" } },
+    { .system = "meta_shampoo",
+      .name = "shampoo",
+      .rate = "lr",
+      .set = set_meta,
+      .execution = { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule" } },
+    { .system = "t5x_adafactor",
+      .name = "adafactor",
+      .rate = "learning_rate",
+      .set = set_t5x,
+      .execution = { "param_axes", "start_step", "grad_dtype" } },
+    { .system = "distributed_kron",
+      .name = "kron",
+      .rate = "learning_rate",
+      .set = set_kron,
+      .execution = { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads" } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -321,9 +308,9 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* Sets the hyperparameters of an optimizer whose recorded configuration uses paramd's names. A key with the value
- * null is left out: it says that an option is off, and this is paramd's default, too. */
-static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+/* Sets the hyperparameters of an optimizer from a recorded configuration. A key with the value null is left out: it
+ * says that an option is off, and this is paramd's default, too. T5X's Adafactor alone knows the value none. */
+static int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
     json_t *value;
@@ -331,51 +318,55 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     json_object_foreach((json_t *)config, key, value)
     {
         int rc = PD_OK;
-        if (!json_is_null(value) && !contains(entry->execution, key)) rc = set_value(hypers, key, value, err);
+        if (!contains(entry->execution, key) && (!json_is_null(value) || entry->set == set_t5x))
+            rc = entry->set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
-    return PD_OK;
+    return entry->finish != NULL ? entry->finish(hypers, config, err) : PD_OK;
 }
 
-/* Reads the recorded configuration of NAdam. PyTorch up to 1.13, whose NAdam has no option `differentiable` yet,
- * counts mu twice. A replay must repeat this defect. */
-static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+/* PyTorch up to 1.13, whose NAdam has no option `differentiable` yet, counts mu twice. A replay must repeat this
+ * defect. */
+static int finish_nadam(pd_hypers *hypers, const json_t *config, pd_error *err)
 {
-    int rc = read_by_name(hypers, entry, config, err);
-
-    if (rc != PD_OK || json_object_get(config, "differentiable") != NULL) return rc;
+    if (json_object_get(config, "differentiable") != NULL) return PD_OK;
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
+}
+
+/* A trace of averages has no hyperparameters. */
+static int set_none(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    (void)hypers, (void)key, (void)value, (void)err;
+    return PD_OK;
 }
 
 /* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient, so
  * the average can be read from the weights. */
-static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int finish_average(pd_hypers *hypers, const json_t *config, pd_error *err)
 {
-    (void)entry;
     (void)config;
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Reads a recorded configuration of Google's Shampoo. Two hyperparameters of paramd are not in it, but follow from
- * its values:
+/* Sets two hyperparameters of paramd that are not in the configuration of Google's Shampoo, but follow from it:
  *   - Without batch_axis_name (a run on one device), Google's code stores only the momentum in reduced precision,
  *     not the statistics: memory_reduction_scope = momentum.
  *   - With shard_optimizer_states, a root that is NaN overwrites the last good root. A replay must repeat this
  *     defect: nan_roots_leak = yes. */
-static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int finish_google(pd_hypers *hypers, const json_t *config, pd_error *err)
 {
-    int rc = read_by_name(hypers, entry, config, err);
+    int rc = PD_OK;
 
-    if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name")))
+    if (!json_is_string(json_object_get(config, "batch_axis_name")))
         rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
     if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states")))
         rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
     return rc;
 }
 
-/* Reads an object of the configuration such as {"type": "adam", "beta2": 0.999} into several hyperparameters: NAME
- * is set to adam, and NAME.beta2 to 0.999. Without "type", NAME itself is not set. */
-static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
+/* Sets several hyperparameters from an object such as {"type": "adam", "beta2": 0.999}: NAME to adam, and NAME.beta2 to
+ * 0.999. Without "type", NAME itself is not set. */
+static int set_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *key;
     json_t *value;
@@ -392,35 +383,25 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
     return PD_OK;
 }
 
-static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int set_meta(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
-    /* The keys to ignore in distributed_config: they say how work is distributed, which does not change results.
-     * Its other keys matter, since they round values. */
-    static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
-    const char *key;
-    json_t *value;
+    /* The keys to ignore in distributed_config: they say how work is distributed, which does not change results. Its
+     * other keys matter, since they round values. */
+    static const struct entry distribution = { .set = set_value,
+                                               .execution = { "type", "world_size", "num_trainers_per_group" } };
 
-    json_object_foreach((json_t *)config, key, value)
-    {
-        int rc;
-        if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "distributed_config") == 0)
-            rc = read_by_name(hypers, &distribution, value, err);
-        else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
-            rc = read_members(hypers, key, value, err);
-        else
-            rc = set_value(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
+    if (strcmp(key, "distributed_config") == 0) return read_config(hypers, &distribution, value, err);
+    if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
+        return set_members(hypers, key, value, err);
+    return set_value(hypers, key, value, err);
 }
 
 /* Returns true if the hyperparameter can be switched off with the word "none". */
-static bool may_be_none(const pd_optimizer_ops *row, const char *name)
+static bool may_be_none(const pd_optimizer_ops *optimizer, const char *name)
 {
     size_t n;
-    const pd_hyper *hypers = pd_optimizer_hypers(row, &n);
-    int i = pd_hypers_find(row, name);
+    const pd_hyper *hypers = pd_optimizer_hypers(optimizer, &n);
+    int i = pd_hypers_find(optimizer, name);
 
     return i >= 0 && hypers[i].choices != NULL && strcmp(hypers[i].choices, "none") == 0;
 }
@@ -428,23 +409,10 @@ static bool may_be_none(const pd_optimizer_ops *row, const char *name)
 static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
     if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
-    if (json_is_array(value)) return set_rules(hypers, key, value, err);
+    if (json_is_array(value)) return set_printed(hypers, key, value, print_rules, err);
     if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value))
-        return set_axis_rules(hypers, key, value, err);
+        return set_printed(hypers, key, value, print_axis_rules, err);
     return set_value(hypers, key, value, err);
-}
-
-static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)config, key, value)
-    {
-        int rc = contains(entry->execution, key) ? PD_OK : set_t5x(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
 }
 
 /* Sets the probability with which factors are updated, if it changes with the step: {"schedule": "anneal", ...}.
@@ -462,8 +430,8 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
     return rc;
 }
 
-/* Sets a weight decay mask (which parameters have weight decay) of the form "callable:ndim>=2". A mask that is a
- * dictionary is turned into groups of parameters elsewhere (recipe_mask.h). */
+/* Sets a weight decay mask of the form "callable:ndim>=2". with_groups turns a mask that is a dictionary into groups of
+ * parameters. */
 static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
 {
     static const char ndim[] = "callable:ndim>=";
@@ -475,27 +443,14 @@ static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
     return pd_fail(err, PD_UNIMPLEMENTED, "weight_decay_mask: expected names with true or false, or %sN", ndim);
 }
 
-static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
-    const char *key;
-    json_t *value;
+    const char *schedule = json_string_value(json_object_get(value, "schedule"));
 
-    json_object_foreach((json_t *)config, key, value)
-    {
-        const char *schedule = json_string_value(json_object_get(value, "schedule"));
-        int rc;
-        if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "weight_decay_mask") == 0)
-            rc = set_mask(hypers, value, err);
-        else if (strcmp(key, "learning_rate") == 0 && schedule != NULL)
-            rc = PD_OK;
-        else if (schedule != NULL && strcmp(schedule, "anneal") == 0)
-            rc = set_probability(hypers, key, value, err);
-        else
-            rc = set_value(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
+    if (strcmp(key, "weight_decay_mask") == 0) return set_mask(hypers, value, err);
+    if (strcmp(key, "learning_rate") == 0 && schedule != NULL) return PD_OK;
+    if (schedule != NULL && strcmp(schedule, "anneal") == 0) return set_probability(hypers, key, value, err);
+    return set_value(hypers, key, value, err);
 }
 
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
@@ -540,8 +495,7 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
     return NULL;
 }
 
-/* Notes which parameters are in a group of the recorded configuration (parameters with hyperparameters of their own). A
- * parameter may be in only one group. */
+/* Notes which parameters are in a group of the recorded configuration. A parameter may be in only one group. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;
@@ -562,8 +516,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     return PD_OK;
 }
 
-/* Returns the configuration of a group of parameters (those with the same hyperparameters): a copy of the whole
- * configuration with the group's changes. Group 0 has no changes. The caller frees the result. NULL: out of memory. */
+/* Returns the configuration of a group of parameters: a copy of the whole configuration with the group's changes. Group
+ * 0 has no changes. The caller frees the result. NULL: out of memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);
@@ -584,7 +538,7 @@ static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry
 {
     json_t *own = configuration_of(config, differs);
     pd_hypers *hypers = &recipe->groups[group];
-    int rc = own == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : entry->read(hypers, entry, own, err);
+    int rc = own == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : read_config(hypers, entry, own, err);
 
     json_decref(own);
     if (rc == PD_OK) rc = pd_hypers_check(hypers, err);
@@ -710,15 +664,15 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
 
     memset(out, 0, sizeof *out);
     if (entry == NULL) return no_entry(system, optimizer, err);
-    if ((row = pd_optim_find(entry->row)) == NULL)
-        return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
+    if ((row = pd_optim_find(entry->name)) == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->name);
     out->rate = entry->rate;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (json_is_true(json_object_get(config, "normalize_grads")))
         out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
     rc = read_groups(out, entry, row, grouped, err);
     json_decref(grouped);
-    if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
+    if (rc == PD_OK && entry->finish == finish_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
     if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
     return rc == PD_OK && contains(entry->execution, "lr_schedule")

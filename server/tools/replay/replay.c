@@ -66,11 +66,9 @@ static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *rec
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
-/* Handles a recorded run that shows a defect of the reference optimizer (which made the record) and that paramd
- * does not have.
- *
- * If a recorded step succeeded, the run is skipped. If the defect made every recorded step fail, the run is played.
- * Then it counts only if paramd's steps fail as well; if they succeed, it is skipped. */
+/* Handles a recorded run that shows a defect of the reference optimizer. If a recorded step succeeded, the run is
+ * skipped. If the defect made every recorded step fail, the run is played. Then it counts only if paramd's steps fail
+ * as well; if they succeed, it is skipped. */
 static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
                        const pd_replay_options *options)
 {

@@ -7,26 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "pages.h"
-
-static int make_room(pd_case *c)
-{
-    size_t room = 2 * c->room + 16;
-    void **more;
-
-    if (c->n_held < c->room) return PD_OK;
-    if ((more = realloc(c->held, room * sizeof *more)) == NULL) return pd_fail(c->err, PD_NO_MEMORY, "out of memory");
-    c->held = more;
-    c->room = room;
-    return PD_OK;
-}
 
 int pd_case_memory(pd_case *c, void **out, size_t bytes)
 {
-    int rc = make_room(c);
-
     *out = NULL;
-    if (rc != PD_OK) return rc;
+    if (pd_grow((void **)&c->held, &c->room, c->n_held + 1, sizeof *c->held) != PD_OK)
+        return pd_fail(c->err, PD_NO_MEMORY, "out of memory");
     if ((*out = pd_pages_new(bytes)) == NULL) return pd_fail(c->err, PD_NO_MEMORY, "no memory for %zu bytes", bytes);
     c->held[c->n_held++] = *out;
     return PD_OK;

@@ -1,9 +1,6 @@
-/* replay_kron.c - computes recorded cases of distributed_kron's functions (distributed_kron's page, sections 3 and
- * 4) and compares them with the record. The functions are:
- *   - the lower bound of a norm
- *   - one update of a block's factors
- *   - the steps in which factors are updated
- *   - the numbers of JAX's random generator, in both of its layouts */
+/* replay_kron.c - computes recorded cases of distributed_kron's functions (its page, sections 3 and 4): the lower bound
+ * of a norm, one update of a block's factors, the steps in which factors are updated, and the numbers of JAX's random
+ * generator, in both of its layouts. */
 #include "replay_case.h"
 
 #include <stdio.h>

@@ -24,9 +24,7 @@ typedef struct play {
     const pd_trace *trace;
     const pd_recipe *recipe;
     pd_replay_tensors t;
-    /* For each parameter the change of its weights in a step. NULL: the optimizer does not report it, or the trace has
-     * none to compare it with. */
-    float **update;
+    float **update; /* of each parameter in a step; NULL: the optimizer does not report it, or the trace has none */
     pd_replay_parts parts; /* the declared parts */
     draws draws;
     pd_declaration *declarations;
@@ -35,9 +33,7 @@ typedef struct play {
     double hypers[PD_MAX_HYPERS];
     int rate;
     pd_model *model; /* the model that is trained; NULL: the optimizer refused it, as the record expects */
-    /* 0: the model gets the recorded gradients. 1 or more: number of a "shaken" model, whose gradients have their
-     * last bits flipped. It measures how strongly rounding changes the optimizer state. */
-    int shaken;
+    int shaken;      /* number of a shaken model; 0: the model gets the recorded gradients */
 } play;
 
 bool pd_replay_has_draws(const pd_trace *trace)
@@ -262,8 +258,8 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
-/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was recorded
- * after this step. */
+/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was
+ * recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {

@@ -1,5 +1,5 @@
-/* replay_routine.c - computes the recorded cases of a routine (inputs and results of one function) with the
- * arithmetic library in this process, and compares them one by one with the record. */
+/* replay_routine.c - computes the recorded cases of a routine with the arithmetic library in this process, and compares
+ * them one by one with the record. */
 #include "replay_case.h"
 
 #include <stdio.h>

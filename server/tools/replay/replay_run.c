@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
+
 static void add(pd_recovered *out, pd_shape shape, int64_t offset)
 {
     assert(out->n < PD_MAX_RECOVERED);
@@ -95,13 +97,8 @@ static int add_part(search *s, size_t param, bool whole, int64_t offset, const p
     pd_replay_parts *parts = s->parts;
     size_t group = pd_recipe_group(s->recipe, s->params[param].name);
 
-    if (parts->n == s->room) {
-        size_t room = 2 * s->room + 8;
-        pd_replay_part *more = realloc(parts->at, room * sizeof *more);
-        if (more == NULL) return pd_fail(s->err, PD_NO_MEMORY, "out of memory");
-        parts->at = more;
-        s->room = room;
-    }
+    if (pd_grow((void **)&parts->at, &s->room, parts->n + 1, sizeof *parts->at) != PD_OK)
+        return pd_fail(s->err, PD_NO_MEMORY, "out of memory");
     parts->at[parts->n] =
         (pd_replay_part){ .recorded = s->params[param].name,
                           .name = declared_name(s->recipe, group, s->params[param].name, whole, offset),

@@ -23,9 +23,7 @@ typedef struct common { /* Data that all workers of a replay share. While they r
     const pd_recipe *recipe;
     const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: there is none */
     char job[300];
-    /* The job's rules: one for each group of parameters (those with the same hyperparameters), that of group 0 last.
-     * NULL at the end. */
-    char **rules;
+    char **rules;          /* one for each group of parameters, that of group 0 last; NULL at the end */
     pd_replay_parts parts; /* the declared parts */
     size_t n;              /* number of parameters in the trace */
     int64_t rounds;
@@ -112,8 +110,8 @@ static int join_job(worker *w)
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
     /* Whether steps of the recorded run may fail. If so, the job gets two options about gradients that are not finite
-     * (have a NaN or infinity) or too large for the optimizer. With nonfinite=apply the daemon takes steps with them.
-     * With nonfinite_scope=job a step fails for all parameters or for none. */
+     * or too large for the optimizer. With nonfinite=apply the daemon takes steps with them. With nonfinite_scope=job a
+     * step fails for all parameters or for none. */
     bool hard = s->trace->averages || s->trace->extreme || json_array_size(s->trace->errors) > 0;
     char how[64], start[64];
     /* The list of options ends at its first NULL. So if `hard` is false, nonfinite_scope is not given either. */
@@ -267,8 +265,7 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* Makes the job's rules, one for each group of parameters (those with the same hyperparameters). A parameter in a group
- * is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
+/* Makes the job's rules, one for each group of parameters. A parameter in a group is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;

@@ -41,15 +41,9 @@ struct pd_replay_state {
     const pd_recipe *recipe;
     entry *entries;
     size_t n;
-    /* Largest error that a tensor may have, from the metadata noise_state; if that was not recorded, the tolerance
-     * of the weights. */
-    double tolerance;
-    /* Largest error that moving averages (momentum, filtered gradient) may have, from the metadata
-     * noise_bc32_displacement; negative: not recorded. */
-    double way_tolerance;
-    /* The trace records no tolerance for optimizer state. So the effect of rounding (noise) on each slot is measured,
-     * and errors of that size are allowed. */
-    bool measured;
+    double tolerance; /* of a tensor, from the metadata noise_state; if that was not recorded, that of the weights */
+    double way_tolerance; /* of moving averages, from noise_bc32_displacement; negative: not recorded */
+    bool measured; /* the trace records no tolerance for optimizer state, so the noise of each slot is measured */
     /* Number of steps from the copying of statistics to the use of the matrix roots computed from them. */
     int64_t delay;
 };
@@ -299,8 +293,8 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
     return state->n > 0 && state->measured;
 }
 
-/* Of a slot, over all parameters and steps: the largest noise (effect of rounding), and the largest relative size of
- * the last bit in its storage type. */
+/* Of a slot, over all parameters and steps: the largest noise, and the largest relative size of the last bit in its
+ * storage type. */
 typedef struct spread {
     double noise, unit;
 } spread;
@@ -411,9 +405,8 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* Measures the noise of a tensor: the largest relative distance of the shaken models' tensors from `ours`. Shaken
- * models get gradients whose last bits are flipped. Overwrites `room`, which has n elements, and elements of `ours`
- * that are not finite. */
+/* Measures the noise of a tensor: the largest relative distance of the shaken models' tensors from `ours`. Overwrites
+ * `room`, which has n elements, and elements of `ours` that are not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;

@@ -254,8 +254,8 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars (single
-     * numbers, not tensors). So a tolerance of 3 times the noise is enough. */
+    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars. So a
+     * tolerance of 3 times the noise is enough. */
     bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
@@ -370,8 +370,8 @@ static bool declares(const pd_trace *trace, const key *k)
     return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
 }
 
-/* Returns a parameter's name as the names of tensors contain it. In a trace of averages (recorded averages of
- * gradients) a parameter's name begins with its step, which is left out here. */
+/* Returns a parameter's name as the names of tensors contain it: without the step with which it begins in a trace of
+ * averages. */
 static const char *name_of(const pd_trace *trace, size_t param)
 {
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);

@@ -1,4 +1,4 @@
-/* verdict.h - compares the results of a replay with the record, and holds the result of a whole file. Pure functions. */
+/* verdict.h - compares the results of a replay with the record, and describes the result of a file. Pure. */
 #ifndef PD_VERDICT_H
 #define PD_VERDICT_H
 
@@ -29,8 +29,7 @@ double pd_finite_norm(const float *at, int64_t n);
  * The words may differ. */
 bool pd_says_alike(const char *ours, const char *recorded);
 
-/* Adds one comparison to the verdict (worst error so far). If its error is the largest, also notes its parameter
- * and step. */
+/* Adds one comparison to the verdict. If its error is the largest, also notes its parameter and step. */
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error);
 /* Merges the other verdict into this one: adds up the numbers of comparisons and keeps the larger error. */
 void pd_verdict_fold(pd_verdict *verdict, const pd_verdict *other);
@@ -54,29 +53,19 @@ typedef struct pd_replay_result {
     /* The file was skipped, but this does not count as a gap of paramd. The file shows a defect of the reference
      * optimizer, has no run, or has random numbers that a daemon draws itself. */
     bool excused;
-    /* The file has no run, but numbered cases of a routine (recorded inputs and results of one function). Here each
-     * case counts as a parameter. */
-    bool cases;
-    /* Largest error that the weights may have. 1 if each case has its own tolerance, as errors are then multiples
-     * of it. */
-    double tolerance;
-    /* Worst error over all parameters and steps. compared == 0: the replay did not reach its end. */
-    pd_verdict verdict;
-    pd_verdict update;       /* worst error of the changes of weights ("updates") that were recorded */
-    double update_tolerance; /* largest error that changes of weights ("updates") may have */
-    /* Worst error of the recorded optimizer state. compared == 0: none was recorded, or the user did not ask for
-     * the comparison. */
-    pd_state_verdict state;
-    /* Why the file was skipped or failed. PD_OK if it failed because results differ from the record. */
-    pd_error why;
-    /* Number of parameters or cases of the file. `params` has their names, `verdicts` the worst error of each. */
-    size_t n;
-    char **params;
-    pd_verdict *verdicts;
+    bool cases;              /* the file has cases of a routine: each counts as a parameter */
+    double tolerance;        /* of weights; 1 if each case has its own, as errors are then multiples of it */
+    pd_verdict verdict;      /* over all parameters and steps; compared == 0: the replay did not reach its end */
+    pd_verdict update;       /* of the recorded updates */
+    double update_tolerance; /* of updates */
+    pd_state_verdict state;  /* compared == 0: none was recorded, or the user did not ask for the comparison */
+    pd_error why;            /* why the file was skipped or failed; PD_OK: results differ from the record */
+    size_t n;                /* number of parameters or cases of the file */
+    char **params;           /* their names */
+    pd_verdict *verdicts;    /* the worst error of each */
 } pd_replay_result;
 
-/* Return true if recorded changes of weights, or recorded optimizer state, were compared and an error exceeds its
- * tolerance. */
+/* Return true if recorded updates, or recorded optimizer state, were compared and an error exceeds its tolerance. */
 bool pd_replay_updates_fail(const pd_replay_result *r);
 bool pd_replay_state_fails(const pd_replay_result *r);
 void pd_replay_result_free(pd_replay_result *result);
