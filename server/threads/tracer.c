@@ -10,7 +10,6 @@
 #include "request.h"
 #include "stats.h"
 #include "thread.h"
-#include "stats.h"
 
 #include <errno.h>
 #include <stdio.h>
