@@ -177,7 +177,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
     if (PD_MUTANT(stale_look)) return;
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        job->steps.look = job->steps.look_loose = true;
+        job->steps.chunks.look = job->steps.chunks.look_loose = true;
         queue_unchanged(store, job, now_ns);
     }
 }
@@ -599,7 +599,7 @@ pd_store_bytes pd_store_count_bytes(const pd_store *store)
         for (uint32_t i = 0; i < job->steps.n_params; i++) {
             const pd_param *param = &job->steps.params[i];
             if (param->current != NULL) bytes.weights += (uint64_t)param->elements * sizeof(float);
-            if (param->accumulator != NULL) bytes.accumulators += (uint64_t)param->elements * sizeof(float);
+            if (param->buffers.accumulator != NULL) bytes.accumulators += (uint64_t)param->elements * sizeof(float);
             bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
         }
     }

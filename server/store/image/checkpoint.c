@@ -226,7 +226,7 @@ static void choose_some(pd_job *job, pd_slice *slice)
     pd_checkpoint *making = job->checkpointing.making;
 
     slice->n = 0;
-    for (pd_param *param = job->steps.stopped; param != NULL; param = param->next_ready)
+    for (pd_param *param = job->steps.queue.stopped; param != NULL; param = param->links.next_ready)
         if (slice->n < SLICE && slice->budget_ns > 0 && pd_cut_stops(&job->steps, param)) choose(job, param, slice);
     for (; making->at < job->steps.n_params && slice->n < SLICE && slice->budget_ns > 0; making->at++)
         if (!making->parts[making->at].chosen) choose(job, &job->steps.params[making->at], slice);

@@ -117,7 +117,7 @@ static void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
 /* Returns whether all parameters have weights: only then there is a state to keep. */
 static bool has_state(const pd_job *job)
 {
-    return job->steps.n_params > 0 && job->steps.n_begun == job->steps.n_params && job->planning == NULL;
+    return job->steps.n_params > 0 && job->steps.progress.n_begun == job->steps.n_params && job->planning == NULL;
 }
 
 static bool is_asked_for(const pd_job *job)
@@ -145,13 +145,14 @@ static void skip(pd_job *job)
     char more[128] = "";
 
     if (!pd_is_power_of_two(++checkpointing->skipped)) return;
-    if (window > 0 && job->steps.furthest > checkpointing->durable_step + window)
+    if (window > 0 && job->steps.progress.furthest > checkpointing->durable_step + window)
         snprintf(more, sizeof more,
                  "; a rank can send its last %u steps again, which do not reach back to step %" PRIu64, window,
                  checkpointing->durable_step);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.furthest },
-           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.furthest, why, more,
-           checkpointing->skipped);
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->steps.progress.furthest },
+           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.progress.furthest,
+           why, more, checkpointing->skipped);
 }
 
 /* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
@@ -183,9 +184,9 @@ static bool is_kept_already(const pd_job *job)
 static void begin_due(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
-    bool multiple = job->steps.furthest >= checkpointing->next, last = checkpointing->last == PD_LAST_WANTED,
+    bool multiple = job->steps.progress.furthest >= checkpointing->next, last = checkpointing->last == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || must_say_over(job) ||
-                 job->steps.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
+                 job->steps.progress.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
                  pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
@@ -206,7 +207,8 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     checkpointing->soon = UINT64_MAX;
     pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
-    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
+    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.progress.furthest, last,
+                        now_ns);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -215,7 +217,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (!job->checkpointing.durable || job->gone) return;
     if (job->checkpointing.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
-        if (job->checkpointing.making != NULL && job->steps.furthest >= job->checkpointing.next) {
+        if (job->checkpointing.making != NULL && job->steps.progress.furthest >= job->checkpointing.next) {
             /* The checkpoint that is being made may have been asked for, and be of just the step that is due now: then
              * no checkpoint is left out. */
             if (job->checkpointing.cut_step < job->checkpointing.next) skip(job);

@@ -92,8 +92,8 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
     *out = (pd_declared_param_record){ .rank = (uint32_t)param->shape.rank,
                                        .ranged = param->ranged,
                                        .model_state = param->model_state,
-                                       .f16 = param->pool[PD_F16] != NULL,
-                                       .bf16 = param->pool[PD_BF16] != NULL,
+                                       .f16 = param->buffers.pool[PD_F16] != NULL,
+                                       .bf16 = param->buffers.pool[PD_BF16] != NULL,
                                        .update_dtype = (uint32_t)param->update_dtype };
     for (int d = 0; d < param->shape.rank; d++) out->dim[d] = param->shape.dim[d];
     if ((out->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
@@ -103,7 +103,7 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
 static void take_ranges(pd_declared_job *out, const pd_param *param)
 {
     for (uint32_t r = 0; param->ranged && r < pd_round_ranks(&param->round); r++) {
-        const pd_range *range = &param->round.ranges.at[r];
+        const pd_rank_range *range = &param->round.ranges.at[r];
         if (range->known)
             out->ranges[out->n_ranges++] =
                 (pd_declared_range){ param->index, r, range->start, range->end, range->initialiser };

@@ -115,11 +115,11 @@ static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
     size_t n = 0;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++)
-            job->steps.params[i].overrides[k].override->number = UINT32_MAX;
+        for (uint32_t k = 0; k < job->steps.params[i].overrides.n; k++)
+            job->steps.params[i].overrides.at[k].override->number = UINT32_MAX;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++) {
-            pd_override *override = job->steps.params[i].overrides[k].override;
+        for (uint32_t k = 0; k < job->steps.params[i].overrides.n; k++) {
+            pd_override *override = job->steps.params[i].overrides.at[k].override;
             if (override->number != UINT32_MAX) continue;
             override->number = (uint32_t)n;
             if (all != NULL) {
@@ -228,8 +228,8 @@ static pd_override *read_one(pd_archive *archive, pd_job *job)
 
 static void write_entries(pd_archive *archive, const pd_param *param)
 {
-    for (uint32_t k = 0; k < param->n_overrides; k++) {
-        const pd_override_entry *from = &param->overrides[k];
+    for (uint32_t k = 0; k < param->overrides.n; k++) {
+        const pd_override_entry *from = &param->overrides.at[k];
         entry e = { from->override->number, from->from, from->mask };
         pd_archive_fields(archive, &entry_table, &e);
     }
@@ -248,7 +248,7 @@ static void read_entries(pd_archive *archive, pd_param *param, size_t n, pd_over
             pd_archive_fail(archive, err.code, "%s", err.text);
         else {
             all[e.number]->refs++;
-            param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides,
+            param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n,
                                                      (pd_override_entry){ all[e.number], e.from, e.mask });
         }
     }
@@ -258,7 +258,7 @@ static void visit_entries(pd_archive *archive, pd_job *job, pd_override *const *
 {
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++) {
         pd_param *param = &job->steps.params[i];
-        size_t n = param->n_overrides;
+        size_t n = param->overrides.n;
         pd_archive_count(archive, &n, PD_MAX_PARAM_OVERRIDES, 1);
         if (pd_archive_is_reading(archive))
             read_entries(archive, param, n, all, n_all);
@@ -334,7 +334,7 @@ static bool knows_identities(const pd_job *job, uint32_t ranks)
 static bool has_replaced(const pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].replaced != 0) return true;
+        if (job->steps.params[i].change.number != 0) return true;
     return false;
 }
 
@@ -377,10 +377,10 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 static void visit_replaced(pd_archive *archive, pd_job *job)
 {
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
-        job->steps.params[i].replaced = 0;
+        job->steps.params[i].change.number = 0;
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job)) return;
     pd_archive_enter(archive, "replaced");
-    for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].replaced);
+    for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].change.number);
     pd_archive_leave(archive);
 }
 
@@ -391,9 +391,9 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_fields(archive, &job_table, &job->saved);
     pd_archive_fields(archive, &steps_table, &job->steps.saved);
     for (uint32_t r = 0; r < ranks; r++) pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
-    for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.groups[r]);
-    if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
-    if (job->steps.clip != NULL && pd_job_values_limit(&job->steps.values, PD_JOB_KEY_SKIP_OUTLIER) > 0)
+    for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.together.groups[r]);
+    if (job->steps.together.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
+    if (job->steps.together.clip != NULL && pd_job_values_limit(&job->steps.values, PD_JOB_KEY_SKIP_OUTLIER) > 0)
         pd_archive_fields(archive, &outlier_table, pd_global_clip_saved_of(&job->steps));
     visit_overrides(archive, job);
     visit_identities(archive, job, ranks);
@@ -471,7 +471,7 @@ static bool group_fits(const pd_step_group *group)
 {
     uint64_t least = UINT64_MAX, most = 0;
 
-    for (const pd_param *member = group->members; member != NULL; member = member->next_member) {
+    for (const pd_param *member = group->members; member != NULL; member = member->links.next_member) {
         if (member->saved.step < least) least = member->saved.step;
         if (member->saved.step > most) most = member->saved.step;
     }
@@ -521,11 +521,11 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 
     if (check_texts(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {
-        if (!group_fits(&job->steps.groups[r]))
+        if (!group_fits(&job->steps.together.groups[r]))
             return pd_fail(err, PD_DATA_LOSS,
                            "job %.100s: the steps of the parameters of rule %zu do not fit its group", job->steps.name,
                            r);
-        pd_step_group_recount(&job->steps.groups[r]);
+        pd_step_group_recount(&job->steps.together.groups[r]);
     }
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);

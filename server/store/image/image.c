@@ -23,7 +23,7 @@ static bool is_at_rest(const pd_param *param)
 
 bool pd_image_is_possible(const pd_job *job)
 {
-    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL ||
+    if (job->steps.n_params == 0 || job->steps.progress.n_begun < job->steps.n_params || job->planning != NULL ||
         job->import != NULL || job->steps.cut != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps))
         return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)

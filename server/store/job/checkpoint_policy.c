@@ -79,7 +79,7 @@ uint32_t pd_checkpoint_policy_window(const pd_job *job)
 
 static uint64_t largest_step(const pd_job *job)
 {
-    uint64_t step = job->steps.furthest;
+    uint64_t step = job->steps.progress.furthest;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;

@@ -6,7 +6,7 @@
 
 int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
-    pd_range range = pd_round_range(&param->round, frame->rank);
+    pd_rank_range range = pd_round_range(&param->round, frame->rank);
     int64_t chunk = param->round.chunk_elements;
 
     if (piece->count < 0 ||
@@ -38,16 +38,16 @@ pd_chunk *pd_piece_chunk(const pd_param *param, const pd_piece *piece)
 
 int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err)
 {
-    bool named = param->seen == number;
+    bool named = param->frame.number == number;
     pd_chunk *chunk;
 
-    if (named && (piece->absent || param->seen_absent))
+    if (named && (piece->absent || param->frame.absent))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "%.160s: a push says at most once that there is no gradient, and then "
                        "brings none",
                        param->name);
-    param->seen = number;
-    param->seen_absent = piece->absent;
+    param->frame.number = number;
+    param->frame.absent = piece->absent;
     if (piece->absent || (piece->count == 0 && !named)) return PD_OK;
     chunk = piece->count > 0 ? pd_piece_chunk(param, piece) : NULL;
     if (chunk == NULL || chunk->seen == number)
@@ -115,7 +115,7 @@ static const char *sum_text(bool presummed)
 
 int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
-    const pd_slot *told = pd_round_first_slot(&param->round, frame->rank);
+    const pd_contribution *told = pd_round_first_contribution(&param->round, frame->rank);
 
     if (told == NULL || !told->weighed || told->process != (uint16_t)job->ranks[frame->rank].saved.process ||
         !tells_weight(piece, frame))
@@ -133,7 +133,7 @@ int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, c
 
 void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame)
 {
-    pd_slot *told = pd_round_first_slot(&param->round, frame->rank);
+    pd_contribution *told = pd_round_first_contribution(&param->round, frame->rank);
 
     if (!tells_weight(piece, frame)) return;
     told->weighed = true;

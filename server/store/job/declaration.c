@@ -169,7 +169,7 @@ int pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err)
 
 int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err)
 {
-    const pd_range *range;
+    const pd_rank_range *range;
 
     if (decl->ranged != param->ranged)
         return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -195,7 +195,7 @@ static void ranges_text(const pd_round *round, char *text, size_t size)
 
     text[0] = '\0';
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
-        const pd_range *range = &round->ranges.at[rank];
+        const pd_rank_range *range = &round->ranges.at[rank];
         if (used + 64 > size) {
             snprintf(text + used, size - used, ", ...");
             return;
@@ -209,7 +209,7 @@ static int check_cover(const pd_job *job, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
-        pd_range gap;
+        pd_rank_range gap;
         char ranges[240];
         if (!param->ranged || !pd_round_gap(&param->round, false, &gap)) continue;
         ranges_text(&param->round, ranges, sizeof ranges);
@@ -283,7 +283,7 @@ static uint64_t aligned(int64_t elements)
 /* Returns the bytes that a range's elements take in frames, as float32. A frame has one piece for each chunk (section
  * of a parameter) that the range touches, and each piece is padded to a multiple of 64 bytes. The size of a chunk is
  * such a multiple, so only the first and the last piece may need padding. */
-static uint64_t pieces_bytes(pd_range range, int64_t chunk)
+static uint64_t pieces_bytes(pd_rank_range range, int64_t chunk)
 {
     int64_t to_grid = chunk - range.start % chunk, n = range.end - range.start, first = to_grid < n ? to_grid : n;
 
@@ -327,7 +327,7 @@ uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request
 
     for (size_t i = 0; i < request->u.declare.n && all < most; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        pd_range range = { .start = decl->start, .end = decl->end };
+        pd_rank_range range = { .start = decl->start, .end = decl->end };
         if (decl->ranged && !own) continue;
         if (!decl->ranged) {
             range.start = 0;

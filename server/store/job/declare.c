@@ -282,7 +282,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
         const pd_param *param = pd_declared_param(job, request, i);
         declared[i].param = param->index;
         declared[i].step = param->saved.step;
-        declared[i].replaced = param->replaced;
+        declared[i].replaced = param->change.number;
         declared[i].initialised = pd_init_has_come(job, param, request->rank);
     }
     effect->u.declared.params = declared;
@@ -336,7 +336,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);
-    if (job->init_ns == 0 && job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
+    if (job->init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
     note_declared(job, rank);
     return PD_OK;

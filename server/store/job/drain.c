@@ -21,8 +21,9 @@ static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->linger_ns == 0;
 
-    if (job->steps.n_open == 0) return NULL;
-    if (job->steps.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps))) return job->steps.waiting;
+    if (job->steps.queue.n_open == 0) return NULL;
+    if (job->steps.queue.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps)))
+        return job->steps.queue.waiting;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (closes_by_itself(&job->steps, &job->steps.params[i])) return &job->steps.params[i];
     return NULL;

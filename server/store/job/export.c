@@ -134,11 +134,11 @@ void pd_export_lost(pd_job *job, const pd_request *notice)
 
 static int check_begin(const pd_job *job, pd_error *err)
 {
-    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL)
+    if (job->steps.n_params == 0 || job->steps.progress.n_begun < job->steps.n_params || job->planning != NULL)
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
             "job %.100s: %u of its %u parameters have weights: export when all have (`paramctl params %.256s`)",
-            job->steps.name, job->steps.n_begun, job->steps.n_params, job->steps.name);
+            job->steps.name, job->steps.progress.n_begun, job->steps.n_params, job->steps.name);
     if (pd_import_writes(job))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: an import is being written: export when that has ended", job->steps.name);
@@ -173,7 +173,7 @@ static bool fits_beside(const pd_account *account, uint64_t bytes)
 /* Returns whether the job can take steps while it is exported. */
 static bool may_step(const pd_job *job)
 {
-    return job->connected > 0 || job->steps.n_open > 0;
+    return job->connected > 0 || job->steps.queue.n_open > 0;
 }
 
 /* Decides what is counted for an export of weights, which must never stop the job: with its own bytes those of the

@@ -439,7 +439,7 @@ static int64_t largest_count(const pd_job *job, const pd_param *param)
     int64_t most = brought_count(job, param->index);
 
     for (const pd_param *member = param->group != NULL ? param->group->members : NULL; member != NULL;
-         member = member->next_member)
+         member = member->links.next_member)
         if (brought_count(job, member->index) > most) most = brought_count(job, member->index);
     return most;
 }
@@ -508,7 +508,7 @@ static void reset_some(pd_job *job, double slice_ns, uint64_t now_ns)
     if (pd_reset_some(job, job->import->reset, slice_ns, &rc, &err))
         finish_reset(job, rc, &err);
     else if (rc != PD_OK)
-        job->steps.retry_ns = now_ns + RETRY_NS;
+        job->steps.shortage.retry_ns = now_ns + RETRY_NS;
 }
 
 void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
@@ -516,7 +516,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     pd_import *import = job->import;
     double cost_ns = 0;
 
-    job->steps.retry_ns = 0;
+    job->steps.shortage.retry_ns = 0;
     if (import->reset != NULL) {
         reset_some(job, slice_ns, now_ns);
         return;
@@ -524,7 +524,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     for (; import->next != NULL && cost_ns < slice_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
             /* Out of memory, so writing goes on later. Until all is written the job takes no steps. */
-            job->steps.retry_ns = now_ns + RETRY_NS;
+            job->steps.shortage.retry_ns = now_ns + RETRY_NS;
             return;
         }
         cost_ns += NS_PER_ELEMENT * (double)import->next->elements;

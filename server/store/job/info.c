@@ -104,24 +104,24 @@ static uint64_t count_settings(const pd_param *param)
 {
     uint64_t n = 0;
 
-    for (uint32_t k = 0; k < param->n_overrides; k++) n += (uint64_t)__builtin_popcountll(param->overrides[k].mask);
+    for (uint32_t k = 0; k < param->overrides.n; k++) n += (uint64_t)__builtin_popcountll(param->overrides.at[k].mask);
     return n;
 }
 
 /* The items are all hyperparameters of all overrides. */
 static uint64_t count_setting_items(const pd_param *param)
 {
-    return (uint64_t)param->n_overrides * PD_MAX_HYPERS;
+    return (uint64_t)param->overrides.n * PD_MAX_HYPERS;
 }
 
 static bool is_setting(const pd_param *param, uint64_t item)
 {
-    return (param->overrides[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
+    return (param->overrides.at[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
 }
 
 static void fill_setting_item(pd_info *info, const pd_param *param, uint64_t item)
 {
-    fill_setting(&info->settings[info->n++], param, &param->overrides[item / PD_MAX_HYPERS],
+    fill_setting(&info->settings[info->n++], param, &param->overrides.at[item / PD_MAX_HYPERS],
                  (int)(item % PD_MAX_HYPERS));
 }
 

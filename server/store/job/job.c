@@ -34,8 +34,8 @@ static void borrow(pd_job *job, const pd_job_env *env)
     job->steps.memory.pools = env->pools;
     job->steps.account.budget = env->budget;
     job->steps.ingest = env->ingest;
-    job->steps.sums = env->sums;
-    job->steps.collecting = env->collecting;
+    job->steps.batch.sums = env->sums;
+    job->steps.batch.collect = env->collecting;
 }
 
 static int make_ranks(pd_job *job, uint32_t world)
@@ -71,7 +71,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (job == NULL) goto no_memory;
     borrow(job, env);
     job->steps.number = number;
-    job->steps.limit = UINT64_MAX;
+    job->steps.queue.limit = UINT64_MAX;
     job->saved.creator = creator_of(env, number, hello);
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
@@ -85,7 +85,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->steps.unread = pd_unread_new(&job->steps.account, number)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
-        (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
+        (job->steps.shortage.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
         goto no_memory;
     *out = job;
     return PD_OK;
@@ -123,7 +123,7 @@ void pd_job_free(pd_job *job)
     pd_rules_free(job->steps.rules, job->steps.n_rules);
     free(job->steps.name);
     pd_effect_free(job->gone_notice);
-    pd_effect_free(job->steps.notice);
+    pd_effect_free(job->steps.shortage.notice);
     free(job);
 }
 

@@ -146,8 +146,8 @@ enum { PD_SUPERSEDED = 4, PD_NOTES = 4 };
 /* The part of a rank's record that survives a restart of the server: store/image writes and reads it. */
 typedef struct pd_rank_saved {
     uint64_t nonce; /* nonce of the process that has the rank, or of the last one that had it */
-    /* Number of processes that have had the rank so far. A contribution's record (pd_slot) stores this number, to
-     * tell the contributions of these processes apart. */
+    /* Number of processes that have had the rank so far. A contribution's record (pd_contribution) stores this number,
+     * to tell the contributions of these processes apart. */
     uint32_t process;
     bool present; /* some process has or has had the rank */
     bool left;    /* the process that had the rank last has left it for good: pd_rank.state is LEFT */
@@ -249,9 +249,9 @@ typedef struct pd_job {
     pd_param *names; /* hash table of the parameters by name */
     /* array with the chunks (sections) of all parameters, one parameter after another */
     pd_chunk *chunks;
-    pd_slot *slots;
+    pd_contribution *contributions;
     /* array with the ranges of all ranged parameters (each rank contributes a range), one parameter after another */
-    pd_range *ranges;
+    pd_rank_range *ranges;
     /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
      * them */
     uint64_t collected;

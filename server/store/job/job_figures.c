@@ -54,14 +54,14 @@ static void list_undeclared(const pd_job *job, char *text, size_t size)
 /* Stores in an entry of the list of jobs which ranks the job waits for, and how long it has waited. */
 static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
-    const pd_param *oldest = job->steps.waiting;
+    const pd_param *oldest = job->steps.queue.waiting;
 
     if (!pd_job_sealed(job)) {
         list_undeclared(job, info->waits_for, sizeof info->waits_for);
     } else if (oldest != NULL) {
         pd_round_missing(&oldest->round, info->waits_for, sizeof info->waits_for);
         if (now_ns > oldest->round.started_ns) info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
-    } else if (job->steps.n_begun < job->steps.n_params) {
+    } else if (job->steps.progress.n_begun < job->steps.n_params) {
         snprintf(info->waits_for, sizeof info->waits_for, "initial weights");
     } else if (job->checkpointing.paused) {
         snprintf(info->waits_for, sizeof info->waits_for, "a checkpoint");
@@ -156,8 +156,8 @@ void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->outlier_steps = pd_global_clip_outliers(&job->steps);
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->speed, now_ns);
-    info->loss = job->steps.loss;
-    info->loss_step = job->steps.loss_step;
+    info->loss = job->steps.figures.loss;
+    info->loss_step = job->steps.figures.loss_step;
     fill_waits(info, job, now_ns);
     fill_keeping(info, &job->checkpointing, now_ns);
     fill_times(info, &job->steps.times.total);
@@ -380,14 +380,14 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
 {
     const pd_steps *steps = &job->steps;
 
-    stats->waits_ns = pd_job_sealed(job) && steps->waiting != NULL ? steps->waiting->round.started_ns : 0;
+    stats->waits_ns = pd_job_sealed(job) && steps->queue.waiting != NULL ? steps->queue.waiting->round.started_ns : 0;
     stats->step_ns = job->speed.n > 0 ? job->speed.last.ns : 0;
-    stats->no_gradient = steps->no_gradient;
+    stats->no_gradient = steps->figures.no_gradient;
     stats->rewinds = job->restored;
-    stats->n_scalars = steps->n_scalars;
-    for (size_t i = 0; i < steps->n_scalars; i++) stats->scalars[i] = steps->scalars[i];
+    stats->n_scalars = steps->figures.n_scalars;
+    for (size_t i = 0; i < steps->figures.n_scalars; i++) stats->scalars[i] = steps->figures.scalars[i];
     stats->roots_out = steps->tasks_out;
-    stats->root_times = steps->root_times;
+    stats->root_times = steps->figures.root_times;
 }
 
 static void copy_times(pd_job_stats *stats, const pd_job_times *times)

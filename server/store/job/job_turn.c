@@ -24,7 +24,7 @@ static const uint64_t second = 1000000000ull;
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
-    if (job->gone || now_ns < job->steps.retry_ns) return false;
+    if (job->gone || now_ns < job->steps.shortage.retry_ns) return false;
     return pd_import_writes(job) || job->inbox.first != NULL || pd_steps_have_work(&job->steps);
 }
 
@@ -36,16 +36,16 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     job->steps.changes++;
     if (job->declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
     if (job->sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
-    if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
+    if (pd_job_set_holds(job) || now_ns < job->steps.shortage.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, slice_ns, now_ns);
         return;
     }
-    job->steps.retry_ns = 0;
+    job->steps.shortage.retry_ns = 0;
     if (job->inbox.first != NULL) pd_overdue_look(job);
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
-    if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);
+    if (job->steps.progress.furthest > 0) pd_speed_note(&job->speed, job->steps.progress.furthest, now_ns);
     pd_export_look(job, now_ns);
 }
 
@@ -60,7 +60,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 
     at = earlier(at, pd_reserves_next(job));
     if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
-    return job->steps.retry_ns > 0 ? earlier(at, job->steps.retry_ns) : at;
+    return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
 
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
@@ -69,7 +69,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
     pd_reserves_tick(job, now_ns);
-    if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
+    if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
     if (job->steps.n_params == 0)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",
@@ -85,7 +85,7 @@ static void release_slots(pd_job *job)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_round *round = &job->steps.params[i].round;
         for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
-            pd_slot *slot = &round->chunks[0].slots[s];
+            pd_contribution *slot = &round->chunks[0].contributions[s];
             if (slot->frame != NULL) pd_frame_let_go(&job->steps, slot->frame);
             slot->frame = NULL;
         }
@@ -107,10 +107,10 @@ void pd_job_release(pd_job *job, const pd_error *err)
     release_requests(job, err);
     pd_import_release(job, err);
     pd_export_release(job, err);
-    job->steps.complete = job->steps.partial = job->steps.full = job->steps.loose = NULL;
-    job->steps.waiting = job->steps.ready = job->steps.stopped = NULL;
+    job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
+    job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
     if (job->steps.log != NULL) pd_step_log_end(&job->steps);
-    job->steps.n_open = 0;
+    job->steps.queue.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;
     pd_effects_add(job->steps.outbox, job->gone_notice);

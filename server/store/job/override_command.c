@@ -255,7 +255,7 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     size_t at = r->first;
     pd_override_state before;
 
-    pd_override_state_at(&before, param->overrides, param->n_overrides, added.from);
+    pd_override_state_at(&before, param->overrides.at, param->overrides.n, added.from);
     for (int h = 0; h < PD_MAX_HYPERS; h++) {
         if ((added.override->mask >> h & 1) == 0) continue;
         if ((added.mask >> h & 1) != 0 && at < c->result->n)
@@ -315,7 +315,7 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
 /* Returns an estimate of how long it takes to prepare a parameter. */
 static double preparing_ns(const pd_param *param)
 {
-    double n = param->n_overrides + 1;
+    double n = param->overrides.n + 1;
 
     return PARAM_NS + n * (STATE_NS + n * ENTRY_NS);
 }
@@ -336,7 +336,7 @@ static void take_param(command *c, pd_param *param)
     if (added.mask == 0) return;
     added.override->refs++;
     if (added.from > next_step(param)) added.override->planned = true;
-    param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides, added);
+    param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n, added);
     c->job->steps.changes++;
     pd_overrides_settle(c->job->steps.outbox, c->job->steps.name, param);
 }

@@ -171,8 +171,8 @@ int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override
     uint32_t n, left = 0;
     int rc = PD_OK;
 
-    for (uint32_t i = 0; i < param->n_overrides; i++) entries[i] = param->overrides[i];
-    n = pd_overrides_insert(entries, param->n_overrides, added);
+    for (uint32_t i = 0; i < param->overrides.n; i++) entries[i] = param->overrides.at[i];
+    n = pd_overrides_insert(entries, param->overrides.n, added);
     for (uint32_t i = 0; i < n; i++) left += entries[i].mask != 0;
     if (left > PD_MAX_PARAM_OVERRIDES)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some",

@@ -182,8 +182,9 @@ static int join_spills(pd_job *job, pd_param *param, pd_error *err)
              n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
     if (!pd_is_collected(param->how)) return PD_OK;
-    param->spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
-    return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
+    param->buffers.spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
+    return param->buffers.spills != NULL ? PD_OK
+                                         : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
 }
 
 static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_error *err)
@@ -234,8 +235,8 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
                          .ranged = decl->ranged,
                          .model_state = decl->model_state,
                          .rule = &job->steps.rules[decl->rule - 1],
-                         .durable = job->checkpointing.durable,
-                         .logged = job->checkpointing.log.wanted,
+                         .buffers.durable = job->checkpointing.durable,
+                         .buffers.logged = job->checkpointing.log.wanted,
                          .saved.step = pd_job_start_step(job) };
     decl->found = 1 + param->index;
     pd_shape_elements(&decl->shape, &param->elements);
@@ -306,7 +307,7 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Allocates the records of chunks, slots (one rank's contribution to a chunk) and ranges of all parameters, in three
+/* Allocates the records of chunks, contributions and ranges of all parameters, in three
  * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
  * touched. */
 static int make_records(pd_job *job, pd_error *err)
@@ -319,11 +320,11 @@ static int make_records(pd_job *job, pd_error *err)
     for (size_t i = 0; i < n_params; i++) ranged += job->steps.params[i].ranged;
     job->ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->ranges);
     job->chunks = calloc(n, sizeof *job->chunks);
-    job->slots = calloc(n, job->steps.members.ranks * sizeof *job->slots);
-    job->steps.batch = calloc(n_params, sizeof *job->steps.batch);
-    job->steps.optims = calloc(n_params, sizeof *job->steps.optims);
-    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL ||
-        job->steps.optims == NULL)
+    job->contributions = calloc(n, job->steps.members.ranks * sizeof *job->contributions);
+    job->steps.batch.params = calloc(n_params, sizeof *job->steps.batch.params);
+    job->steps.batch.optims = calloc(n_params, sizeof *job->steps.batch.optims);
+    if (job->chunks == NULL || job->contributions == NULL || job->ranges == NULL || job->steps.batch.params == NULL ||
+        job->steps.batch.optims == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     return PD_OK;
 }
@@ -331,16 +332,17 @@ static int make_records(pd_job *job, pd_error *err)
 static void lay_chunks(pd_job *job, pd_param *param)
 {
     pd_planning *planning = job->planning;
-    pd_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
+    pd_rank_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
-                                                     .members = &job->steps.members,
-                                                     .param = param,
-                                                     .elements = param->elements,
-                                                     .chunk_elements = (int64_t)job->steps.config->chunk_elements,
-                                                     .chunks = job->chunks + planning->chunks,
-                                                     .slots = job->slots + planning->chunks * job->steps.members.ranks,
-                                                     .ranges = ranges });
+    pd_round_init(&param->round,
+                  &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
+                                      .members = &job->steps.members,
+                                      .param = param,
+                                      .elements = param->elements,
+                                      .chunk_elements = (int64_t)job->steps.config->chunk_elements,
+                                      .chunks = job->chunks + planning->chunks,
+                                      .contributions = job->contributions + planning->chunks * job->steps.members.ranks,
+                                      .ranges = ranges });
     param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->steps.members.ranks : 1);
     planning->chunks += param->round.n_chunks;
 }

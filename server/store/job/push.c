@@ -224,7 +224,7 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     int rc;
 
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
-    if (param->seen == number || !is_left_out(param, frame)) return PD_OK;
+    if (param->frame.number == number || !is_left_out(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -283,8 +283,8 @@ static void note_refusal(pd_job *job, const pd_request *frame)
         if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks ||
             pd_param_admit(&job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
             continue;
-        if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_SLOT_EMPTY)
-            round->chunks[chunk].slots[frame->rank].refused = true;
+        if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_CONTRIBUTION_EMPTY)
+            round->chunks[chunk].contributions[frame->rank].refused = true;
     }
 }
 
@@ -321,15 +321,17 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
 
-    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return false;
+    if (pd_chunk_state(chunk, frame->rank) != PD_CONTRIBUTION_EMPTY) return false;
     frame->u.data.buffer->refs++;
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
     job->replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
-    pd_contribute(&job->steps, chunk, frame->rank,
-                  (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
-                  now_ns);
+    pd_contribute(
+        &job->steps, chunk, frame->rank,
+        (pd_contribution){
+            .u.at = piece->at, .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = (uint8_t)piece->dtype },
+        now_ns);
     return true;
 }
 

@@ -91,7 +91,7 @@ static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
         if (reset->hit[param->index] || !pd_glob_match(reset->glob, param->name)) continue;
         hit(reset, param);
         if (param->group == NULL) continue;
-        for (const pd_param *member = param->group->members; member != NULL; member = member->next_member) {
+        for (const pd_param *member = param->group->members; member != NULL; member = member->links.next_member) {
             *budget_ns -= PARAM_NS;
             hit(reset, member);
         }
