@@ -7,7 +7,7 @@
 
 #include "format.h"
 #include "result.h"
-#include "roles_file.h"
+#include "trusted_files.h"
 #include "token.h"
 
 /* What the file of roles says about an identity and a job, with the lines that decide. */

@@ -6,7 +6,6 @@
 
 #include "checks.h"
 #include "host.h"
-#include "numa.h"
 
 /* What control groups grant of processor time, and how often they have stopped us. */
 typedef struct grant {

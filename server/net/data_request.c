@@ -1,9 +1,7 @@
-/* push_request.c - Initialise, Push and PushPull: checks their pieces, and turns them into requests
- * to the store. */
-#include "push_request.h"
+/* data_request.c - the requests for tensors: checks the pieces of Initialise, Push and PushPull and turns them into
+ * requests to the store, and lets the version table answer Pull when weights are new enough. */
+#include "handlers.h"
 
-#include "option_copy.h"
-#include "piece_wait.h"
 #include "mutant.h"
 #include "pieces.h"
 
@@ -11,7 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- turning the pieces of a frame into the pieces of a request to the store ---- */
+/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle (its index
+ * in the worker's Declare). `pulls`: the answer contains weights. `holds`: 1 + the version of the weights that the
+ * worker has; 0: it has none. */
+typedef struct wanted_piece {
+    uint32_t handle;
+    uint64_t first, count, holds;
+    bool pulls;
+} wanted_piece;
+
+/* Fills in the version table's record of one piece that a request waits for. */
+static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, wanted_piece wanted)
+{
+    const pd_handle_facts *facts = &conn->handles.facts[wanted.handle];
+
+    waiter->param = conn->handles.params[wanted.handle];
+    waiter->dtype = conn->handles.decls[wanted.handle].pull_dtype;
+    waiter->pulls = wanted.pulls;
+    waiter->update = conn->handles.decls[wanted.handle].update_dtype;
+    waiter->holds = wanted.holds;
+    waiter->idle = facts->start == facts->end;
+    waiter->first = (int64_t)wanted.first;
+    waiter->count = (int64_t)wanted.count;
+}
+
+/* Checks that the weights that a request asks for fit into one frame (max_payload). PD_RESOURCE_EXHAUSTED. */
+static int check_payload(const pd_conn *conn, const pd_pending *pending, pd_error *err)
+{
+    uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
+
+    if (bytes <= most) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "%s: the answer would have a payload of %llu bytes, at most %llu are "
+                   "allowed: ask for less in one frame",
+                   pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
+}
 
 static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n,
                         bool may_be_none, pd_error *err)
@@ -80,8 +112,6 @@ static void post(pd_conn *conn)
     pd_loop_post(conn->daemon, request);
 }
 
-/* ---- Initialise ---- */
-
 static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++)
@@ -118,8 +148,6 @@ void pd_finish_init(pd_conn *conn)
     conn->incoming.pending = NULL;
     post(conn);
 }
-
-/* ---- Push and PushPull ---- */
 
 static int check_push(const Paramd__PushRequest *push, pd_error *err)
 {
@@ -233,16 +261,16 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
-        pd_piece_wait_fill(conn, &pending->wait.at[i],
-                           (pd_piece_wanted){
-                               .handle = piece->handle,
-                               .first = piece->first,
-                               .count = piece->count,
-                               .holds = piece->holds,
-                               .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
-                           });
+        fill_waiter(conn, &pending->wait.at[i],
+                    (wanted_piece){
+                        .handle = piece->handle,
+                        .first = piece->first,
+                        .count = piece->count,
+                        .holds = piece->holds,
+                        .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
+                    });
     }
-    if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK) return rc;
+    if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
     return is_retry(conn, &pending->wait) ? PD_OK : fill_push(conn, prefix, push, err);
 }
 
@@ -261,4 +289,117 @@ void pd_finish_push(pd_conn *conn)
     assert(conn->incoming.request != NULL);
     pd_pendings_add(&conn->pendings, pending);
     post(conn);
+}
+
+static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, pd_error *err)
+{
+    uint64_t chunk = conn->daemon->config.chunk_elements;
+    const pd_handle_facts *facts;
+    int64_t count;
+
+    if (want->handle >= conn->handles.n)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "want %zu: handle %u, but this connection has declared %zu "
+                       "parameters",
+                       i, want->handle, conn->handles.n);
+    facts = &conn->handles.facts[want->handle];
+    count = pd_range_piece(facts->start, facts->end, chunk, want->first);
+    if (count < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "want %zu (%s): first element %llu, expected %lld, or a multiple of "
+                       "%llu between that and %lld",
+                       i, facts->name, (unsigned long long)want->first, (long long)facts->start,
+                       (unsigned long long)chunk, (long long)facts->end);
+    if (want->count != (uint64_t)count)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "want %zu (%s): %llu elements from %llu on, expected the whole chunk "
+                       "or what the range has of it, %lld",
+                       i, facts->name, (unsigned long long)want->count, (unsigned long long)want->first,
+                       (long long)count);
+    return PD_OK;
+}
+
+static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (pull->n_wants == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Pull without wants");
+    if (pull->n_wants > conn->daemon->config.max_pieces)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "Pull of %zu chunks: at most %u are allowed in a frame "
+                       "(limits.max_pieces)",
+                       pull->n_wants, conn->daemon->config.max_pieces);
+    for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
+    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
+}
+
+/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece (tensor
+ * or chunk) once, so the limit has space for two pulls of every piece.
+ *
+ * A pull beyond the limit is refused at once. It must not wait: its round may need a push that this connection sends
+ * later. */
+static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
+{
+    uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
+    uint64_t most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
+
+    if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "Pull: the pulls of this connection that wait for rounds already take "
+                   "%llu bytes of memory, at most %llu are allowed: wait for answers",
+                   (unsigned long long)conn->pendings.pulling, (unsigned long long)most);
+}
+
+int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__PullRequest *pull = message;
+    pd_pending *pending;
+    int rc = check_wants(conn, pull, err);
+
+    if (rc != PD_OK) return rc;
+    pending = pd_pending_new(&conn->pendings, conn, prefix, pull->n_wants);
+    if (pending == NULL) return pd_conn_no_memory(prefix, err);
+    pending->wait.step = pull->min_step;
+    for (size_t i = 0; i < pull->n_wants; i++) {
+        const Paramd__Want *want = pull->wants[i];
+        fill_waiter(conn, &pending->wait.at[i],
+                    (wanted_piece){
+                        .handle = want->handle,
+                        .first = want->first,
+                        .count = want->count,
+                        .holds = want->holds,
+                        .pulls = true,
+                    });
+    }
+    if ((rc = check_payload(conn, pending, err)) != PD_OK || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
+        pd_pending_free(pending);
+        return rc;
+    }
+    if (pd_version_table_wait(conn->daemon->versions, conn->job, &pending->wait))
+        pd_conn_data_reply(conn, pending);
+    else
+        pd_pendings_add(&conn->pendings, pending);
+    return PD_OK;
+}
+
+int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__ReleaseRequest *release = message;
+    pd_outstanding *lent = &conn->output.lent;
+    bool more = PD_MUTANT(release_one_more) && release->answers < lent->n;
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    pd_pending *answer;
+
+    if (release->answers > lent->n)
+        return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are lent",
+                       (unsigned long long)release->answers, (unsigned long long)lent->n);
+    answer = pd_outstanding_take(lent, release->answers + more, pd_loop_now_ms(conn->daemon));
+    while (answer != NULL) {
+        pd_pending *next = answer->next_reply;
+        pd_version_table_forget(conn->daemon->versions, &answer->wait);
+        pd_pending_free(answer);
+        answer = next;
+    }
+    pd_conn_reply(conn, prefix, &ok.base);
+    return PD_OK;
 }

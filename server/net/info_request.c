@@ -1,18 +1,61 @@
-/* info_reply.c - answers the requests with which operators look at the server: copies the store's lists (of jobs,
- * workers, ...) into messages. */
-#include "info_reply.h"
-
-#include "access.h"
+/* info_request.c - the requests with which operators look at the server, Status and List, and change hyperparameters,
+ * Set: copies the store's lists into messages. */
+#include "handlers.h"
 
 #include "cpu.h"
 #include "figures.h"
+#include "info.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024, MOST_IDENTITIES = 64, MOST_SETTINGS = 16 * 1024 };
 
-/* ---- entries: a table describes the fields of each list, and every field is copied by its description ---- */
+/* Bytes of a job's name from which on less of a command is logged. */
+enum { LONG_NAME = 100 };
+
+static int ask_info(const pd_conn *conn, pd_request *request, const Paramd__ListRequest *list)
+{
+    request->u.info.what = (int)list->what;
+    request->u.info.start = list->start;
+    request->u.info.job_name = strdup(list->job);
+    request->u.info.pattern = strdup(list->param);
+    request->u.info.identity = strdup(conn->identity.text);
+    return request->u.info.job_name != NULL && request->u.info.pattern != NULL && request->u.info.identity != NULL
+               ? PD_OK
+               : PD_NO_MEMORY;
+}
+
+int pd_fill_status(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
+{
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+
+    (void)prefix, (void)message, (void)err;
+    list.what = PD_INFO_STATUS;
+    return ask_info(conn, request, &list);
+}
+
+static int no_such_list(uint32_t what, pd_error *err)
+{
+    const pd_info_list *list;
+    char all[256] = "";
+
+    for (uint32_t i = 1; (list = pd_info_list_of(i)) != NULL; i++) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%u%s %s", i > 1 ? ", " : "", i, i > 1 ? "" : " is", list->about);
+    }
+    return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: %s", what, all);
+}
+
+int pd_fill_list(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
+{
+    const Paramd__ListRequest *list = message;
+
+    (void)prefix;
+    if (list->what == PD_INFO_STATUS || pd_info_list_of(list->what) == NULL) return no_such_list(list->what, err);
+    return ask_info(conn, request, list);
+}
 
 typedef struct page {
     const pd_info_list *list;
@@ -87,8 +130,6 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     *(const void **)member = values;
 }
 
-/* ---- a page: as many of the entries as fit into the header of a frame ---- */
-
 /* Finds the field of the reply that holds the entries of a list: the repeated field with the list's name. */
 static const ProtobufCFieldDescriptor *list_in(const ProtobufCMessage *reply, const pd_info_list *list)
 {
@@ -141,8 +182,6 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
     pd_conn_answer(conn, pending, &reply.base);
     return PD_OK;
 }
-
-/* ---- status ---- */
 
 /* Fills in what concerns all connections and jobs, which tells of jobs that the operator may not see. */
 static void fill_whole(const pd_daemon *daemon, Paramd__StatusReply *reply, double busy[4])
@@ -241,8 +280,9 @@ static void add_traffic(const pd_daemon *daemon, pd_info *info)
         pd_traffic_read(daemon->traffic, info->jobs[i].number, &info->jobs[i].bytes_in, &info->jobs[i].bytes_out);
 }
 
-void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_info *info)
+void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 {
+    pd_info *info = effect->u.info;
     page *p = calloc(1, sizeof *p);
     int rc = PD_NO_MEMORY;
 
@@ -253,7 +293,41 @@ void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_info *info)
     free(p);
 }
 
-/* ---- the answer to Set: the hyperparameters that an operator has changed ---- */
+static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetRequest *set)
+{
+    request->u.set.job_name = strdup(set->job);
+    request->u.set.pattern = strdup(set->pattern);
+    request->u.set.by = strdup(conn->label);
+    request->u.set.from_step = set->from_step;
+    if (request->u.set.job_name == NULL || request->u.set.pattern == NULL || request->u.set.by == NULL)
+        return PD_NO_MEMORY;
+    return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
+}
+
+/* Logs the command "set PATTERN NAME=VALUE... from step N" with the operator's name, cut to the length of a log
+ * entry. */
+static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
+{
+    char text[240];
+    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits behind it */
+    size_t used = (size_t)snprintf(text, most, "%.100s", set->pattern);
+
+    for (size_t i = 0; i < set->n_options && used < most; i++)
+        used += (size_t)snprintf(text + used, most - used, " %s=%s", set->options[i]->name, set->options[i]->value);
+    if (set->from_step > 0 && used < most)
+        snprintf(text + used, most - used, " from step %llu", (unsigned long long)set->from_step);
+    pd_conn_log_command(conn, set->job, "set %s", text);
+}
+
+int pd_fill_set(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
+{
+    const Paramd__SetRequest *set = message;
+
+    (void)prefix, (void)err;
+    if (copy_set(request, conn, set) != PD_OK) return PD_NO_MEMORY;
+    log_set(conn, set);
+    return PD_OK;
+}
 
 static void fill_change(Paramd__SetChange *to, const pd_set_change *from)
 {
@@ -269,8 +343,9 @@ static void fill_change(Paramd__SetChange *to, const pd_set_change *from)
     to->from_most = from->from_most;
 }
 
-void pd_reply_set(pd_conn *conn, pd_pending *pending, const pd_set_result *result)
+void pd_reply_set(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 {
+    const pd_set_result *result = effect->u.set;
     Paramd__SetReply reply = PARAMD__SET_REPLY__INIT;
     Paramd__SetChange changes[PD_MAX_CHANGES], *list[PD_MAX_CHANGES];
 
