@@ -64,7 +64,7 @@ static void refuse(pd_mailbox *done, pd_effect *effect)
                 (unsigned long long)record->step);
         hand_back(done, pd_effect_become_wal(effect));
     } else {
-        pd_checkpoint_image *image = effect->u.kept;
+        pd_checkpoint_image *image = effect->u.checkpoint_image;
         pd_fail(&image->error, PD_CANCELLED, "server stopping: checkpoint of step %llu not written",
                 (unsigned long long)image->step);
         hand_back(done, pd_effect_become_checkpointed(effect));
@@ -77,7 +77,7 @@ static void refuse(pd_mailbox *done, pd_effect *effect)
  * removed after that, because nobody needs to wait for it. */
 static void write_checkpoint(pd_disk_writer *writer, pd_effect *effect)
 {
-    pd_checkpoint_image *image = effect->u.kept;
+    pd_checkpoint_image *image = effect->u.checkpoint_image;
     uint64_t left = image->keep, begun = pd_clock_ns();
     pd_checkpoint_about about = writer->about;
     char job_dir[PD_KEEP_PATH];
@@ -101,7 +101,7 @@ static void write_checkpoints(pd_disk_writer *writer, pd_mail *mail)
     for (pd_mail *next; mail != NULL; mail = next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         next = mail->next;
-        if (atomic_load(&writer->stop) && !effect->u.kept->ended)
+        if (atomic_load(&writer->stop) && !effect->u.checkpoint_image->ended)
             refuse(writer->done, effect);
         else
             write_checkpoint(writer, effect);

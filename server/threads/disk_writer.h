@@ -1,7 +1,7 @@
 /* disk_writer.h - a thread that writes to the state directory in place of the step thread. A daemon has two: the
  * checkpoint writer and the WAL thread.
  *
- * The step thread hands a writer effects (PD_EFF_KEEP, PD_EFF_WAL). They come back as requests (PD_REQ_KEPT,
+ * The step thread hands a writer effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL). They come back as requests (PD_REQ_CHECKPOINT_WRITTEN,
  * PD_REQ_WAL) with the result, in the same order, each exactly once. The checkpoint writer writes one checkpoint after
  * the other, with a lower priority than steps. The WAL thread writes all records that wait together, and then waits for
  * the disk once. They are two threads because writing a checkpoint may take many seconds. */
