@@ -21,12 +21,12 @@ typedef struct wanted_piece {
 /* Fills in the version table's record of one piece that a request waits for. */
 static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, wanted_piece wanted)
 {
-    const pd_handle_facts *facts = &conn->handles.facts[wanted.handle];
+    const pd_handle_facts *facts = &conn->params.handles.facts[wanted.handle];
 
-    waiter->param = conn->handles.params[wanted.handle];
-    waiter->dtype = conn->handles.decls[wanted.handle].pull_dtype;
+    waiter->param = conn->params.handles.params[wanted.handle];
+    waiter->dtype = conn->params.handles.decls[wanted.handle].pull_dtype;
     waiter->pulls = wanted.pulls;
-    waiter->update = conn->handles.decls[wanted.handle].update_dtype;
+    waiter->update = conn->params.handles.decls[wanted.handle].update_dtype;
     waiter->holds = wanted.holds;
     waiter->idle = facts->start == facts->end;
     waiter->first = (int64_t)wanted.first;
@@ -57,7 +57,7 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
                        "%s of %zu pieces: at most %u are allowed in a frame "
                        "(limits.max_pieces)",
                        pd_method_name(prefix->method), n, config->max_pieces);
-    return pd_pieces_check(pieces, n, conn->handles.facts, conn->handles.n, config->chunk_elements,
+    return pd_pieces_check(pieces, n, conn->params.handles.facts, conn->params.handles.n, config->chunk_elements,
                            prefix->payload_bytes, err);
 }
 
@@ -78,7 +78,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     for (size_t i = 0; i < n; i++) {
         const Paramd__Piece *from = pieces[i];
         request->u.data.pieces[i] = (pd_piece){
-            .param = conn->handles.params[from->handle],
+            .param = conn->params.handles.params[from->handle],
             .dtype = (pd_dtype)from->dtype,
             .absent = from->absent,
             .first = (int64_t)from->first,
@@ -175,7 +175,7 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "push with scalars and without pieces: they belong to the parameter "
                        "of the first piece");
-    facts = &conn->handles.facts[push->pieces[0]->handle];
+    facts = &conn->params.handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "push with scalars for the round of %.160s, of which this rank has no "
@@ -297,12 +297,12 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
     const pd_handle_facts *facts;
     int64_t count;
 
-    if (want->handle >= conn->handles.n)
+    if (want->handle >= conn->params.handles.n)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "want %zu: handle %u, but this connection has declared %zu "
                        "parameters",
-                       i, want->handle, conn->handles.n);
-    facts = &conn->handles.facts[want->handle];
+                       i, want->handle, conn->params.handles.n);
+    facts = &conn->params.handles.facts[want->handle];
     count = pd_range_piece(facts->start, facts->end, chunk, want->first);
     if (count < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
@@ -330,7 +330,7 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
                        "(limits.max_pieces)",
                        pull->n_wants, conn->daemon->config.max_pieces);
     for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
-    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
+    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->params.handles.facts, err) : rc;
 }
 
 /* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece (tensor
@@ -341,7 +341,7 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
 static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
 {
     uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
-    uint64_t most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
+    uint64_t most = PD_HIGH_WATER + 2 * conn->params.pieces * pd_pending_bytes(1);
 
     if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,

@@ -42,7 +42,7 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
                        : conn->has_left ? "%s: this worker has left the job: connect anew to join it again"
                                         : "%s: the job has ended: connect anew to begin another",
                        name);
-    if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->declared)
+    if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->params.declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
     if ((needs & PD_NEEDS_OPERATOR) != 0 && !conn->operates)
         return pd_fail(err, PD_PERMISSION_DENIED, "%s is for operators: connect without naming a job", name);
@@ -53,11 +53,11 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
 static int check_place(const pd_conn *conn, const pd_prefix *prefix, const char *name, pd_error *err)
 {
     if ((prefix->flags & PD_FLAG_SHARED) == 0) return PD_OK;
-    if (conn->loan == NULL)
+    if (conn->params.loan == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%s with a payload in shared memory, but this connection has shared none: send Share first",
                        name);
-    if (pd_loan_has(conn->loan, prefix->place, prefix->payload_bytes)) return PD_OK;
+    if (pd_loan_has(conn->params.loan, prefix->place, prefix->payload_bytes)) return PD_OK;
     return pd_fail(err, PD_OUT_OF_RANGE,
                    "%s: a payload of %llu bytes at unit %u of %d bytes does not lie in the shared segment", name,
                    (unsigned long long)prefix->payload_bytes, prefix->place, PD_PAYLOAD_ALIGN);
@@ -81,8 +81,8 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
     if ((rc = check_place(conn, prefix, m->name, err)) != PD_OK) return rc;
-    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces ||
-        conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
+    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->params.pieces ||
+        conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->params.pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                        "%s: %zu requests with %zu pieces are under way on this connection: "
                        "wait for answers",
@@ -181,11 +181,11 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
 
-    daemon->short_of_budget = daemon->short_of_budget || budget;
+    daemon->ingest.short_of_budget = daemon->ingest.short_of_budget || budget;
     if (PD_MUTANT(stale_look) || PD_MUTANT(wake_own_only)) return;
     request = pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
     if (request == NULL) {
-        daemon->stall_unreported = true;
+        daemon->ingest.unreported = true;
         return;
     }
     request->job = conn->job;
@@ -204,20 +204,20 @@ static int land(pd_conn *conn, uint64_t bytes)
 
     incoming->span = (struct iovec){ NULL, bytes };
     if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
-    if (!pd_admission_take(&daemon->admission, &conn->quota, bytes)) {
+    if (!pd_admission_take(&daemon->ingest.admission, &conn->params.quota, bytes)) {
         if (pd_conn_is_late(conn)) {
             incoming->refusal = conn->overdue.error;
             return PD_OK;
         }
-        report_stalled(conn, daemon->admission.used + bytes > daemon->admission.budget);
+        report_stalled(conn, daemon->ingest.admission.used + bytes > daemon->ingest.admission.budget);
         return PD_UNAVAILABLE;
     }
-    rc = pd_pool_get(daemon->pool, bytes, conn->number, incoming->asked, &incoming->buffer);
+    rc = pd_pool_get(daemon->ingest.pool, bytes, conn->number, incoming->asked, &incoming->buffer);
     if (rc == PD_OK) {
         incoming->span.iov_base = incoming->buffer->at;
         return PD_OK;
     }
-    pd_admission_give(&daemon->admission, &conn->quota, bytes);
+    pd_admission_give(&daemon->ingest.admission, &conn->params.quota, bytes);
     incoming->asked = true;
     if (rc == PD_UNAVAILABLE) return rc;
     pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later",
@@ -231,12 +231,12 @@ static void borrow(pd_conn *conn, const pd_prefix *prefix)
     pd_incoming *incoming = &conn->incoming;
 
     if (incoming->refusal.code != PD_OK || incoming->request == NULL) return;
-    incoming->buffer = pd_loan_buffer(conn->loan, conn->number, prefix->place, prefix->payload_bytes);
+    incoming->buffer = pd_loan_buffer(conn->params.loan, conn->number, prefix->place, prefix->payload_bytes);
     if (incoming->buffer == NULL) {
         pd_conn_no_memory(prefix, &incoming->refusal);
         return;
     }
-    conn->daemon->bytes_in += prefix->payload_bytes;
+    conn->daemon->counters.bytes_in += prefix->payload_bytes;
     pd_traffic_count(conn->daemon->traffic, conn->job, prefix->payload_bytes, 0);
 }
 
@@ -252,13 +252,13 @@ static int on_prefix(void *arg, const pd_prefix *prefix)
  * frame of each turn is always handled, so there is progress. */
 static bool has_time(pd_conn *conn, bool cheap)
 {
-    pd_pace *pace = &conn->daemon->pace;
+    pd_pace *pace = &conn->daemon->peers.pace;
     uint64_t now = pd_pace_note(pace, cheap) ? pd_loop_clock_ns(conn->daemon) : 0;
 
     if (pace->until_ns == 0) pace->until_ns = now + PD_PACE_TURN_NS;
     pace->spent = pace->spent || now > pace->until_ns;
     if (!pace->spent || pace->frames == 1) return true;
-    if (!PD_MUTANT(deferred_forever)) pd_pace_defer(pace, &conn->usage->pace, &conn->pace);
+    if (!PD_MUTANT(deferred_forever)) pd_pace_defer(pace, &conn->peer.usage->pace, &conn->links.pace);
     return false;
 }
 
@@ -268,7 +268,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     int rc;
 
     if (!pd_conn_live(conn)) return PD_CANCELLED;
-    if (conn->state == PD_WELCOMING || conn->declaring) return PD_UNAVAILABLE;
+    if (conn->state == PD_WELCOMING || conn->params.declaring) return PD_UNAVAILABLE;
     if (!conn->incoming.begun) {
         if (must_wait(conn, prefix) || !has_time(conn, is_cheap(prefix))) return PD_UNAVAILABLE;
         begin(conn, prefix, header);
@@ -302,7 +302,7 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     int rc;
 
     if (pd_method_takes_payload(m)) {
-        conn->daemon->calls[prefix->method]++;
+        conn->daemon->counters.calls[prefix->method]++;
         if (m->finish != NULL)
             m->finish(conn);
         else
@@ -313,7 +313,7 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     rc = pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, &err);
     if (rc == PD_OK) rc = pd_access_check(conn, m->name, &m->may, message, &err);
     if (rc == PD_OK) {
-        conn->daemon->calls[prefix->method]++;
+        conn->daemon->counters.calls[prefix->method]++;
         rc = m->run != NULL ? m->run(conn, prefix, message, &err) : begin_asking(conn, m, prefix, message, &err);
     }
     if (rc != PD_OK)
@@ -345,8 +345,8 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     pd_conn *conn = arg;
 
     if (!pd_conn_live(conn)) return PD_CANCELLED;
-    conn->frame_ms = pd_loop_now_ms(conn->daemon);
-    conn->daemon->frames_in++;
+    conn->times.frame = pd_loop_now_ms(conn->daemon);
+    conn->daemon->counters.frames_in++;
     if (conn->incoming.refusal.code != PD_OK)
         refuse_incoming(conn, prefix);
     else

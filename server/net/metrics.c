@@ -142,14 +142,14 @@ static void write_build(const scene *s)
 static void write_refused(const scene *s)
 {
     for (int code = 0; code < PD_LOOP_CODES; code++)
-        if (s->daemon->refused_by[code] > 0 || -code == PD_INVALID_ARGUMENT)
-            sample(s, "code", pd_code_name(-code), (double)s->daemon->refused_by[code]);
+        if (s->daemon->counters.refused_by[code] > 0 || -code == PD_INVALID_ARGUMENT)
+            sample(s, "code", pd_code_name(-code), (double)s->daemon->counters.refused_by[code]);
 }
 
 /* Writes every 16th bound of the loop's histogram, so that each one is four times the one before. */
 static void write_loop_busy(const scene *s)
 {
-    const pd_lag *lag = &s->daemon->lag;
+    const pd_lag *lag = &s->daemon->counters.lag;
     uint64_t sum = 0;
 
     for (int i = 0; i < PD_LAG_BUCKETS; i++) {

@@ -64,7 +64,7 @@ int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     request->u.export.count = (int64_t) export->count;
     request->u.export.most = most_bytes(conn);
     request->u.export.job_name = strdup(export->job);
-    request->u.export.by = strdup(conn->label);
+    request->u.export.by = strdup(conn->peer.label);
     request->u.export.param = strdup(export->param);
     request->u.export.slot = strdup(export->slot);
     if (request->u.export.job_name == NULL || request->u.export.by == NULL || request->u.export.param == NULL ||
@@ -131,8 +131,8 @@ int pd_fill_import(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     const Paramd__ImportRequest *import = message;
     int rc = check_import(conn, import, prefix, err);
 
-    if (PD_MUTANT(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->quota.reserve == 0)
-        rc = pd_admission_join(&conn->daemon->admission, &conn->quota, most_bytes(conn), err);
+    if (PD_MUTANT(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->params.quota.reserve == 0)
+        rc = pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, most_bytes(conn), err);
     if (rc != PD_OK) return rc;
     request->u.import.act = (pd_import_act)import->act;
     request->u.import.number = import->number;
@@ -213,16 +213,16 @@ int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *pr
                        "Note of %llu bytes: a note has at most %u bytes. Keep the rest in a file, and its name in the "
                        "note",
                        (unsigned long long)prefix->payload_bytes, PD_NOTE_MAX);
-    if (conn->quota.reserve == 0 || prefix->payload_bytes <= conn->quota.reserve) return PD_OK;
-    return pd_admission_join(&conn->daemon->admission, &conn->quota, prefix->payload_bytes, err);
+    if (conn->params.quota.reserve == 0 || prefix->payload_bytes <= conn->params.quota.reserve) return PD_OK;
+    return pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, prefix->payload_bytes, err);
 }
 
 void pd_land_worker_state(pd_conn *conn, pd_request *request, pd_buffer *buffer)
 {
     request->u.note.buffer = buffer;
     request->u.note.bytes = buffer != NULL ? buffer->size : 0;
-    if (conn->quota.reserve > conn->reserve)
-        (void)pd_admission_join(&conn->daemon->admission, &conn->quota, conn->reserve, NULL);
+    if (conn->params.quota.reserve > conn->params.reserve)
+        (void)pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, conn->params.reserve, NULL);
 }
 
 void pd_reply_worker_state(pd_conn *conn, pd_pending *pending, pd_effect *effect)

@@ -2,6 +2,7 @@
  * describes. */
 #include "precond_queue.h"
 
+#include "grow.h"
 #include "assignment.h"
 #include "optimizer.h"
 #include "mutant.h"
@@ -113,17 +114,6 @@ static void sink(task_lane *lane, size_t at, entry *e)
     put(lane, at, e);
 }
 
-static int reserve(task_lane *lane)
-{
-    size_t capacity = lane->capacity == 0 ? 8 : 2 * lane->capacity;
-    entry **heap = lane->n < lane->capacity ? lane->heap : realloc(lane->heap, capacity * sizeof *heap);
-
-    if (heap == NULL) return PD_NO_MEMORY;
-    if (lane->n == lane->capacity) lane->capacity = capacity;
-    lane->heap = heap;
-    return PD_OK;
-}
-
 static void lane_remove(task_lane *lane, entry *e)
 {
     entry *last = lane->heap[--lane->n];
@@ -223,7 +213,8 @@ static int insert(pd_precond_queue *queue, entry *e)
 
     if ((e->owner = flow_of(queue, e->key.job)) == NULL) return PD_NO_MEMORY;
     lane = &e->owner->lane[e->light];
-    if (reserve(lane) != PD_OK) return PD_NO_MEMORY;
+    if (pd_grow((void **)&lane->heap, &lane->capacity, lane->n < 8 ? 8 : lane->n + 1, sizeof *lane->heap) != PD_OK)
+        return PD_NO_MEMORY;
     if (!e->awaited) {
         HASH_ADD(hh, queue->replaceable, key, sizeof e->key, e);
         if (e->hh.tbl == NULL) return PD_NO_MEMORY;

@@ -414,10 +414,10 @@ static pd_conn *only_conn(scene *s)
 {
     pd_conn *found = NULL;
 
-    for (size_t i = 0; i < s->daemon->capacity; i++) {
-        if (s->daemon->conns[i] == NULL) continue;
+    for (size_t i = 0; i < s->daemon->table.capacity; i++) {
+        if (s->daemon->table.at[i] == NULL) continue;
         assert_null(found);
-        found = s->daemon->conns[i];
+        found = s->daemon->table.at[i];
     }
     assert_non_null(found);
     return found;
@@ -443,11 +443,11 @@ static void the_role_for_the_job_that_was_named_last_is_remembered(void **state)
     scene_settle(s);
     conn = only_conn(s);
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
-    conn->access.asked_role = PD_ROLE_ADMIN;
+    conn->peer.access.asked_role = PD_ROLE_ADMIN;
     expect_answer(s, fd, PD_DROP, "j", PD_NOT_FOUND, "there is no job j"); /* from the store */
     expect_answer(s, fd, PD_DROP, "k", PD_PERMISSION_DENIED, "token:alice has push");
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
-    conn->access.asked_role = PD_ROLE_ADMIN;
+    conn->peer.access.asked_role = PD_ROLE_ADMIN;
     scene_roles(s, "token:alice push j\n");
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has push");
     close(fd);

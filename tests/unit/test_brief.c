@@ -66,7 +66,7 @@ static void a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing(void 
     fd = scene_operator(s);
     assert_true(is_closed(fds[0]));
     for (int i = 1; i < MOST; i++) assert_false(is_closed(fds[i]));
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     close_all(fds, MOST);
     close(fd);
 }
@@ -78,7 +78,7 @@ static void a_flood_by_one_identity_takes_no_place_of_another(void **state)
 
     connect_silent(s, "token:bob", &first, 1);
     connect_silent(s, "token:mallory", flood, 5 * MOST);
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     assert_false(is_closed(first));
     scene_hello(s, first, "", 0, 0);
     scene_settle(s);
@@ -113,7 +113,7 @@ static void those_that_end_with_an_error_go_first(void **state)
     bad = scene_connect(s);
     scene_say(s, bad, PD_STATUS); /* before Hello: an error that ends the connection */
     scene_settle(s);
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     fd = scene_operator(s);
     scene_expect_error(s, bad, PD_FAILED_PRECONDITION, "expected Hello as the first request");
     assert_true(is_closed(bad));

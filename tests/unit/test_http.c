@@ -270,7 +270,7 @@ static void the_memory_of_connections_is_a_metric(void **state)
     pd_transport *transport;
 
     take_step(s);
-    transport = s->daemon->conns[0]->transport;
+    transport = s->daemon->table.at[0]->transport;
     ops = *transport->ops;
     ops.held = hold_a_kibibyte;
     transport->ops = &ops;
@@ -316,7 +316,7 @@ static void a_daemon_that_drains_is_not_ready(void **state)
 {
     scene *s = *state;
 
-    s->daemon->drains = true;
+    s->daemon->shutdown.drains = true;
     expect(s, GET("/readyz"), "HTTP/1.1 503 Service Unavailable\r\n", "draining");
 }
 

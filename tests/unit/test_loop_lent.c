@@ -98,7 +98,7 @@ static void payloads_in_shared_memory_take_nothing_of_the_ingest_budget(void **s
 
     for (uint32_t i = 0; i < 4; i++) shared_push(&first, i, 1, i * UNITS_A_CHUNK, 1);
     scene_turn(s);
-    assert_int_equal(s->daemon->admission.used, 0);
+    assert_int_equal(s->daemon->ingest.admission.used, 0);
     shared_end(&first);
     shared_end(&second);
 }
