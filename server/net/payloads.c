@@ -4,7 +4,7 @@
 
 #include "frame.h"
 #include "mutant.h"
-#include "unreserved.h"
+#include "store_config.h"
 
 #include <assert.h>
 #include <stddef.h>

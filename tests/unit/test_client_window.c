@@ -418,7 +418,7 @@ static void a_program_without_a_window_rewinds(void **state)
     assert_int_equal(pd_client_rewind(w.client, weights, &err), PD_OK);
     assert_int_equal(pd_client_step(w.client, 0), 2);
     expect_weights(&w, 2);
-    assert_int_equal(pd_client_recall(w.client, &noted, sizeof noted, &bytes, &step, &err), PD_OK);
+    assert_int_equal(pd_client_worker_state(w.client, &noted, sizeof noted, &bytes, &step, &err), PD_OK);
     assert_int_equal(bytes, sizeof noted);
     assert_int_equal(noted, step);
     assert_int_equal(take_step(&w, &err), PD_OK);

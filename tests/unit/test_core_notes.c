@@ -198,17 +198,17 @@ static void a_push_goes_on_without_a_note_that_was_refused(void **state)
 
 static void a_note_that_is_too_long_or_nowhere_is_refused(void **state)
 {
-    uint8_t *large = calloc(1, PD_NOTE_BYTES + 1);
+    uint8_t *large = calloc(1, PD_WORKER_STATE_BYTES + 1);
     peer *p = trained();
     pd_ticket_id ticket;
     pd_error err;
     (void)state;
 
-    assert_int_equal(push_noted(p, large, PD_NOTE_BYTES + 1, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(push_noted(p, large, PD_WORKER_STATE_BYTES + 1, &ticket, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "at most 1048576"));
     assert_int_equal(push_noted(p, NULL, 3, &ticket, &err), PD_INVALID_ARGUMENT);
     peer_expect_silence(p);
-    assert_int_equal(push_noted(p, large, PD_NOTE_BYTES - 4096, &ticket, &err), PD_OK);
+    assert_int_equal(push_noted(p, large, PD_WORKER_STATE_BYTES - 4096, &ticket, &err), PD_OK);
     free(large);
     peer_free(p);
 }
@@ -240,7 +240,7 @@ static pd_ticket_id recall(peer *p, pd_prefix *asked)
 {
     pd_ticket_id ticket;
 
-    assert_int_equal(pd_core_recall(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_get_worker_state(p->core, &ticket, NULL), PD_OK);
     *asked = expect(p, PD_RECALL);
     return ticket;
 }

@@ -142,7 +142,7 @@ static void recalls_requests_for_checkpoints_and_leaving_wait_too(void **state)
     pd_ticket_id ticket;
     (void)state;
 
-    assert_int_equal(pd_core_recall(w.p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_get_worker_state(w.p->core, &ticket, NULL), PD_OK);
     assert_int_equal(pd_core_checkpoint(w.p->core, 0, 100, &ticket, NULL), PD_OK);
     assert_int_equal(pd_core_leave(w.p->core, &ticket, NULL), PD_OK);
     windowed_catch_up(&w, 5, 5);

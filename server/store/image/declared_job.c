@@ -4,8 +4,8 @@
 
 #include "checkpoint_policy.h"
 #include "aggregate_fit.h"
-#include "declared_ranges.h"
-#include "hello.h"
+#include "declaration.h"
+#include "job.h"
 #include "param_set.h"
 #include "planning.h"
 
@@ -14,8 +14,6 @@
 #include <string.h>
 
 enum { MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28 };
-
-/* ---- tables of fields of each record ---- */
 
 static const pd_field value_fields[] = { PD_FIELD(pd_declared_value, name), PD_FIELD(pd_declared_value, value), { 0 } };
 static const pd_table value_table = { "value", sizeof(pd_declared_value), value_fields };
@@ -70,8 +68,6 @@ void pd_declared_job_free(pd_declared_job *d)
     free(d->params);
     free(d->ranges);
 }
-
-/* ---- records of an existing job ---- */
 
 static size_t count_ranges(const pd_steps *steps)
 {
@@ -139,8 +135,6 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
     *out = (pd_declared_job){ 0 };
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
 }
-
-/* ---- a job that is made from the records of its image ---- */
 
 /* Returns a copy of a text from an image. If the image has no text (`text` is NULL) returns
  * a copy of "". */

@@ -31,7 +31,6 @@
 #include "initial_mean.h"
 #include "kernels.h"
 #include "mutant.h"
-#include "push_weight.h"
 
 #include <stdlib.h>
 
@@ -64,8 +63,6 @@ bool pd_init_is_asked_of(const pd_job *job, uint32_t rank)
         if (pd_init_is_owed(job, &job->steps.params[i], rank)) return true;
     return false;
 }
-
-/* ---- checks of a frame ---- */
 
 static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_t rank)
 {
@@ -132,8 +129,6 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
     }
     return PD_OK;
 }
-
-/* ---- writing the weights of a frame ---- */
 
 /* Returns whether the parameter has its weights already. If it has, a frame with its initial weights is a repetition,
  * from a process that has missed the answer: it is answered, but the weights are not written. */
@@ -268,8 +263,6 @@ void pd_init_take(pd_job *job, pd_request *frame)
     pd_answer_ok(job->steps.outbox, frame);
     pd_frame_finish(&job->steps, frame);
 }
-
-/* ---- initial weights that are averaged ---- */
 
 /* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
  * checked that none of their chunks (sections of parameters) is summed. */

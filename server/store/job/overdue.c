@@ -2,7 +2,7 @@
  * wait for them; at once, if a rank that they need has left for good. */
 #include "overdue.h"
 
-#include "barrier.h"
+#include "ranks.h"
 #include "contribute.h"
 #include "initial_weights.h"
 
@@ -27,8 +27,6 @@ enum { MOST_LOOKED_AT_ONCE = 65536 };
 enum { REST = 100 };
 #define PARAM_NS 40 /* to count an open round, and to find who waits for a parameter */
 #define SLOT_NS 1   /* to look at a slot */
-
-/* ---- what reports may cost ---- */
 
 /* Returns the number of slots of a job, whose chunks are one array. */
 static uint64_t count_slots(const pd_job *job)
@@ -55,8 +53,6 @@ static uint64_t between_reports(const pd_job *job)
     if (timeout < PD_STEP_TIMEOUT_LEAST_NS) timeout = PD_STEP_TIMEOUT_LEAST_NS;
     return timeout > rest ? timeout : rest;
 }
-
-/* ---- overdue rounds ---- */
 
 static uint64_t timeout_of(const pd_job *job)
 {
@@ -225,8 +221,6 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-/* ---- missing initial weights ---- */
-
 /* Returns the time at which missing initial weights are to be reported. It is never, if initial weights are averaged:
  * these are contributions to a round, which is reported when it is overdue. */
 static uint64_t init_overdue_at(const pd_job *job)
@@ -279,8 +273,6 @@ static void report_init(pd_job *job, uint64_t now_ns)
     }
     job->init_ns = job->noticed_ns = now_ns;
 }
-
-/* ---- ranks that have left for good while others still need them ---- */
 
 /* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether
  * it waits for rank r. */
@@ -395,8 +387,6 @@ static void look_for_deserters(pd_job *job, uint64_t now_ns)
         return;
     }
 }
-
-/* ---- deadlines of rounds and of initial weights ---- */
 
 /* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
  * began, but not too soon after the last report. */

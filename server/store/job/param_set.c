@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- finding parameters by name ---- */
-
 pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
 {
     pd_param *param = NULL;
@@ -40,8 +38,6 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
     if (param != NULL) decl->found = 1 + param->index;
     return param;
 }
-
-/* ---- bytes of the parameters, and freeing them ---- */
 
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 {

@@ -9,12 +9,11 @@
 #include "aggregate_fit.h"
 #include "control.h"
 #include "declaration.h"
-#include "declared_ranges.h"
 #include "factor_rules.h"
 #include "footprint.h"
 #include "global_clip.h"
 #include "name_hash.h"
-#include "outrun.h"
+#include "checkpoint_policy.h"
 #include "param_set.h"
 #include "plan.h"
 #include "policies.h"
@@ -87,8 +86,6 @@ typedef struct pd_planning {
     bool bare; /* no initial state is written: pd_planning_leave_state */
 } pd_planning;
 
-/* ---- checks before any memory is allocated ---- */
-
 static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
@@ -158,8 +155,6 @@ static int check_number(const pd_job *job, size_t n, pd_error *err)
                    "(limits.max_params)",
                    job->steps.name, n, job->steps.config->max_params);
 }
-
-/* ---- adding the parameters ---- */
 
 static size_t rule_index(const pd_job *job, const pd_param *param)
 {
@@ -254,8 +249,6 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
     return join_spills(job, param, err);
 }
 
-/* ---- planning the optimizers ---- */
-
 /* Checks that max_total_bytes has room for the parameter besides the bytes in use, which include those of parameters
  * that were planned before it. */
 static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
@@ -314,9 +307,7 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* ---- making the rounds' records ---- */
-
-/* Allocates the records of chunks, contributions and ranges of all parameters, in three
+/* Allocates the records of chunks, slots (one rank's contribution to a chunk) and ranges of all parameters, in three
  * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
  * touched. */
 static int make_records(pd_job *job, pd_error *err)
@@ -356,8 +347,6 @@ static void lay_chunks(pd_job *job, pd_param *param)
     planning->chunks += param->round.n_chunks;
 }
 
-/* ---- making the optimizers ---- */
-
 static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -387,8 +376,6 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
                                                       param->name);
 }
 
-/* ---- the end of planning ---- */
-
 static void show_params(pd_job *job)
 {
     pd_planning *planning = job->planning;
@@ -397,8 +384,6 @@ static void show_params(pd_job *job)
     job->names = planning->names;
     planning->names = NULL;
 }
-
-/* ---- stages and slices of the planning ---- */
 
 /* Makes the segment of shared memory for the job's weights. If the system gives none, the job works without it:
  * weights then travel through the sockets. */

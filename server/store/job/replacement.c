@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-/* ---- checks of a frame ---- */
-
 /* Returns whether rank 0 has contributed to the parameter's open round, or has said that it has no gradient. */
 static bool has_begun(const pd_param *param)
 {
@@ -92,8 +90,6 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
     return rc;
 }
-
-/* ---- staging ---- */
 
 /* Returns whether weights of the parameter are staged. Its step has no other use for `next` before it begins. */
 static bool is_staged(const pd_param *param)
@@ -194,8 +190,6 @@ static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* ---- publishing ---- */
-
 static void publish(pd_job *job, pd_effect *effect)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -245,8 +239,6 @@ void pd_replace_take(pd_job *job, pd_request *frame)
     pd_answer_ok(job->steps.outbox, frame);
     pd_frame_finish(&job->steps, frame);
 }
-
-/* ---- what pushes say ---- */
 
 static int differs(const pd_param *param, uint32_t rank, uint32_t other, pd_error *err)
 {

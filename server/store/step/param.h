@@ -8,7 +8,7 @@
 #include "round.h"
 #include "rule.h"
 #include "published.h"
-#include "traced.h"
+#include "stats.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -112,9 +112,9 @@ typedef struct pd_round_end {
 } pd_round_end;
 
 typedef struct pd_param_links {
-    struct pd_param *links.prev_waiting, *links.next_waiting; /* in steps->queue.waiting */
-    struct pd_param *links.prev_ready, *links.next_ready;     /* in steps->queue.ready or steps->queue.stopped */
-    struct pd_param *next_member;                             /* of the same step group */
+    struct pd_param *prev_waiting, *next_waiting; /* in steps->queue.waiting */
+    struct pd_param *prev_ready, *next_ready;     /* in steps->queue.ready or steps->queue.stopped */
+    struct pd_param *next_member;                 /* of the same step group */
 } pd_param_links;
 
 typedef struct pd_param {

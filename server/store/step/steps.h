@@ -15,7 +15,6 @@
 
 #include "budget.h"
 #include "effects.h"
-#include "ingest.h"
 #include "param.h"
 #include "step_times.h"
 

@@ -1,7 +1,7 @@
-/* notes.h - the notes that workers give to their steps: bytes that only the worker understands, such as its place in
- * the data. A job holds the last few notes of each rank, and a checkpoint has those of its step. Step thread. */
-#ifndef PD_NOTES_H
-#define PD_NOTES_H
+/* worker_states.h - worker states: bytes that workers give to their steps, which they get back when the job goes back
+ * to such a step. Step thread. */
+#ifndef PD_WORKER_STATES_H
+#define PD_WORKER_STATES_H
 
 #include "job.h"
 

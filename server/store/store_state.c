@@ -1,15 +1,13 @@
-/* store_end.c - ends jobs; those that are over as soon as somebody needs their place or their memory. */
-#include "store_end.h"
+/* store_state.c - ends jobs: because somebody asks for it, or to make room for others. */
+#include "store_state.h"
 
 #include "checkpoint.h"
-#include "deadlines.h"
-#include "export.h"
-#include "job_end.h"
 #include "checkpoint_policy.h"
+#include "export.h"
+#include "job_turn.h"
+#include "jobs.h"
 
 #include <utlist.h>
-
-/* ---- ending jobs ---- */
 
 void pd_store_unqueue(pd_store *store, pd_job *job)
 {
@@ -57,8 +55,6 @@ void pd_store_end_all(pd_store *store, const pd_error *err)
     HASH_ITER(hh, store->jobs.names, job, next) end(store, job, true, err);
     pd_jobs_free_ended(&store->jobs);
 }
-
-/* ---- making room ---- */
 
 static bool may_end(const pd_job *job, const pd_account *except)
 {

@@ -1,5 +1,5 @@
-/* notes.c - holds the last notes of each rank, sorted by step. */
-#include "notes.h"
+/* worker_states.c - holds the last notes of each rank, sorted by step. */
+#include "worker_states.h"
 
 #include "param_set.h"
 #include "ranks.h"
