@@ -422,8 +422,8 @@ static void add_roles(pd_daemon_config *daemon)
                                "quota * jobs=1000 bytes=1T ingest=1T\n";
     bool held = sim_hold_failures(true);
 
-    if (pd_roles_parse(&daemon->peers.roles, text, sizeof text - 1, "roles", NULL) != PD_OK ||
-        (daemon->store_roles = pd_roles_copy(daemon->peers.roles)) == NULL)
+    if (pd_roles_parse(&daemon->roles, text, sizeof text - 1, "roles", NULL) != PD_OK ||
+        (daemon->store_roles = pd_roles_copy(daemon->roles)) == NULL)
         sim_fail("harness", "the server's roles cannot be made");
     sim_hold_failures(held);
 }

@@ -467,9 +467,9 @@ static void a_name_that_no_job_can_have_is_not_looked_up(void **state)
     fd = scene_operator(s);
     scene_settle(s);
     expect_answer(s, fd, PD_DROP, longest, PD_PERMISSION_DENIED, "token:alice has read");
-    assert_string_equal(only_conn(s)->access.asked, longest);
+    assert_string_equal(only_conn(s)->peer.access.asked, longest);
     expect_answer(s, fd, PD_DROP, longer, PD_NOT_FOUND, "there is no job jjj");
-    assert_string_equal(only_conn(s)->access.asked, longest);
+    assert_string_equal(only_conn(s)->peer.access.asked, longest);
     close(fd);
     fd = scene_connect(s);
     expect_answer(s, fd, PD_HELLO, longer, PD_INVALID_ARGUMENT, "job name of 257 bytes");
