@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- new roles ---- */
-
 int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles)
 {
     pd_request *request = pd_request_new(PD_REQ_ROLES, (pd_ticket){ 0, 0 });
@@ -23,8 +21,6 @@ int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles)
     pd_usages_limit(&daemon->peers.usages, roles);
     return PD_OK;
 }
-
-/* ---- what a connection may be ---- */
 
 /* Looks up what the roles say about the connection itself, once for each reload. */
 static void look_up(pd_conn *conn)
@@ -72,9 +68,7 @@ static pd_role role_of(pd_conn *conn, const char *job)
     return access->asked_role = pd_roles_of(conn->daemon->peers.roles, conn->peer.identity.text, job, NULL);
 }
 
-/* ---- what it may ask for ---- */
-
-/* Notes in the log that a request was refused, with its author. */
+/* Logs that a request was refused, with its author. */
 static int refuse(const pd_conn *conn, const char *job, const char *what, const pd_error *err)
 {
     pd_conn_log_command(conn, job, "%.30s was refused", what);

@@ -93,8 +93,8 @@ bool pd_conn_has_sent(const pd_conn *conn)
     return pd_output_empty(&conn->output) && !pd_transport_owes(conn->transport);
 }
 
-/* Tells the transport which events to watch. While the server does not read from a connection, the transport still
- * reports once that the peer has ended the connection. */
+/* While the server does not read from a connection, the transport still reports once that the peer has ended the
+ * connection. */
 void pd_conn_watch(pd_conn *conn)
 {
     unsigned events = pd_conn_wants_to_read(conn) ? PD_ON_READ : conn->end.peer || conn->end.hung ? 0 : PD_ON_GONE;
@@ -401,8 +401,8 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
     pd_conn_touch(conn);
 }
 
-/* Removes a request that is answered or failed from the connection's open requests. If the next frame was held back
- * because too many requests of this connection waited for the store, the frame is processed again. */
+/* Removes an answered or failed request from the connection's open requests. If the next frame was held back because
+ * too many requests of this connection waited for the store, the frame is processed again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);

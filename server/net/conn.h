@@ -1,14 +1,14 @@
-/* conn.h - one connection: its transport, its declarations, its open requests (not answered yet), and its output.
+/* conn.h - one connection: its transport, its peer, its declarations, its open requests and its output.
  *
- * Runs on the loop thread. A connection is GREETING until its Hello has come, WELCOMING until the store has answered
+ * Runs on the loop thread. A connection is GREETING until its Hello is received, WELCOMING until the store has answered
  * the Hello, then OPEN. A connection that ends at once is CLOSED. A connection that ends with an error is ENDING first:
- * a last ERROR frame goes out, and the peer gets a moment to read it.
+ * a last ERROR frame is sent, and the peer gets a moment to read it. The tour (section 4) has the table of states.
  *
  * A frame that cannot get memory yet, or that would exceed a limit, is held back: the connection is not read until the
  * frame can be processed.
  *
- * A connection is never freed inside a callback of its framer. Closing only marks the
- * connection as CLOSED. It is freed at the end of the loop's turn. */
+ * A connection is never freed inside a callback of its framer. Closing only marks the connection as CLOSED. It is freed
+ * at the end of the loop's turn. */
 #ifndef PD_CONN_H
 #define PD_CONN_H
 
@@ -21,11 +21,10 @@
 
 typedef struct pd_handles {
     size_t n, capacity;
-    pd_handle_facts *facts; /* of each parameter: its name (in the memory of `decls`), and the range of elements that
-                             * the connection pushes and pulls */
+    pd_handle_facts *facts; /* of each parameter: its name, which `decls` owns, and the range of elements that the
+                             * connection pushes and pulls */
     pd_param_decl *decls;   /* what the worker declared of each parameter, with the memory of the strings */
-    /* of each parameter: its index in the job, which is known once the store has answered the Declare (list of
-     * parameters) */
+    /* of each parameter: its index in the job; known once the store has answered the Declare */
     uint32_t *params;
 } pd_handles;
 
@@ -55,15 +54,13 @@ typedef struct pd_incoming {
     pd_pending *pending;
     pd_buffer *buffer;
     struct iovec span;
-    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame, by
-                    * which the server knows which errors the peer knew */
+    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame */
 } pd_incoming;
 
-/* The last deadline of a round that passed while this connection had a held-back frame (one that waits for memory).
- * Pushes that the peer sent before it learned of the deadline are answered with the deadline's error. */
+/* The last deadline of a round that passed while this connection had a held-back frame. Pushes that the peer sent
+ * before it learned of the deadline are answered with the deadline's error. */
 typedef struct pd_overdue {
-    uint64_t since; /* number of the error that the deadline caused (the server counts errors that pushes must know
-                     * about); 0: none */
+    uint64_t since; /* number of the error that the deadline caused (pd_daemon.mark); 0: none */
     uint64_t step;  /* last round whose deadline has passed */
     pd_error error;
 } pd_overdue;
@@ -157,8 +154,7 @@ typedef struct pd_conn {
     pd_conn_end_state end;
 } pd_conn;
 
-/* Returns the two numbers by which the store's answer later finds its way: those of this connection and of its
- * request. */
+/* Returns the ticket by which the store's answer finds this connection and its request. */
 static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pending)
 {
     return (pd_ticket){ conn->number, pending->serial };
@@ -174,26 +170,24 @@ void pd_conn_free(pd_conn *conn);
  * has a format of its own. */
 void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Sends a last ERROR frame, then ends the connection. The frame answers the request whose prefix (the fixed first
- * bytes of its frame) is `asked`. If `asked` is NULL, the frame answers no request and has request id 0. */
+/* Sends a last ERROR frame, then ends the connection. The frame answers the request with the prefix `asked`. If `asked`
+ * is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 /* Closes the connection at once. `reason` goes to the log and to the store. */
 void pd_conn_close(pd_conn *conn, const char *reason);
-/* Tells the store, once, that the connection has ended (the disconnect notice). If the store has not answered the
- * connection's Hello yet, the notice is kept until that answer, which has the job's number. */
+/* Posts the disconnect notice to the store, once. If the store has not answered the connection's Hello yet, the notice
+ * is kept until that answer, which has the job's number. */
 void pd_conn_notify_store(pd_conn *conn, const char *reason);
-/* Returns whether the connection still serves requests: it is neither ENDING (sending a last error) nor CLOSED. */
+/* Returns whether the connection still serves requests: it is neither ENDING nor CLOSED. */
 bool pd_conn_live(const pd_conn *conn);
-/* Forgets the parameters that the connection declared, and gives its part of the ingest budget (memory for received
- * payloads) to others. */
+/* Forgets the parameters that the connection declared, and releases its part of the ingest budget. */
 void pd_conn_undeclare(pd_conn *conn);
 
-/* Answers the request with the prefix `asked` (the fixed first bytes of its frame). The answer has a checksum if the
- * request had one, and is sent at the end of the loop's turn. If out of memory, the connection is closed. */
+/* Answers the request with the prefix `asked`. The answer has a checksum if the request had one, and is sent at the end
+ * of the loop's turn. Without memory for it, the connection is closed. */
 void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Fills *err for a request that fails because out of memory; `asked` is the prefix of its
- * frame. Returns PD_NO_MEMORY. */
+/* Sets *err for the request with the prefix `asked`, for which there is no memory. Returns PD_NO_MEMORY. */
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
 /* Answers one of the connection's open requests, and removes it from them. */
 void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
@@ -209,8 +203,7 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 
 /* Puts the connection into the daemon's list of connections that write at the end of this turn of the loop. */
 void pd_conn_touch(pd_conn *conn);
-/* Lets the connection's held-back frame (one that waits for memory or for answers) be tried again at the end of this
- * turn of the loop. */
+/* Lets the connection's held-back frame be tried again at the end of this turn of the loop. */
 void pd_conn_wake(pd_conn *conn);
 /* Tells the transport which events the connection now waits for: bytes to read, room to write, or the peer's end. */
 void pd_conn_watch(pd_conn *conn);
@@ -223,20 +216,19 @@ void pd_conn_drop_incoming(pd_conn *conn);
 /* Returns whether the frame that is being received comes too late: the deadline of its round has passed, and the peer
  * sent the frame before it learned of that. */
 bool pd_conn_is_late(const pd_conn *conn);
-/* Returns the buffer of a payload to the pool of buffers, and its bytes to the ingest budget, so that the rank may send
- * more. */
+/* Releases the buffer of a payload to the pool, and its bytes to the ingest budget, so that the rank may send more. */
 void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);
 
 /* Gives a new connection its transport, which the connection then owns. */
 void pd_conn_attach(pd_conn *conn, pd_transport *transport);
-/* Processes the frame that the connection holds back (because it waits for memory or for answers), if that is possible
- * now. Must not be called inside a callback of the framer, the parser of frames. */
+/* Processes the connection's held-back frame, if that is possible now. Must not be called inside a callback of the
+ * framer. */
 void pd_conn_resume(pd_conn *conn);
 /* Writes as many queued bytes of a connection as the transport takes now, at most the connection's part of this turn of
  * the loop. */
 void pd_conn_write(pd_conn *conn);
-/* Sends a warning about its job to a worker that reads such, in a heartbeat that it did not ask for. Does nothing for
- * any other connection, or before the worker has joined its job. */
+/* Sends a warning about its job to a worker that reads warnings, in an unsolicited heartbeat. Does nothing for any
+ * other connection, or before the worker has joined its job. */
 void pd_conn_remark(pd_conn *conn, const pd_remark *remark);
 /* Ends the connection if a timeout has passed, and sends a heartbeat if one is due. Called several times a second. */
 void pd_conn_tick(pd_conn *conn, uint64_t now_ms);

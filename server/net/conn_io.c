@@ -14,8 +14,6 @@ static uint64_t now_ms(const pd_conn *conn)
     return pd_loop_now_ms(conn->daemon);
 }
 
-/* ---- writing ---- */
-
 static void sent(pd_conn *conn, size_t n)
 {
     pd_pending *done;
@@ -54,7 +52,7 @@ static void shut(pd_conn *conn)
     conn->transport->ops->shut(conn->transport);
 }
 
-/* Finishes with a peer that has ended its sending side. Requests that came before are still carried out and answered.
+/* Finishes with a peer that has ended its sending side. Earlier requests are still executed and answered.
  *
  * Tells the store of the end as soon as the store knows the connection, so that a worker that was killed counts as lost
  * at once. Returns false if no answer is left to send, in the transport either: the connection is closed then. */
@@ -89,8 +87,6 @@ void pd_conn_write(pd_conn *conn)
     pd_conn_watch(conn);
 }
 
-/* ---- reading ---- */
-
 static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error *err)
 {
     struct iovec iov[READ_SPANS];
@@ -101,8 +97,8 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* Sends a heartbeat that the peer did not ask for, so that the peer hears from the server. While a worker has used up
- * its part of the ingest budget, the server does not read its frames, and so does not answer its heartbeats. */
+/* Sends an unsolicited heartbeat. While a worker has used up its part of the ingest budget, the server does not read
+ * its frames, and so does not answer its heartbeats. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
@@ -198,7 +194,7 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Notes that the peer has disconnected while the server is not reading from the connection. Frames that the peer sent
+/* Handles a peer that has disconnected while the server was not reading from the connection. Frames that the peer sent
  * before are read later, and answered. */
 static void gone(pd_conn *conn)
 {
@@ -247,8 +243,6 @@ void pd_conn_resume(pd_conn *conn)
     conn->times.read = conn->times.frame = now_ms(conn);
     after_fed(conn, pd_framer_resume(conn->framer));
 }
-
-/* ---- deadlines ---- */
 
 /* Ends a connection because a timeout has passed. The error names the timeout. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)

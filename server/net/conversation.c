@@ -22,7 +22,7 @@
 enum { ENDING_PLACES = 64 };
 /* Most nanoseconds that one turn of the loop spends on effects. */
 #define EFFECTS_NS 1000000u
-/* Names the daemon itself as the asker of a request to the store: connection number 0, which no connection has. */
+/* The ticket of requests that the daemon itself makes: no connection has the number 0. */
 #define OWN_TICKET ((pd_ticket){ 0, 1 })
 
 const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon)
@@ -33,8 +33,6 @@ const pd_platform *pd_conversation_platform(const pd_daemon *daemon)
 {
     return &daemon->platform;
 }
-
-/* ---- callbacks of the version table and the buffer pool ---- */
 
 static void on_resolved(void *arg, pd_wait *wait)
 {
@@ -68,10 +66,8 @@ static void on_released(void *arg, pd_published *published)
     daemon->mail.released = published;
 }
 
-/* ---- a turn of the loop ---- */
-
-/* Returns a message of the step thread as an effect (an answer or a report). Asserts that no effect is lost and that
- * effects arrive in the order in which pd_turn_forward numbered them. */
+/* Returns a message of the step thread as an effect. Asserts that no effect is lost and that effects arrive in the
+ * order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
 {
     pd_effect *effect = (pd_effect *)(void *)mail;
@@ -133,8 +129,7 @@ static void resume_stalled(pd_daemon *daemon)
     }
     if (!daemon->ingest.stall_over) return;
     daemon->ingest.stall_over = daemon->ingest.short_of_budget =
-        false; /* clear the flags by which connections that wait for memory
-                                                           * try again: those that must go on waiting set them again */
+        false; /* connections that must continue to wait set these flags again */
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_resume(daemon->table.at[i]);
 }
@@ -219,8 +214,6 @@ void pd_conversation_tick(pd_daemon *daemon)
     end_if_idle(daemon, now);
     pd_shutdown_tick(daemon, now);
 }
-
-/* ---- life ---- */
 
 static int make_parts(pd_daemon *daemon)
 {

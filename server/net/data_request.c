@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle (its index
- * in the worker's Declare). `pulls`: the answer contains weights. `holds`: 1 + the version of the weights that the
- * worker has; 0: it has none. */
+/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle. `pulls`:
+ * the answer contains weights. `holds`: 1 + the version of the weights that the worker has; 0: it has none. */
 typedef struct wanted_piece {
     uint32_t handle;
     uint64_t first, count, holds;
@@ -163,9 +162,9 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
     return PD_OK;
 }
 
-/* Checks the scalars of a push (values such as the loss, which the server averages), after its pieces were checked. The
- * scalars belong to the round of the first piece's parameter. It is an error if this rank has no elements of that
- * parameter, because the round does not wait for the rank. */
+/* Checks the scalars of a push, after its pieces were checked. The scalars belong to the round of the first piece's
+ * parameter. It is an error if this rank has no elements of that parameter, because the round does not wait for the
+ * rank. */
 static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     const pd_handle_facts *facts;
@@ -333,8 +332,8 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->params.handles.facts, err) : rc;
 }
 
-/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece (tensor
- * or chunk) once, so the limit has space for two pulls of every piece.
+/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece once,
+ * so the limit has space for two pulls of every piece.
  *
  * A pull beyond the limit is refused at once. It must not wait: its round may need a push that this connection sends
  * later. */

@@ -97,8 +97,8 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges a connection with the payload bytes that earlier connections of its rank still have in flight (received and
- * not freed yet). Otherwise a worker that connects again and again could fill the memory for payloads. */
+/* Charges a connection with the payload bytes that earlier connections of its rank still have in flight. Otherwise a
+ * worker that reconnects again and again could fill the memory for payloads. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -106,8 +106,7 @@ static void inherit(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) conn->params.quota.charged += effect->u.declared.held;
 }
 
-/* Answers a Declare. From now on the connection may have payloads of up to its
- * reserve (its part of the memory for received payloads) in flight.
+/* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
  *
  * The Declare can still be refused here, although the store has accepted it: notes that are being received may have
  * taken the last bytes of the budget. */
@@ -195,8 +194,8 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Refuses the frame that the connection holds back (because it waits for memory), if the deadline of the frame's round
- * has passed. Frames that the peer sent after it are refused when they are read (pd_conn_is_late). */
+/* Refuses the connection's held-back frame, if the deadline of the frame's round has passed. Frames that the peer sent
+ * after it are refused when they are read (pd_conn_is_late). */
 static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 {
     conn->overdue = (pd_overdue){ .since = conn->daemon->mark,
@@ -228,7 +227,7 @@ static void answer(pd_daemon *daemon, pd_effect *effect,
     if (conn != NULL) reply(conn, pending, effect);
 }
 
-/* Sends a warning about a job to the workers of the job that read such. */
+/* Sends a warning about a job to those of its workers that read warnings. */
 static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
 {
     const pd_remark *remark = pd_remarks_add(&daemon->remarks, entry);
@@ -240,7 +239,7 @@ static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
     }
 }
 
-/* Keeps the copy of a job's figures for whoever asks over HTTP. */
+/* Keeps the copy of a job's figures for metrics and /jobs.json. */
 static void on_stats(pd_daemon *daemon, pd_effect *effect)
 {
     pd_figures_take(&daemon->figures, effect->job, effect->u.stats);

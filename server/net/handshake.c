@@ -141,7 +141,7 @@ enum {
     MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
     MOST_ENDING = 512,   /* handshakes that have failed, and whose client gets a moment to read why */
     LINGER_MS = 2000,    /* that moment */
-    TELL_MS = 1000,      /* the log tells at most once in this time how many handshakes gave way */
+    TELL_MS = 1000,      /* the log reports dropped handshakes at most once in this time */
     RECORD_HEAD = 5,
     MOST_RECORD = 16 * 1024,
     TYPE_HANDSHAKE = 22
@@ -272,7 +272,7 @@ static void await_answer(pd_handshake *h, int events)
     enter(h, PD_HANDSHAKE_ANSWERED);
     uv_poll_start(&h->poll, events, on_answer);
     if (all->n[PD_HANDSHAKE_ANSWERED] <= MOST_ANSWERED) return;
-    all->gave_way++;
+    all->dropped++;
     drop(all->list[PD_HANDSHAKE_ANSWERED]);
 }
 
@@ -332,8 +332,8 @@ static void queue(pd_handshake *h)
     compute_next(h->loop);
 }
 
-/* Queues a handshake whose peer has answered before all others: an honest peer does not wait behind a flood of first
- * messages that nobody goes on with. */
+/* Queues a handshake whose peer has answered before all others: an honest peer does not wait for a flood of first
+ * messages that are never followed up. */
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
     pd_handshake *h = poll->data;
@@ -400,14 +400,14 @@ static pd_handshake *oldest_unanswered(const pd_handshakes *all)
     return all->list[PD_HANDSHAKE_QUEUED];
 }
 
-/* Makes room for one more handshake. */
+/* Drops a handshake if there are too many for one more. */
 static void give_way(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
 
     if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
-    all->gave_way++;
+    all->dropped++;
     drop(oldest_unanswered(all));
 }
 
@@ -431,16 +431,16 @@ void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)
     uv_poll_start(&h->poll, UV_READABLE, on_first);
 }
 
-/* Logs how many handshakes gave way to newer ones: one line for all of a flood. */
+/* Logs how many handshakes were dropped: one line for all of a flood. */
 static void tell(pd_uvloop *loop, uint64_t now)
 {
     pd_handshakes *all = &loop->handshakes;
 
-    if (all->gave_way == 0 || now - all->told_ms < TELL_MS) return;
+    if (all->dropped == 0 || now - all->logged_ms < TELL_MS) return;
     pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_RESOURCE_EXHAUSTED },
-                "%u TLS handshakes gave way to others: too many are under way", all->gave_way);
-    all->gave_way = 0;
-    all->told_ms = now;
+                "%u TLS handshakes gave way to others: too many are under way", all->dropped);
+    all->dropped = 0;
+    all->logged_ms = now;
 }
 
 void pd_handshakes_tick(pd_uvloop *loop)
@@ -451,7 +451,7 @@ void pd_handshakes_tick(pd_uvloop *loop)
     tell(loop, now);
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
     while ((h = loop->handshakes.list[PD_HANDSHAKE_QUEUED]) != NULL && now - h->begun_ms > most) {
-        loop->handshakes.gave_way++;
+        loop->handshakes.dropped++;
         drop(h);
     }
     while ((h = loop->handshakes.list[PD_HANDSHAKE_ENDING]) != NULL && now - h->begun_ms > LINGER_MS) drop(h);

@@ -178,7 +178,7 @@ static void answer_dashboard(pd_http_answer *answer, const pd_daemon *daemon, co
 
 typedef struct path {
     const char *path;
-    bool open; /* needs no token: it tells one word */
+    bool open; /* needs no token: the answer is one word */
     void (*answer)(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request, pd_document *out);
 } path;
 

@@ -98,9 +98,9 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
 /* Returns whether the frame must wait, because too many requests of this connection have no answer of the step thread
  * yet.
  *
- * Only requests that the step thread answers at once are counted. A request whose answer depends on other connections
- * (a barrier) never holds a frame back: its answer may depend on the frames that this connection sends next. A Recall
- * waits for all of them: its answer may have a note of 1 MiB, which counts nowhere else. */
+ * Only requests that the step thread answers at once are counted. A request whose answer depends on other connections,
+ * such as a barrier, never holds a frame back: its answer may depend on the frames that this connection sends next. A
+ * Recall waits for all of them: its answer may have a worker state of 1 MiB, which counts nowhere else. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
     size_t most = prefix->method == PD_RECALL ? 1 : PD_MAX_CONTROL;
@@ -109,7 +109,7 @@ static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
            conn->pendings.of_kind[PD_AWAITS_STORE] >= most;
 }
 
-/* Returns whether a frame is one of those of which a connection sends many: tensors, and what belongs to them. */
+/* Returns whether a connection sends many frames of this method: tensors, and what belongs to them. */
 static bool is_cheap(const pd_prefix *prefix)
 {
     return prefix->method >= PD_METHODS || pd_method_takes_payload(&pd_methods[prefix->method]) ||
@@ -323,7 +323,7 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 }
 
 /* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended the
- * step (close_step), the gradients of the refused push would count as absent, and the worker would not know.
+ * step, the gradients of the refused push would count as absent, and the worker would not know.
  *
  * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If
  * memory was out, the connection is closed, and the worker sends its pushes again. */

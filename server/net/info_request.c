@@ -183,7 +183,7 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
     return PD_OK;
 }
 
-/* Fills in what concerns all connections and jobs, which tells of jobs that the operator may not see. */
+/* Fills in figures of all connections and jobs, including jobs that the operator may not see. */
 static void fill_whole(const pd_daemon *daemon, Paramd__StatusReply *reply, double busy[4])
 {
     reply->connections = (uint32_t)daemon->table.n;
@@ -309,7 +309,7 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
-    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits behind it */
+    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits after it */
     size_t used = (size_t)snprintf(text, most, "%.100s", set->pattern);
 
     for (size_t i = 0; i < set->n_options && used < most; i++)

@@ -28,8 +28,8 @@ typedef struct pd_lag {
     uint64_t last_ns; /* CPU time that the thread had used at the last poll; 0: it has not waited for events yet */
 } pd_lag;
 
-/* Enters the CPU time that the thread has used since the last poll (wait for events) into the histogram. Called just
- * before the loop polls. */
+/* Enters the CPU time that the thread has used since the last poll into the histogram. Called just before the loop
+ * polls. */
 void pd_lag_poll(pd_lag *lag);
 void pd_lag_count(pd_lag *lag, uint64_t busy_ns);
 /* Returns a busy time in milliseconds that the given fraction of the polls (0.999: 999 of 1000) did not exceed; 0 if
@@ -52,10 +52,10 @@ typedef struct pd_remarks {
     uint64_t n;               /* number of remarks so far */
 } pd_remarks;
 
-/* Keeps a log entry as a remark if it is a warning about a job. Returns the remark; NULL: the entry is none, the job
- * had it before or has PD_REMARKS_OF_JOB already, or out of memory. */
+/* Keeps a log entry as a remark if it is a warning about a job. Returns the remark; NULL: the entry is no such warning,
+ * the job had it before or has PD_REMARKS_OF_JOB already, or out of memory. */
 const pd_remark *pd_remarks_add(pd_remarks *remarks, const pd_log_entry *entry);
-/* Returns the next remark of a job, from number *at on, and moves *at behind it. NULL: there is none. */
+/* Returns the next remark of a job, from number *at on, and moves *at after it. NULL: there is none. */
 const pd_remark *pd_remarks_next(const pd_remarks *remarks, const char *job, uint64_t *at);
 /* Forgets the remarks of an earlier job of this name: a new one begins. */
 void pd_remarks_begin(pd_remarks *remarks, const char *job);
@@ -80,8 +80,7 @@ typedef struct pd_http {
 
 /* The shutdown of the daemon, which the first termination signal or an operator's Shutdown request begins. */
 typedef struct pd_shutdown {
-    bool begun, drained;  /* begun: the store was asked to drain (rounds under way may finish, no new ones begin).
-                           * drained: the store has answered */
+    bool begun, drained;  /* begun: the store was asked to drain. drained: the store has answered */
     bool drains;          /* an operator has asked the store to drain: no new rounds begin */
     uint64_t deadline_ms; /* time at which the loop stops even if the store has not drained */
 } pd_shutdown;
@@ -169,7 +168,7 @@ struct pd_daemon {
     uint64_t mark; /* number of errors so far that later pushes must know about (refused pushes, passed deadlines). An
                     * error that answers a push carries it, and each push carries the last such number that its sender
                     * has read */
-    pd_figures figures;  /* last copies of the figures of jobs, for whoever asks over HTTP */
+    pd_figures figures;  /* last copies of the figures of jobs */
     pd_traffic *traffic; /* counters of the bytes that each job has received and sent */
     pd_remarks remarks;  /* warnings about jobs, for their workers */
     pd_http http;        /* HTTP connections */

@@ -66,7 +66,7 @@ void pd_reload_read(pd_reload *reload)
         reload->fresh = fresh;
     if (reload->fresh != NULL) return;
     pd_config_free(fresh);
-    pd_reload_end(reload); /* keys that were read before the error are not used either */
+    pd_reload_end(reload); /* also drop keys that were read before the error */
 }
 
 /* Applies the new value of one configuration key, if it may change while the daemon runs. Returns whether it has

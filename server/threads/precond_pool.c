@@ -35,10 +35,8 @@ struct pd_precond_pool {
     worker worker[]; /* the threads; the first one takes only light tasks */
 };
 
-/* ---- pool threads ---- */
-
-/* Gives a thread of the preconditioner pool a low priority, because a matrix root may be late but a step may not. On
- * Linux each thread has its own priority. Limits BLAS to one thread, without an OpenMP team. */
+/* Gives a thread of the preconditioner pool a low priority, because a root may be late but a step may not. Limits BLAS
+ * to one thread, without an OpenMP team. */
 static void settle_down(void)
 {
     pd_thread_lower(NICER);
@@ -87,8 +85,6 @@ static void *run(void *arg)
     }
     return NULL;
 }
-
-/* ---- functions for the step thread ---- */
 
 /* Wakes a thread for a preconditioner task that was added. If the task is light and the thread for light tasks waits,
  * that thread is woken. Otherwise a thread that takes all tasks is woken. */

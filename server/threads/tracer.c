@@ -345,7 +345,7 @@ void pd_tracer_stop(pd_tracer *t)
 {
     if (t == NULL) return;
     pd_side_stop(&t->side);
-    /* Every event ends with a comma, so the array ends with an event that says nothing new. */
+    /* Every event ends with a comma, so the array ends with a redundant event. */
     fputs(PROCESS_NAME "\n]\n", t->file);
     free_tracer(t);
 }
