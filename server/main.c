@@ -141,7 +141,7 @@ static bool stop_stepper(process *p)
 static void on_loading(const process *p, uint64_t now)
 {
     if (p->stop_by_ms > 0 && now > p->stop_by_ms) {
-        pd_log(LOG_ERR, "%s: the disk does not answer, so the daemon ends while it loads jobs", p->config->state_dir);
+        pd_log(LOG_ERR, "%s: the disk does not respond: daemon stopped while loading jobs", p->config->state_dir);
         _exit(PD_EXIT_FAILED); /* a thread that waits for the disk still uses memory of this process */
     }
     if (p->stop_by_ms == 0) pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
@@ -166,7 +166,7 @@ static void on_event(void *arg, pd_daemon_event event)
     if (event == PD_DAEMON_TURNS) pd_log_tick();
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
-        pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
+        pd_log(LOG_CRIT, "step thread stuck for 60 s in one work item");
         return;
     }
     p->fed_ms = now;
@@ -334,8 +334,7 @@ static void prefer_node(const process *p)
 {
     int error = pd_numa_prefer(&p->numa);
 
-    if (error != 0)
-        pd_log(LOG_WARNING, "numa: memory cannot be taken from node %d first: %s", p->numa.node, strerror(error));
+    if (error != 0) pd_log(LOG_WARNING, "numa: cannot prefer the memory of node %d: %s", p->numa.node, strerror(error));
 }
 
 static int write_port(const process *p, pd_error *err)
@@ -404,10 +403,9 @@ static void say_lost(const process *p)
 {
     char text[96];
 
-    snprintf(text, sizeof text, "STATUS=stopped, but the last steps of %zu jobs are lost: see the log", p->lost);
+    snprintf(text, sizeof text, "STATUS=stopped, but %zu jobs lost their last steps: see the log", p->lost);
     pd_notify(text);
-    pd_log(LOG_ERR, "stopped, but steps of %zu jobs since the last durable one are lost: the exit status is %d",
-           p->lost, PD_EXIT_LOST);
+    pd_log(LOG_ERR, "stopped, but %zu jobs lost steps after their durable one: exit status %d", p->lost, PD_EXIT_LOST);
 }
 
 static pd_exit serve(process *p)
@@ -429,7 +427,7 @@ static pd_exit serve(process *p)
     if (rc == PD_OK) {
         pd_notify("READY=1\nSTATUS=serving");
         if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper)))
-            pd_log(LOG_WARNING, "stopped before rounds under way had finished");
+            pd_log(LOG_WARNING, "stopped before open rounds had finished");
     } else {
         pd_log(rc == PD_CANCELLED ? LOG_NOTICE : LOG_ERR, "%s", err.text);
     }
@@ -439,7 +437,7 @@ static pd_exit serve(process *p)
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);
     free(p->settings);
-    if (!ended) pd_log(LOG_ERR, "the daemon ends although its disk does not answer");
+    if (!ended) pd_log(LOG_ERR, "daemon stopped, although the disk does not respond");
     if (p->lost > 0) say_lost(p);
     if (rc == PD_OK && ended && p->lost == 0) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();

@@ -41,11 +41,11 @@ int pd_access_check_peer(pd_conn *conn, pd_error *err)
     if (conn->daemon->peers.roles == NULL) return PD_OK;
     look_up(conn);
     if (!conn->peer.access.known)
-        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s has no role on this server any more (server.roles)",
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s no longer has a role on this server (server.roles)",
                        conn->peer.identity.text);
     if (conn->job_name != NULL && conn->peer.access.role < PD_ROLE_PUSH)
         return pd_fail(err, PD_PERMISSION_DENIED,
-                       "%.100s may not be a worker of job %.200s any more: that needs the role push (server.roles)",
+                       "%.100s may no longer be a worker of job %.200s: that needs the role push (server.roles)",
                        conn->peer.identity.text, conn->job_name);
     return PD_OK;
 }

@@ -13,12 +13,12 @@
 /* Declared parameters are kept in arrays that grow by doubling, so up to half of the memory may be unused: hence the
  * factor 2. */
 _Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
-               "what a connection keeps of a declaration is counted at Declare");
+               "Declare counts what a connection has of a declaration");
 
 enum { LEAST_HANDLES = 16 };
 _Static_assert(LEAST_HANDLES *(sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <=
                    PD_LOOP_RANK_BYTES,
-               "what a connection keeps of a small set is counted at Declare");
+               "Declare counts what a connection has of a small set");
 
 static int make_room_for_handle(pd_handles *handles)
 {

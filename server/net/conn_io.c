@@ -264,13 +264,13 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     if (conn->state == PD_GREETING && now - conn->times.opened > config->handshake_ms)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->handshake_ms);
     else if (reads && now - conn->times.read > config->silence_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "nothing was heard from it", config->silence_ms);
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "no data from the peer", config->silence_ms);
     else if (reads && !pd_framer_idle(conn->framer) && now - conn->times.frame > config->read_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "incomplete frame: not received", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->times.write > config->write_ms)
-        pd_conn_close(conn, "it did not read an answer in time");
+        pd_conn_close(conn, "the peer did not read an answer in time");
     else if (conn->output.lent.n > 0 && !PD_MUTANT(keeper_stays) && now - conn->output.lent.since_ms > config->write_ms)
-        pd_conn_close(conn, "it did not release an answer in shared memory in time");
+        pd_conn_close(conn, "the peer did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
              now - conn->times.beat >= config->heartbeat_ms)
         beat(conn, now);

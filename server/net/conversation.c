@@ -320,11 +320,11 @@ static bool enter(pd_daemon *daemon, const pd_transport *transport, pd_usage **u
 static int check_number(const pd_daemon *daemon, const pd_usage *usage, pd_error *err)
 {
     if (daemon->table.n > daemon->config.max_connections)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)",
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%u connections are already open (server.max_connections)",
                        daemon->config.max_connections);
     if (!pd_usage_is_over(usage, 0)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "%llu connections of %.200s are open already (connections= of its quota in server.roles)",
+                   "%llu connections of %.200s are already open (connections= of its quota in server.roles)",
                    (unsigned long long)usage->quota.connections, usage->identity);
 }
 
@@ -349,7 +349,7 @@ static void make_room(pd_daemon *daemon)
 
     if (place != NULL)
         pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.brief)),
-                      "it gave way to a new connection (server.max_connections)");
+                      "closed for a new connection (server.max_connections)");
 }
 
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)

@@ -115,7 +115,7 @@ static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (pieces[i]->absent)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights must be there",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights are required",
                            i);
     return PD_OK;
 }
@@ -128,8 +128,8 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
     if (rc == PD_OK && (init->replaces == 0) != (init->whole == 0))
         rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                     "Initialise: weights that replace others come with the number of their change (replaces) and that "
-                     "of their parameters (whole), initial weights without both");
+                     "Initialise: expected both `replaces` and `whole` (weights that replace others), or neither "
+                     "(initial weights)");
     if (rc != PD_OK) return rc;
     conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -177,15 +177,14 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
     facts = &conn->params.handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "push with scalars for the round of %.160s, of which this rank has no "
-                       "elements: the round does not wait for it; begin the push with a parameter of which it has "
-                       "some",
+                       "push with scalars for the round of %.160s: this rank has no elements of it, so the round does "
+                       "not wait for the rank. Put a parameter with elements of this rank first",
                        facts->name);
     return pd_scalars_check(push->scalars, push->n_scalars, err);
 }
 
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
-               "the wire and the store bound scalars alike");
+               "the wire and the store have the same limits of scalars");
 
 /* Copies the scalars of a push into the request to the store. They were checked before.
  * PD_NO_MEMORY: nothing is copied. */
@@ -229,8 +228,8 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
         return err->code;
     }
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "step %llu cannot be ended: a push of this connection was refused, and "
-                   "its gradients would count as absent. Read the error, push it again, and end the step behind it",
+                   "cannot end step %llu: a push of this connection was refused, and its gradients would count as "
+                   "absent. Read the error, push again, then end the step",
                    (unsigned long long)push->step);
 }
 
@@ -310,11 +309,10 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
                        i, facts->name, (unsigned long long)want->first, (long long)facts->start,
                        (unsigned long long)chunk, (long long)facts->end);
     if (want->count != (uint64_t)count)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "want %zu (%s): %llu elements from %llu on, expected the whole chunk "
-                       "or what the range has of it, %lld",
-                       i, facts->name, (unsigned long long)want->count, (unsigned long long)want->first,
-                       (long long)count);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "want %zu (%s): %llu elements from %llu, expected %lld: the whole chunk, or its part in the range", i,
+            facts->name, (unsigned long long)want->count, (unsigned long long)want->first, (long long)count);
     return PD_OK;
 }
 
@@ -390,7 +388,7 @@ int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     pd_pending *answer;
 
     if (release->answers > lent->n)
-        return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are lent",
+        return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are outstanding",
                        (unsigned long long)release->answers, (unsigned long long)lent->n);
     answer = pd_outstanding_take(lent, release->answers + more, pd_loop_now_ms(conn->daemon));
     while (answer != NULL) {

@@ -81,7 +81,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_answer(conn, pending, &ok.base);
     if (method != PD_LEAVE || !pd_conn_live(conn)) return;
     conn->has_left = true;
-    pd_fail(&why, PD_FAILED_PRECONDITION, "this worker has left the job: connect anew to join it again");
+    pd_fail(&why, PD_FAILED_PRECONDITION, "this worker has left the job: reconnect to join it again");
     left(conn, &why);
 }
 

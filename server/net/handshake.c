@@ -302,7 +302,7 @@ static void compute(pd_handshake *h)
     pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
 
     if (all->thread == NULL && (all->thread = pd_handshake_thread_new(h->loop)) == NULL) {
-        fail(h, "the thread that computes it cannot start: out of memory or of threads (ulimit -u, TasksMax=)");
+        fail(h, "cannot start the handshake thread: out of memory or threads (ulimit -u, TasksMax=)");
         return;
     }
     if (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK) {
@@ -350,14 +350,14 @@ static void on_answer(uv_poll_t *poll, int status, int events)
 /* Answers a client that sent something else than TLS: with an error in a frame, if it sent a frame. */
 static void refuse_plain(pd_handshake *h, const uint8_t *head)
 {
-    static const char text[] = "this address wants TLS: connect to tls://host:port";
+    static const char text[] = "TLS required: connect to tls://host:port";
     uint8_t *at = NULL;
     size_t bytes = 0;
 
     if (memcmp(head, "PDF1", 4) == 0 && pd_frame_pack_error(&at, &bytes, 0, 0, 0, PD_UNAUTHENTICATED, text, 0) == PD_OK)
         send(h->fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     free(at);
-    fail(h, "the client does not speak TLS: it must connect to tls://host:port");
+    fail(h, "the client does not use TLS: it must connect to tls://host:port");
 }
 
 /* Looks at the bytes of a silent handshake, and leaves them in the socket. They are a record of TLS: its type, two
@@ -380,7 +380,7 @@ static void on_first(uv_poll_t *poll, int status, int events)
         wake_at(h, 1);
         queue(h);
     } else if (!fits || h->told_size) {
-        fail(h, "its first message is not whole"); /* told_size: woken all the same, as the peer has ended its side */
+        fail(h, "incomplete first message"); /* told_size: woken all the same, as the peer has ended its side */
     } else {
         h->told_size = true;
         wake_at(h, RECORD_HEAD + length);
@@ -438,7 +438,7 @@ static void tell(pd_uvloop *loop, uint64_t now)
 
     if (all->dropped == 0 || now - all->logged_ms < TELL_MS) return;
     pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_RESOURCE_EXHAUSTED },
-                "%u TLS handshakes gave way to others: too many are under way", all->dropped);
+                "dropped %u pending TLS handshakes: too many are under way", all->dropped);
     all->dropped = 0;
     all->logged_ms = now;
 }
@@ -457,7 +457,7 @@ void pd_handshakes_tick(pd_uvloop *loop)
     while ((h = loop->handshakes.list[PD_HANDSHAKE_ENDING]) != NULL && now - h->begun_ms > LINGER_MS) drop(h);
     DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_ANSWERED], h, next)
     {
-        if (now - h->begun_ms > most) fail(h, "it took longer than server.handshake_timeout");
+        if (now - h->begun_ms > most) fail(h, "timeout (server.handshake_timeout)");
     }
 }
 

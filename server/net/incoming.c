@@ -11,11 +11,9 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
     const pd_daemon_config *config = &conn->daemon->config;
 
     if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
-        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got an answer");
     if (prefix->request == 0 && !PD_MUTANT(request_zero))
-        return pd_fail(&conn->why, PD_INVALID_ARGUMENT,
-                       "a request with id 0, which stands for no request: ids begin "
-                       "with 1");
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id 0: ids begin with 1");
     if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
         return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s",
                        pd_method_name(prefix->method));
@@ -28,8 +26,7 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
                        prefix->header_bytes, (unsigned long long)prefix->payload_bytes, config->hello_bytes);
     if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT,
-                       "request id %llu is still under way: an id may be used again "
-                       "when it is answered",
+                       "duplicate request id %llu: an id may be used again after its answer",
                        (unsigned long long)prefix->request);
     return conn->state != PD_GREETING ? pd_access_check_peer(conn, &conn->why) : PD_OK;
 }
@@ -39,8 +36,8 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
     if ((needs & PD_NEEDS_WORKER) != 0 && conn->job == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        conn->operates   ? "%s is for workers: this connection's Hello named no job"
-                       : conn->has_left ? "%s: this worker has left the job: connect anew to join it again"
-                                        : "%s: the job has ended: connect anew to begin another",
+                       : conn->has_left ? "%s: this worker has left the job: reconnect to join it again"
+                                        : "%s: the job has ended: reconnect to begin another",
                        name);
     if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->params.declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
@@ -54,12 +51,12 @@ static int check_place(const pd_conn *conn, const pd_prefix *prefix, const char 
 {
     if ((prefix->flags & PD_FLAG_SHARED) == 0) return PD_OK;
     if (conn->params.loan == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%s with a payload in shared memory, but this connection has shared none: send Share first",
-                       name);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "%s with a payload in shared memory, but this connection has no shared segment: send Share first", name);
     if (pd_loan_has(conn->params.loan, prefix->place, prefix->payload_bytes)) return PD_OK;
     return pd_fail(err, PD_OUT_OF_RANGE,
-                   "%s: a payload of %llu bytes at unit %u of %d bytes does not lie in the shared segment", name,
+                   "%s: a payload of %llu bytes at unit %u of %d bytes is outside the shared segment", name,
                    (unsigned long long)prefix->payload_bytes, prefix->place, PD_PAYLOAD_ALIGN);
 }
 
@@ -78,7 +75,7 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
                        "(limits.max_header)",
                        m->name, prefix->header_bytes, config->max_header);
     if (!pd_method_takes_payload(m) && prefix->payload_bytes > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, got one of %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
     if ((rc = check_place(conn, prefix, m->name, err)) != PD_OK) return rc;
     if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->params.pieces ||
@@ -220,7 +217,7 @@ static int land(pd_conn *conn, uint64_t bytes)
     pd_admission_give(&daemon->ingest.admission, &conn->params.quota, bytes);
     incoming->asked = true;
     if (rc == PD_UNAVAILABLE) return rc;
-    pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later",
+    pd_fail(&incoming->refusal, rc, "out of memory for a payload of %llu bytes: try again later",
             (unsigned long long)bytes);
     return PD_OK;
 }

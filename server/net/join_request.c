@@ -153,9 +153,7 @@ enum { NOTE_FORM = 4 };
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: range_start %llu and range_end %llu count only with "
-                       "`ranged`",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu need `ranged`",
                        parameter->name, (unsigned long long)parameter->range_start,
                        (unsigned long long)parameter->range_end);
     if (!parameter->ranged) return PD_OK;
@@ -183,7 +181,7 @@ static int read_shape(pd_param_decl *decl, const Paramd__Parameter *parameter, i
     for (int i = 0; i < shape->rank; i++)
         shape->dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
     if (pd_shape_elements(shape, elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: the shape has more than 2^63 - 1 elements",
                        parameter->name);
     if (pd_axes_check(parameter->axes, shape->rank, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", parameter->name, why.text);
@@ -196,13 +194,12 @@ static int read_types(pd_param_decl *decl, const Paramd__Parameter *parameter, p
     decl->update_dtype = (pd_dtype)parameter->update_dtype;
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 "
-                       "bfloat16",
+                       "parameter %s: unsupported pull dtype %u: expected 1 (float32), 2 (float16) or 3 (bfloat16)",
                        parameter->name, parameter->pull_dtype);
     if (parameter->update_dtype != 0 && (pd_dtype_size(decl->update_dtype) == 0 || decl->pull_dtype != PD_F32))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: updates of element type %u beside weights of type %u: "
-                       "1 float32, 2 float16, 3 bfloat16, and weights beside updates are float32",
+                       "parameter %s: unsupported update dtype %u with pull dtype %u: updates are float32 (1), float16 "
+                       "(2) or bfloat16 (3), and the weights then float32",
                        parameter->name, parameter->update_dtype, parameter->pull_dtype);
     return PD_OK;
 }
@@ -254,7 +251,7 @@ static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
 
-    if (conn->params.handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
+    if (conn->params.handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare without parameters");
     request = declare_request(conn, pending);
     if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->params.handles.n) != PD_OK) {
         pd_request_free(request);
@@ -285,11 +282,9 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     int rc;
 
     if (conn->params.declared)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are already declared");
     if (declare->n_parameters > PD_MAX_DECLARE)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "Declare of %zu parameters: at most %d in one, the others in "
-                       "further ones",
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one Declare: split them",
                        declare->n_parameters, PD_MAX_DECLARE);
     if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL) return pd_conn_no_memory(prefix, err);
     if ((rc = declare_some(conn, pending, declare, err)) != PD_OK) {
@@ -399,7 +394,7 @@ static uint64_t most_bytes(const pd_conn *conn)
 static int check_share(const pd_conn *conn, uint64_t bytes, pd_error *err)
 {
     if (!conn->daemon->config.shared_memory)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "Share: the server shares no memory (server.shared_memory)");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "Share: shared memory is disabled (server.shared_memory)");
     if (conn->transport->ops->take == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "Share: only a Unix socket can pass shared memory (unix:///path)");
     if (conn->params.loan != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "a second Share on one connection");

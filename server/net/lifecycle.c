@@ -22,7 +22,7 @@ void pd_shutdown_begin(pd_daemon *daemon)
     if (daemon->shutdown.begun) return;
     daemon->shutdown.begun = true;
     daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + daemon->config.keep_ms + DRAIN_GRACE_MS;
-    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: rounds under way may finish within %.1f s",
+    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: open rounds may finish within %.1f s",
                 (double)within_ms / 1e3);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
     daemon->platform.end_listening(daemon->platform.arg);
@@ -111,7 +111,7 @@ static void apply_limits(pd_daemon *daemon, const pd_daemon_limits *limits)
     post_limits(daemon, limits);
     if (limits->roles == NULL || pd_access_take(daemon, limits->roles, limits->store_roles) == PD_OK) return;
     pd_loop_log(daemon, LOG_ERR, (pd_log_facts){ .code = PD_NO_MEMORY },
-                "out of memory: the old roles stay, reload again");
+                "out of memory: the old roles stay in use, reload again");
 }
 
 /* Reads the configuration again, for a reload. Runs on another thread than the loop thread. */

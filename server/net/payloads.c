@@ -19,9 +19,8 @@ int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve
     assert(reserve > 0);
     if (reserve > admission->budget || others > admission->budget - reserve)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "this rank needs room for frames of %llu bytes, and so many bytes of ingest budget are not free "
-                       "now: come again when another job has ended, raise limits.ingest_bytes (%llu), or lower "
-                       "limits.max_payload",
+                       "this rank needs %llu bytes of the ingest budget, which are not free now: try again when "
+                       "another job has ended, raise limits.ingest_bytes (%llu), or lower limits.max_payload",
                        (unsigned long long)reserve, (unsigned long long)admission->budget);
     if (quota->reserve == 0) admission->ranks++;
     admission->reserved = others + reserve;

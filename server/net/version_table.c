@@ -25,7 +25,7 @@ typedef struct entry {
 } entry;
 
 _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
-               "what the board keeps of a parameter is counted at Declare");
+               "Declare counts what the version table has of a parameter");
 
 typedef struct job {
     uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs

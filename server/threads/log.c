@@ -396,7 +396,7 @@ void pd_log_put(const pd_log_entry *entry)
                               : !pd_log_may_speak(entry->site, ms / 1000, &missed))
         return;
     if (missed > 0) {
-        make_entry(&report, LOG_WARNING, "%u more lines like the next one were left out", missed);
+        make_entry(&report, LOG_WARNING, "left out %u more lines like the next one", missed);
         put_line(&report, ms);
     }
     put_line(entry, ms);
@@ -419,7 +419,7 @@ static size_t lost_line(char *out, size_t size, uint64_t lost)
 {
     pd_log_entry entry;
 
-    make_entry(&entry, LOG_WARNING, "%llu lines of the log were lost: nobody read the standard error fast enough",
+    make_entry(&entry, LOG_WARNING, "lost %llu lines of the log: the standard error was not read fast enough",
                (unsigned long long)lost);
     return pd_log_line(out, size, chosen, now_ms(), &entry);
 }
@@ -432,8 +432,8 @@ static void report_left_out(bool all)
     pd_log_entry report;
 
     while (pd_log_take_left_out(&left_out, ms / 1000, all)) {
-        make_entry(&report, LOG_WARNING, "%u lines about %s were left out: there were more than %d within %d s",
-                   left_out.lines, left_out.peer, PD_LOG_BURST, PD_LOG_WINDOW_S);
+        make_entry(&report, LOG_WARNING, "%u lines about %s were left out: more than %d within %d s", left_out.lines,
+                   left_out.peer, PD_LOG_BURST, PD_LOG_WINDOW_S);
         put_line(&report, ms);
     }
 }

@@ -127,7 +127,7 @@ static int start_worker(pd_precond_pool *pool, pd_error *err)
     int rc;
 
     *w = (worker){ .pool = pool, .choice = pool->n_workers == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL };
-    rc = pd_thread_start(&w->thread, run, w, "next thread of the root pool", err);
+    rc = pd_thread_start(&w->thread, run, w, "next thread of the preconditioner pool", err);
     if (rc == PD_OK) pool->n_workers++;
     return rc;
 }

@@ -66,7 +66,8 @@ static void hand_to_pool(void *arg, pd_effect *effect)
         pd_effect_free(effect);
         return;
     }
-    pd_log(LOG_ERR, "out of memory for a root task: the root counts as failed, and its last good one stays in use");
+    pd_log(LOG_ERR,
+           "out of memory for a preconditioner task: it counts as failed, and the last good root stays in use");
     refused = pd_precond_queue_refuse(effect);
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
@@ -160,7 +161,7 @@ static void settle(const pd_numa *numa)
     int error = pd_numa_bind(numa);
 
     if (error != 0)
-        pd_log(LOG_WARNING, "numa: the step threads cannot be kept on node %d: %s", numa->node, strerror(error));
+        pd_log(LOG_WARNING, "numa: cannot bind the step threads to node %d: %s", numa->node, strerror(error));
     (void)pd_numa_prefer(numa);
 }
 
@@ -208,7 +209,7 @@ static uint64_t measure_disk(const char *dir)
     pd_error why;
 
     if (pd_disk_speed(&pd_disk_posix, dir, &speed, &why) != PD_OK)
-        pd_log(LOG_WARNING, "the speed of the disk is not known: %s", why.text);
+        pd_log(LOG_WARNING, "cannot measure the disk: %s", why.text);
     return speed;
 }
 

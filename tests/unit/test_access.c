@@ -266,7 +266,7 @@ static void connections_beyond_the_quota_are_refused_and_then_closed(void **stat
     for (int i = 0; i < 2; i++) fds[i] = scene_operator(s);
     fds[2] = scene_connect(s);
     scene_settle(s);
-    scene_expect_error(s, fds[2], PD_RESOURCE_EXHAUSTED, "2 connections of token:alice are open already");
+    scene_expect_error(s, fds[2], PD_RESOURCE_EXHAUSTED, "2 connections of token:alice are already open");
     s->identity = "token:bob";
     fds[3] = scene_operator(s); /* has a quota of its own */
     s->identity = "token:alice";

@@ -97,7 +97,7 @@ static void those_that_have_said_hello_stay(void **state)
     for (int i = 1; i < MOST; i++) fds[i] = scene_operator(s);
     fd = scene_connect(s);
     scene_settle(s);
-    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "8 connections are open already (server.max_connections)");
+    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "8 connections are already open (server.max_connections)");
     for (int i = 0; i < MOST; i++) assert_false(is_closed(fds[i]));
     close_all(fds, MOST);
     close(fd);

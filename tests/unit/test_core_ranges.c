@@ -79,7 +79,7 @@ static void refuses_an_invalid_range(void **state)
         { true, 0, 11, "0 to 11" },
         { true, -1, 3, "-1 to 3" },
         { true, 11, 11, "11 to 11" },
-        { false, 0, 3, "start and end count only with `ranged`" },
+        { false, 0, 3, "start and end need `ranged`" },
     };
     (void)state;
 

@@ -331,7 +331,7 @@ static void a_stuck_step_thread_is_not_healthy(void **state)
     scene *s = *state;
 
     s->daemon->config.busy_ns = stuck;
-    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "over a minute");
+    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "stuck for 60 s");
 }
 
 /* Opens the most connections from one address, whose requests are not complete. */

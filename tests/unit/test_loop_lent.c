@@ -72,7 +72,7 @@ static void refuses_a_payload_outside_of_the_segment(void **state)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         shared_send_data(&w, PD_PUSH, 0, 1, places[i]);
         scene_settle(s);
-        scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "does not lie in the shared segment");
+        scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "is outside the shared segment");
     }
     shared_push(&w, 0, 1, 0, 1); /* the connection goes on */
     scene_settle(s);

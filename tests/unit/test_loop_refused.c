@@ -156,7 +156,7 @@ static void a_connection_whose_push_was_refused_does_not_end_a_step(void **state
     push(s, fd, 1, CHUNK, true);      /* this push closes the step: all other parameters are absent */
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
-    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot be ended");
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot end step");
     close(fd);
 }
 
