@@ -1,8 +1,6 @@
 /* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "uvloop.h"
 
-#include "descriptor.h"
-
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
