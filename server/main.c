@@ -6,11 +6,12 @@
 #include "flags.h"
 #include "frame.h"
 #include "log.h"
-#include "log_journal.h"
+#include "logring.h"
 #include "notify.h"
 #include "reload.h"
 #include "token.h"
 #include "stepper.h"
+#include "thread.h"
 #include "tracer.h"
 
 #include <errno.h>
@@ -22,7 +23,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -103,10 +103,7 @@ static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DE
 
 static uint64_t now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return pd_clock_ns() / 1000000;
 }
 
 /* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
@@ -244,12 +241,9 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
  * matches the later READY message (sd_notify(3)). */
 static void notify_reloading(void)
 {
-    struct timespec now;
     char text[64];
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu",
-             (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000);
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
     pd_notify(text);
 }
 

@@ -8,13 +8,13 @@
 #include "log.h"
 #include "wal_files.h"
 #include "notify.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Microseconds that loading one job may take, as the service manager is told. */
 #define LOADING_US "3600000000"
@@ -122,10 +122,7 @@ static int find_candidates(recovery *r, const char *root, pd_error *err)
 
 static uint64_t now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return pd_clock_ns() / 1000000;
 }
 
 /* Logs a line about a checkpoint of a job. */

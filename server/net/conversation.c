@@ -4,14 +4,11 @@
 
 #include "access.h"
 #include "conn_io.h"
-#include "effect_handlers.h"
+#include "handlers.h"
 #include "http.h"
-#include "incoming.h"
-#include "methods.h"
 #include "name_hash.h"
 #include "mutant.h"
-#include "reloading.h"
-#include "shutdown.h"
+#include "lifecycle.h"
 
 #include <assert.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* daemon.c - runs the conversation on libuv, with its timer, signals, standard input, wake-ups and background threads. */
+/* daemon.c - runs the conversation on libuv, with its timer, signals, standard input, wake-ups and background
+ * threads. */
 #include "daemon.h"
 
 #include "uvloop.h"

@@ -1,18 +1,11 @@
 /* effect_handlers.c - handles effects: answers requests, publishes rounds, ends
  * connections. */
-#include "effect_handlers.h"
+#include "handlers.h"
 
-#include "checkpoint_request.h"
 #include "conn_io.h"
-#include "declare_request.h"
-#include "export_request.h"
-#include "hello_request.h"
-#include "info_reply.h"
-#include "note_request.h"
+#include "lifecycle.h"
 #include "mutant.h"
 #include "printable.h"
-#include "share_request.h"
-#include "shutdown.h"
 
 #include <string.h>
 #include <syslog.h>
@@ -225,52 +218,14 @@ static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-static void on_info(pd_daemon *daemon, const pd_effect *effect)
+/* Answers the request that an effect is the answer to, if it is still open. */
+static void answer(pd_daemon *daemon, pd_effect *effect,
+                   void (*reply)(pd_conn *conn, pd_pending *pending, pd_effect *effect))
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn != NULL) pd_reply_info(conn, pending, effect->u.info);
-}
-
-static void on_set(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
-}
-
-static void on_share(pd_daemon *daemon, pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_share(conn, pending, effect);
-}
-
-static void on_export(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_export(conn, pending, &effect->u.exported);
-}
-
-static void on_recall(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_recall(conn, pending, effect);
-}
-
-static void on_checkpoint(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_checkpoint(conn, pending, effect);
+    if (conn != NULL) reply(conn, pending, effect);
 }
 
 /* Sends a warning about a job to the workers of the job that read such. */
@@ -320,18 +275,18 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED: on_fenced(daemon, effect); break;
     case PD_EFF_JOB_GONE: on_job_gone(daemon, effect); break;
-    case PD_EFF_INFO: on_info(daemon, effect); break;
-    case PD_EFF_SET: on_set(daemon, effect); break;
-    case PD_EFF_EXPORT: on_export(daemon, effect); break;
-    case PD_EFF_SHARE: on_share(daemon, effect); break;
+    case PD_EFF_INFO: answer(daemon, effect, pd_reply_info); break;
+    case PD_EFF_SET: answer(daemon, effect, pd_reply_set); break;
+    case PD_EFF_EXPORT: answer(daemon, effect, pd_reply_export); break;
+    case PD_EFF_SHARE: answer(daemon, effect, pd_reply_share); break;
     case PD_EFF_LOG:
         daemon->config.log(&effect->u.log);
         take_remark(daemon, &effect->u.log);
         break;
     case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
     case PD_EFF_STATS: on_stats(daemon, effect); break;
-    case PD_EFF_RECALL: on_recall(daemon, effect); break;
-    case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
+    case PD_EFF_RECALL: answer(daemon, effect, pd_reply_worker_state); break;
+    case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
     /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper
      * thread and entries of logs to the WAL thread; none ever comes to the loop thread */
     case PD_EFF_TASK:

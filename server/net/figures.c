@@ -1,4 +1,5 @@
-/* figures.c - keeps the last copy of each job's figures and points of its past, counts bytes by job, and reads the daemon's figures. */
+/* figures.c - keeps the last copy of each job's figures and points of its past, counts bytes by job, and reads the
+ * daemon's figures. */
 #include "figures.h"
 
 #include "conn.h"

@@ -2,6 +2,7 @@
 #include "uvloop.h"
 
 #include "loop.h"
+#include "thread.h"
 #include "tls_stream.h"
 
 #include <assert.h>
@@ -11,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <syslog.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -66,14 +65,12 @@ static void finish_task(pd_handshake_thread *thread)
     uv_async_send(&thread->wakes);
 }
 
-/* Runs the thread. On Linux each thread has its own priority. */
 static void run_tasks(void *arg)
 {
     pd_handshake_thread *thread = arg;
-    id_t self = (id_t)syscall(SYS_gettid);
     pd_background *work;
 
-    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICER);
+    pd_thread_lower(NICER);
     while ((work = next_task(thread)) != NULL) {
         work->run(work);
         finish_task(thread);

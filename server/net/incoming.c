@@ -1,13 +1,8 @@
 /* incoming.c - receives the frames of a connection: checks each frame, gets memory for its payload, and runs the
  * handler of its method. */
-#include "incoming.h"
+#include "handlers.h"
 
-#include "access.h"
-#include "conn.h"
-#include "methods.h"
 #include "mutant.h"
-
-/* ---- checks of a frame before its method runs ---- */
 
 /* Checks that a frame fits the state of the connection. An error ends the connection: after it the bytes cannot be
  * trusted to be frames, or the peer has sent no Hello. */
@@ -82,7 +77,7 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
                        "%s: a header of %u bytes, at most %u are allowed "
                        "(limits.max_header)",
                        m->name, prefix->header_bytes, config->max_header);
-    if (m->run != NULL && prefix->payload_bytes > 0)
+    if (!pd_method_takes_payload(m) && prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
     if ((rc = check_place(conn, prefix, m->name, err)) != PD_OK) return rc;
@@ -117,11 +112,45 @@ static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 /* Returns whether a frame is one of those of which a connection sends many: tensors, and what belongs to them. */
 static bool is_cheap(const pd_prefix *prefix)
 {
-    return prefix->method >= PD_METHODS || pd_methods[prefix->method].run == NULL || prefix->method == PD_RELEASE ||
-           prefix->method == PD_HEARTBEAT;
+    return prefix->method >= PD_METHODS || pd_method_takes_payload(&pd_methods[prefix->method]) ||
+           prefix->method == PD_RELEASE || prefix->method == PD_HEARTBEAT;
 }
 
-/* ---- the framer's callbacks ---- */
+/* Makes the open request, and the request to the store that the method's `fill` makes of the message. Both belong to
+ * conn->incoming, also after an error. */
+static int begin_asking(pd_conn *conn, const pd_method_entry *m, const pd_prefix *prefix, const void *message,
+                        pd_error *err)
+{
+    pd_incoming *incoming = &conn->incoming;
+    int rc = PD_NO_MEMORY;
+
+    if ((incoming->pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) != NULL) {
+        incoming->pending->kind = (uint16_t)m->kind;
+        incoming->request = pd_request_new(m->asks, pd_conn_ticket(conn, incoming->pending));
+    }
+    if (incoming->request != NULL) {
+        incoming->request->job = conn->job;
+        incoming->request->rank = conn->rank;
+        rc = m->fill(conn, incoming->request, prefix, message, err);
+    }
+    return rc == PD_NO_MEMORY ? pd_conn_no_memory(prefix, err) : rc;
+}
+
+/* Posts the request to the store, with the payload if the method has one. */
+static void finish_asking(pd_conn *conn, const pd_method_entry *m)
+{
+    pd_incoming *incoming = &conn->incoming;
+    pd_request *request = incoming->request;
+
+    pd_pendings_add(&conn->pendings, incoming->pending);
+    incoming->pending = NULL;
+    incoming->request = NULL;
+    if (m->land != NULL) {
+        m->land(conn, request, incoming->buffer);
+        incoming->buffer = NULL;
+    }
+    pd_loop_post(conn->daemon, request);
+}
 
 static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 {
@@ -132,13 +161,16 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 
     incoming->begun = true;
     err->code = PD_OK;
-    if (check_frame(conn, prefix, err) != PD_OK || pd_methods[prefix->method].prepare == NULL) return;
+    if (check_frame(conn, prefix, err) != PD_OK || !pd_method_takes_payload(&pd_methods[prefix->method])) return;
     pd_arena_reset(conn->daemon->arena);
     if (pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, err) != PD_OK)
         return;
     m = &pd_methods[prefix->method];
     if (pd_access_check(conn, m->name, &m->may, message, err) != PD_OK) return;
-    m->prepare(conn, prefix, message, err);
+    if (m->prepare != NULL)
+        m->prepare(conn, prefix, message, err);
+    else
+        begin_asking(conn, m, prefix, message, err);
 }
 
 /* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
@@ -269,9 +301,12 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_error err;
     int rc;
 
-    if (m->finish != NULL) {
+    if (pd_method_takes_payload(m)) {
         conn->daemon->calls[prefix->method]++;
-        m->finish(conn);
+        if (m->finish != NULL)
+            m->finish(conn);
+        else
+            finish_asking(conn, m);
         return;
     }
     pd_arena_reset(conn->daemon->arena);
@@ -279,9 +314,12 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc == PD_OK) rc = pd_access_check(conn, m->name, &m->may, message, &err);
     if (rc == PD_OK) {
         conn->daemon->calls[prefix->method]++;
-        rc = m->run(conn, prefix, message, &err);
+        rc = m->run != NULL ? m->run(conn, prefix, message, &err) : begin_asking(conn, m, prefix, message, &err);
     }
-    if (rc != PD_OK) refuse(conn, prefix, err);
+    if (rc != PD_OK)
+        refuse(conn, prefix, err);
+    else if (m->fill != NULL)
+        finish_asking(conn, m);
 }
 
 /* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended the

@@ -1,4 +1,5 @@
-/* metrics.c - writes the figures of the daemon and its jobs as Prometheus reads them: the table of metrics, and the samples of each row. */
+/* metrics.c - writes the figures of the daemon and its jobs as Prometheus reads them: the table of metrics, and the
+ * samples of each row. */
 #include "document.h"
 
 #include "cpu.h"

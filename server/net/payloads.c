@@ -1,9 +1,10 @@
-/* payloads.c - divides the ingest budget among ranks, pools memory by size class, and counts the users of a worker's segment. */
+/* payloads.c - divides the ingest budget among ranks, pools memory by size class, and counts the users of a worker's
+ * segment. */
 #include "payloads.h"
 
 #include "frame.h"
 #include "mutant.h"
-#include "unreserved.h"
+#include "store_config.h"
 
 #include <assert.h>
 #include <stddef.h>

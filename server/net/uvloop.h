@@ -131,8 +131,8 @@ int pd_socket_adopt(pd_uvloop *loop, int fd, pd_tls_stream *tls, const char *pee
 /* The same for a connection that speaks HTTP. `origin` is the peer's address as a number (pd_reach_origin). */
 int pd_socket_adopt_http(pd_uvloop *loop, int fd, uint64_t origin);
 
-/* Makes a transport over a socket without TLS, which it then owns. For tests. Returns NULL if out of memory or `fd` is no
- * socket. */
+/* Makes a transport over a socket without TLS, which it then owns. For tests. Returns NULL if out of memory or `fd` is
+ * no socket. */
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
 
 #endif

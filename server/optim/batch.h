@@ -6,7 +6,7 @@
 #include "optimizer_types.h"
 
 /* Runs n steps that have begun, as far as possible: each until it ends, or until it has to wait for a preconditioner
- * task (the computation of a matrix root beside the steps). The phases of different steps run in one parallel region of
+ * task. The phases of different steps run in one parallel region of
  * at most `threads` (>= 1) threads. Steps that still have to wait are skipped. PD_NO_MEMORY: there is no scratch
  * memory, and no step has run. */
 int pd_batch_run(pd_optim *const *steps, size_t n, int threads);

@@ -18,7 +18,7 @@ typedef enum pd_stage {
     PD_STAGE_PHASES,
     PD_STAGE_CAPTURE, /* copying the inputs of the preconditioner tasks that this step starts */
     /* waiting for the preconditioner tasks whose results this step must use, and for the other steps of its atomic
-     * group (steps that succeed or fail together) */
+     * group */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
     PD_STAGE_CHECK, /* looking whether the new weights are finite, where no phase over ranges has done so */

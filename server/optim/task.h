@@ -68,7 +68,7 @@ void pd_tasks_copy(const pd_optim *optim, size_t i);
 /* From now on pd_optim_capture may hand out the preconditioner tasks in optim->work. */
 void pd_tasks_captured(pd_optim *optim);
 /* Adds a preconditioner task whose result is computed, but not yet stored in the state. Used when the state is read
- * from an image (bytes that a restart reads) or imported. NULL: out of memory.
+ * from an image or imported. NULL: out of memory.
  *
  * - The task is plan->tasks[index], and its inputs were those of step `count`.
  * - It is inserted into the list of pending tasks, which is sorted by this step.

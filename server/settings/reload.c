@@ -3,9 +3,8 @@
 
 #include "flags.h"
 #include "log.h"
-#include "roles_file.h"
+#include "trusted_files.h"
 #include "token.h"
-#include "token_file.h"
 
 #include <string.h>
 

@@ -1,39 +1,34 @@
-/* store.c - the whole training state: passes each request to the part of the store that handles it, and lets the jobs
- * work in turn. */
+/* store.c - the whole training state: passes each request to the part of the store that handles it, lets the jobs work
+ * in turn, and writes and reads images of jobs. */
 #include "store.h"
 
-#include "barrier.h"
 #include "checkpoint.h"
 #include "checkpoint_due.h"
+#include "checkpoint_policy.h"
 #include "control_log.h"
-#include "deadlines.h"
 #include "declare.h"
 #include "export.h"
-#include "logging.h"
+#include "image.h"
 #include "import.h"
-#include "inbox.h"
 #include "info.h"
-#include "job_owner.h"
+#include "job.h"
 #include "job_turn.h"
-#include "checkpoint_policy.h"
-#include "override_command.h"
-#include "overdue.h"
-#include "notes.h"
+#include "jobs.h"
+#include "wal_replay.h"
+#include "logging.h"
 #include "mutant.h"
+#include "overdue.h"
+#include "override_command.h"
 #include "push.h"
 #include "ranks.h"
-#include "share.h"
-#include "store_end.h"
-#include "store_hello.h"
 #include "store_state.h"
 #include "work.h"
+#include "worker_states.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
-
-/* ---- creating and freeing the store ---- */
 
 static int check_config(const pd_store_config *config, pd_error *err)
 {
@@ -119,8 +114,6 @@ pd_effect *pd_store_effects(pd_store *store)
     return pd_effects_take(&store->outbox);
 }
 
-/* ---- which job works next ---- */
-
 /* Notes the next deadline of a job that may have changed. */
 static void note_deadline(pd_store *store, pd_job *job)
 {
@@ -184,7 +177,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
     if (PD_MUTANT(stale_look)) return;
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        job->steps.look = job->steps.look_loose = true;
+        job->steps.chunks.look = job->steps.chunks.look_loose = true;
         queue_unchanged(store, job, now_ns);
     }
 }
@@ -212,8 +205,6 @@ static void settle(pd_store *store, uint64_t now_ns)
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
     pd_publishing_look(&store->publishing, &store->jobs, &store->outbox, now_ns);
 }
-
-/* ---- requests that are not from a worker to its job ---- */
 
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
@@ -388,8 +379,6 @@ static void operator_stalled(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* ---- requests from workers to their job ---- */
-
 static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -446,8 +435,6 @@ static void take_roles(pd_store *store, pd_request *request)
     pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
     pd_request_free(request);
 }
-
-/* ---- apply, work, tick ---- */
 
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns)
 {
@@ -557,4 +544,65 @@ uint64_t pd_store_next_tick(const pd_store *store)
     if (store->deadlines != NULL) jobs = store->deadlines->tick_ns;
     if (store->unknown) jobs = 0;
     return jobs < at ? jobs : at;
+}
+
+int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, name);
+
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (!pd_image_is_possible(job))
+        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+    return pd_image_write(job, image, n, err);
+}
+
+int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+    int rc;
+
+    pd_store_forget_deadlines(store);
+    rc = pd_image_read(&store->jobs, &env, image, n, now_ns, err);
+    if (rc == PD_OK) pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
+    return rc;
+}
+
+int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+    int rc;
+
+    pd_store_forget_deadlines(store);
+    rc = pd_restore(&store->jobs, &env, kept, now_ns, err);
+    if (rc == PD_OK) pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
+    return rc;
+}
+
+int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
+{
+    pd_store_forget_deadlines(store);
+    return pd_replay(&store->jobs, record, now_ns, kept, err);
+}
+
+int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err)
+{
+    return pd_control_load(&store->jobs, record, err);
+}
+
+pd_store_bytes pd_store_count_bytes(const pd_store *store)
+{
+    pd_store_bytes bytes = { .held = store->ingest.held };
+    const pd_job *job, *next;
+
+    HASH_ITER(hh_number, store->jobs.numbers, job, next)
+    {
+        for (uint32_t i = 0; i < job->steps.n_params; i++) {
+            const pd_param *param = &job->steps.params[i];
+            if (param->current != NULL) bytes.weights += (uint64_t)param->elements * sizeof(float);
+            if (param->buffers.accumulator != NULL) bytes.accumulators += (uint64_t)param->elements * sizeof(float);
+            bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
+        }
+    }
+    bytes.published_list = store->pools.used + store->pools.idle - bytes.weights - bytes.accumulators;
+    return bytes;
 }

@@ -2,23 +2,20 @@
  * in an orderly way. */
 #include "stepper.h"
 
-#include "diskspeed.h"
+#include "overlapped.h"
 #include "journal.h"
 #include "keeper.h"
 #include "log.h"
-#include "readahead.h"
 #include "recover.h"
 #include "precond_pool.h"
 #include "precond_queue.h"
 #include "thread.h"
 #include "turn.h"
-#include "warm.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
@@ -40,14 +37,6 @@ struct pd_stepper {
                                   * idle */
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void busy(pd_stepper *stepper, uint64_t since)
 {
     atomic_store_explicit(&stepper->busy_since, since, memory_order_relaxed);
@@ -58,7 +47,7 @@ static void busy(pd_stepper *stepper, uint64_t since)
 static uint64_t read_clock(void *arg)
 {
     (void)arg;
-    return now_ns();
+    return pd_clock_ns();
 }
 
 static void post_effects(void *arg, pd_mail *first, pd_mail *last)
@@ -190,7 +179,7 @@ static void *run(void *arg)
         mail = more ? pd_mailbox_take(stepper->requests)
                     : pd_mailbox_wait(stepper->requests, pd_turn_next_tick(&stepper->turn), &closed);
         pd_turn_add(&stepper->turn, mail);
-        busy(stepper, now_ns());
+        busy(stepper, pd_clock_ns());
         more = pd_turn_run(&stepper->turn);
         busy(stepper, 0);
     }
@@ -202,13 +191,13 @@ static void *run(void *arg)
 
 static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 {
-    return pd_store_restore(arg, kept, now_ns(), err);
+    return pd_store_restore(arg, kept, pd_clock_ns(), err);
 }
 
 static int replay(void *arg, const pd_wal_record *record, pd_error *err)
 {
     bool unchanged;
-    int rc = pd_store_replay(arg, record, now_ns(), &unchanged, err);
+    int rc = pd_store_replay(arg, record, pd_clock_ns(), &unchanged, err);
 
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
@@ -328,7 +317,8 @@ pd_mailbox *pd_stepper_requests(pd_stepper *stepper)
 
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
 {
-    uint64_t since = atomic_load_explicit(&((pd_stepper *)stepper)->busy_since, memory_order_relaxed), now = now_ns();
+    uint64_t since = atomic_load_explicit(&((pd_stepper *)stepper)->busy_since, memory_order_relaxed),
+             now = pd_clock_ns();
     return since == 0 || now < since ? 0 : now - since;
 }
 
@@ -355,7 +345,7 @@ static void take_back_published(pd_stepper *stepper)
             released->u.released.first = effect->u.closed.at[i].published;
             released->u.released.first->next_released = NULL;
             effect->u.closed.at[i].published = NULL;
-            pd_store_apply(stepper->store, released, now_ns());
+            pd_store_apply(stepper->store, released, pd_clock_ns());
         }
     }
     if (first != NULL) pd_mailbox_post(stepper->effects, first, last);

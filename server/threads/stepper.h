@@ -4,7 +4,7 @@
 #define PD_STEPPER_H
 
 #include "mailbox.h"
-#include "numa.h"
+#include "host.h"
 #include "store.h"
 
 #include <stdatomic.h>

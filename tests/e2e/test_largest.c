@@ -15,7 +15,7 @@
 
 #include "daemon_process.h"
 #include "duel.h"
-#include "methods.h"
+#include "handlers.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { PARAMS = 1000, ALL_PARAMS = 1000 };

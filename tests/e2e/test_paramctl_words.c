@@ -265,7 +265,7 @@ static void plan_reads_standard_input_and_shapes_as_it_prints_them(void **state)
     assert_int_equal(paramctl_shell("printf 'wte (50257, 768\\n' | $paramctl plan -"), 1);
     assert_says("standard input:1: wte: the ) of its shape is missing");
     assert_int_equal(paramctl_shell("$paramctl plan - < /dev/null"), 1);
-    assert_says("standard input: nothing was read");
+    assert_says("standard input: empty input");
 }
 
 int main(void)

@@ -16,7 +16,7 @@
 
 #include "connection.h"
 #include "daemon_process.h"
-#include "loglimit.h"
+#include "log.h"
 #include "paramctl_run.h"
 #include "paramd/client.h"
 

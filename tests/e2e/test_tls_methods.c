@@ -18,7 +18,7 @@
 
 #include "loopback.h"
 #include "message.h"
-#include "methods.h"
+#include "handlers.h"
 #include "paramd/client.h"
 #include "tls_scene.h"
 #include "tls_stream.h"

@@ -13,7 +13,7 @@
 #include "assignment.h"
 #include "golden.h"
 #include "partition.h"
-#include "recovery.h"
+#include "replay_run.h"
 #include "shapes.h"
 
 static json_t *recoveries, *assignments; /* rows of the recorded tables */

@@ -55,7 +55,7 @@ static void read_trace(pd_recipe *recipe, const char *name)
     snprintf(file, sizeof file, "meta_shampoo/%s.safetensors", name);
     if (pd_trace_open(&trace, golden_path(file), &err) != PD_OK) fail_msg("%s", err.text);
     config = json_loads(pd_trace_meta(trace, "config"), 0, NULL);
-    if (pd_recipe_read(recipe, pd_trace_system(trace), config, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_recipe_read(recipe, trace->system, config, &err) != PD_OK) fail_msg("%s", err.text);
     json_decref(config);
     pd_trace_close(trace);
 }

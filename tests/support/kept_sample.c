@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "info_entries.h"
+#include "stats.h"
 #include "kept_sample.h"
 
 const pd_checkpoint_about sample_about = {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "conn.h"
-#include "methods.h"
+#include "handlers.h"
 #include "oom.h"
 #include "request.h"
 #include "scene.h"

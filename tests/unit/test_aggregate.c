@@ -20,7 +20,7 @@ typedef struct fixture {
     pd_buffer_pool *pool;
     pd_round round;
     pd_chunk chunk;
-    pd_slot slots[WORLD];
+    pd_contribution slots[WORLD];
     pd_request *frames[WORLD];
     float *g[WORLD];
 } fixture;
@@ -58,12 +58,13 @@ static int tear_down(void **state)
 static void give(fixture *f, uint32_t rank)
 {
     pd_round_add(&f->round, &f->chunk, rank,
-                 (pd_slot){ .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
+                 (pd_contribution){
+                     .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_CONTRIBUTION_HELD, .dtype = PD_F32 });
 }
 
 static void leave_out(fixture *f, uint32_t rank)
 {
-    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
+    pd_round_add(&f->round, &f->chunk, rank, (pd_contribution){ .state = PD_CONTRIBUTION_ABSENT });
 }
 
 static void pass(fixture *f, pd_sums *sums, uint32_t upto, pd_aggregation how, int threads, float **accumulator)
@@ -220,8 +221,8 @@ typedef struct scene {
     uint16_t narrow[MOST_RANKS][MOST_ELEMENTS];
     pd_round round;
     pd_chunk chunks[MOST_CHUNKS];
-    pd_slot slots[MOST_CHUNKS * MOST_RANKS];
-    pd_range ranges[MOST_RANKS];
+    pd_contribution slots[MOST_CHUNKS * MOST_RANKS];
+    pd_rank_range ranges[MOST_RANKS];
 } scene;
 
 static void random_range(scene *s, uint32_t r, uint64_t *seed)
@@ -260,16 +261,18 @@ static void random_scene(scene *s, uint64_t *seed)
 
 static void file(scene *s, pd_chunk *chunk, uint32_t rank)
 {
-    pd_run run = pd_round_run(&s->round, chunk, rank);
+    pd_range run = pd_round_chunk_range(&s->round, chunk, rank);
     const void *at = s->dtype[rank] == PD_F32 ? (const void *)(s->g[rank] + run.first) : s->narrow[rank] + run.first;
 
     if (run.n == 0) return;
     if (s->absent[rank])
-        pd_round_add(&s->round, chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
+        pd_round_add(&s->round, chunk, rank, (pd_contribution){ .state = PD_CONTRIBUTION_ABSENT });
     else
-        pd_round_add(
-            &s->round, chunk, rank,
-            (pd_slot){ .u.at = at, .frame = s->frames[rank], .state = PD_SLOT_HELD, .dtype = (uint8_t)s->dtype[rank] });
+        pd_round_add(&s->round, chunk, rank,
+                     (pd_contribution){ .u.at = at,
+                                        .frame = s->frames[rank],
+                                        .state = PD_CONTRIBUTION_HELD,
+                                        .dtype = (uint8_t)s->dtype[rank] });
 }
 
 static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator,

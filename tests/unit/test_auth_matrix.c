@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "methods.h"
+#include "handlers.h"
 #include "request.h"
 #include "scene.h"
 

@@ -484,7 +484,7 @@ static void what_an_operator_sets_is_in_a_checkpoint_of_the_next_step(void **sta
     assert_int_equal(r.kept, 1);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
-    assert_int_equal(inside_find(next.store, "job")->steps.params[1].n_overrides, 1);
+    assert_int_equal(inside_find(next.store, "job")->steps.params[1].overrides.n, 1);
     rig_free(&next);
     rig_free(&r);
 }

@@ -90,8 +90,8 @@ static void names_are_unique(void **state)
 static void exit_statuses_have_texts(void **state)
 {
     (void)state;
-    for (int i = PD_EXIT_OK; i <= PD_EXIT_UNREACHABLE; i++) assert_non_null(pd_exit_texts[i]);
-    assert_null(pd_exit_texts[PD_EXIT_UNREACHABLE + 1]);
+    for (int i = PD_CTL_OK; i <= PD_CTL_UNREACHABLE; i++) assert_non_null(pd_exit_texts[i]);
+    assert_null(pd_exit_texts[PD_CTL_UNREACHABLE + 1]);
 }
 
 /* ---- the command nearest to a mistyped word ---- */

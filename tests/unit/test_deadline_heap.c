@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "deadlines.h"
+#include "jobs.h"
 
 enum { JOBS = 50, CHANGES = 20000 };
 

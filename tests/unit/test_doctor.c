@@ -18,8 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checks.h"
-#include "run_program.h"
+#include "doctor.h"
 
 /* A made-up machine. Its folder is removed at the end of the test. */
 typedef struct fake {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "flows.h"
+#include "turn.h"
 #include "oom.h"
 
 enum { MOST = 4096 };

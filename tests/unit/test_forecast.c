@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "coupled_row.h"
-#include "forecast_json.h"
-#include "forecast_text.h"
+#include "forecast.h"
 #include "forecasts.h"
 #include "oom.h"
 #include "root.h"

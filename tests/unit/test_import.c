@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "import.h"
-#include "import_check.h"
 #include "oom.h"
 #include "rig.h"
 #include "store_inside.h"

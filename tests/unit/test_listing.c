@@ -12,7 +12,7 @@
 #include "listing.h"
 #include "rig.h"
 #include "store_inside.h"
-#include "totals.h"
+#include "job_figures.h"
 
 enum { PARAMS = 60 };
 

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "log_journal.h"
+#include "logring.h"
 #include "log.h"
 
 /* The journal: its socket, and the pipe that is the standard error of the log meanwhile. */

@@ -10,7 +10,7 @@
 
 #include <syslog.h>
 
-#include "loglimit.h"
+#include "log.h"
 
 /* Each test has windows of its own, since counters stay. */
 static uint64_t now_s = 1000;

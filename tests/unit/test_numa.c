@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "host.h"
-#include "numa.h"
 
 /* ---- lists ---- */
 

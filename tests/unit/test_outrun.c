@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "diskspeed.h"
+#include "overlapped.h"
 #include "kept_job.h"
 #include "mem_disk.h"
 #include "store_inside.h"

@@ -330,7 +330,8 @@ static void a_set_whose_records_exceed_the_limit_takes_no_memory(void **state)
     pd_error err;
 
     (void)state;
-    config.max_total_bytes = 4096ull * N * sizeof(pd_slot); /* enough for half of the slot records: each parameter
+    config.max_total_bytes =
+        4096ull * N * sizeof(pd_contribution); /* enough for half of the slot records: each parameter
                                                              * has two chunks */
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);

@@ -5,9 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "incoming.h"
+#include "handlers.h"
 #include "message.h"
-#include "methods.h"
 #include "pieces.h"
 #include "paramd/tensor.h"
 #include "request.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "python_json.h"
+#include "trace.h"
 
 static void assert_reads(const char *text, const char *standard)
 {

@@ -11,7 +11,7 @@
 #include <errno.h>
 
 #include "mem_disk.h"
-#include "readahead.h"
+#include "overlapped.h"
 
 enum { BYTES = 9 << 20, FAILING = -1 };
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "recovery.h"
+#include "replay_run.h"
 
 static int64_t elements_of(const pd_shape *shape)
 {

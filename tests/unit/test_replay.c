@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "replay_step.h"
+#include "replay_run.h"
 #include "replayed.h"
 
 /* A recorded run of one parameter: two steps w <- w - 0.5 g, without momentum. */

@@ -91,8 +91,8 @@ typedef struct tensors {
 
 static void load(tensors *t, const pd_trace *trace)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     assert_int_equal(n, 4);
     for (size_t i = 0; i < n; i++) {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "replay_parts.h"
+#include "replay_run.h"
 #include "replayed.h"
 
 static const float w0[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, g[12] = { 2, 4, 6, 8, 2, 4, 6, 8, 2, 4, 6, 8 };

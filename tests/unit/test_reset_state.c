@@ -8,7 +8,6 @@
 
 #include "course.h"
 #include "import.h"
-#include "import_check.h"
 #include "kept_job.h"
 #include "rig.h"
 #include "store_inside.h"

@@ -166,7 +166,7 @@ static void compare(rig *a, rig *b)
         const pd_param *x = &inside_job(a->store, a->job)->steps.params[i],
                        *y = &inside_job(b->store, b->job)->steps.params[i];
         assert_int_equal(x->saved.step, y->saved.step);
-        assert_int_equal(x->n_overrides, y->n_overrides);
+        assert_int_equal(x->overrides.n, y->overrides.n);
         assert_memory_equal(x->current->at[PD_F32], y->current->at[PD_F32], (size_t)sizes[i] * sizeof(float));
         course_compare_slots(x->optim, y->optim);
     }

@@ -14,7 +14,7 @@
 
 #include "oom.h"
 #include "glob.h"
-#include "roles_file.h"
+#include "trusted_files.h"
 
 static const char *const sample = "# who may do what\n"
                                   "token:alice   push   vision-*\n"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "effects.h"
-#include "loglimit.h"
+#include "log.h"
 
 /* Returns the site of the log line which says that a rank of `job` is lost. */
 static uint64_t site_of(const char *job, int rank)

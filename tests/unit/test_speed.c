@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "speed.h"
+#include "job.h"
 
 static const uint64_t s = 1000000000ull, ms = 1000000ull;
 

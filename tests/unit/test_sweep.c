@@ -29,7 +29,7 @@ static void draw_ranges(pd_round *round, uint64_t *seed)
 
 static bool has(const pd_round *round, uint32_t rank, int64_t element)
 {
-    const pd_range *range = &round->ranges.at[rank];
+    const pd_rank_range *range = &round->ranges.at[rank];
 
     return !range->known || (range->start <= element && element < range->end);
 }
@@ -53,8 +53,8 @@ static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
 static void a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it(void **state)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
-    pd_slot slots[CHUNKS * WORLD];
-    pd_range ranges[WORLD];
+    pd_contribution slots[CHUNKS * WORLD];
+    pd_rank_range ranges[WORLD];
     pd_round round;
     uint64_t seed = 11;
 
@@ -77,7 +77,7 @@ static void a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it(void *
 static void without_ranges_there_is_one_stretch_of_all_ranks(void **state)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
-    pd_slot slots[CHUNKS * WORLD] = { 0 };
+    pd_contribution slots[CHUNKS * WORLD] = { 0 };
     pd_round round;
     pd_sweep sweep;
 
@@ -98,8 +98,8 @@ enum { MANY = 1 << 19 };
 typedef struct many_jobs {
     pd_round round;
     pd_chunk chunk;
-    pd_slot *slots;
-    pd_range *ranges;
+    pd_contribution *slots;
+    pd_rank_range *ranges;
 } many_jobs;
 
 static int set_up(void **state)
@@ -127,7 +127,7 @@ static int tear_down(void **state)
 static void a_gap_is_found_among_half_a_million_ranges(void **state)
 {
     many_jobs *c = *state;
-    pd_range gap;
+    pd_rank_range gap;
 
     assert_false(pd_round_gap(&c->round, false, &gap));
     pd_round_unset_range(&c->round, 0); /* the last element */
@@ -141,8 +141,8 @@ static void half_a_million_stretches_are_met(void **state)
     many_jobs *c = *state;
     int64_t n = 0;
 
-    for (pd_run run = { 0, 0 }; run.first + run.n < MANY; n++) {
-        run = pd_round_stretch(&c->round, run.first + run.n, MANY);
+    for (pd_range run = { 0, 0 }; run.first + run.n < MANY; n++) {
+        run = pd_round_common_range(&c->round, run.first + run.n, MANY);
         assert_true(pd_round_count_covering(&c->round, run) == 1);
     }
     assert_int_equal(n, MANY);
@@ -160,8 +160,9 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     frame->u.data.weight = 1;
     for (uint32_t r = 0; r < MANY; r++) {
         values[r] = (float)r;
-        pd_round_add(&c->round, &c->chunk, r,
-                     (pd_slot){ .u.at = &values[r], .frame = frame, .state = PD_SLOT_HELD, .dtype = PD_F32 });
+        pd_round_add(
+            &c->round, &c->chunk, r,
+            (pd_contribution){ .u.at = &values[r], .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = PD_F32 });
     }
     assert_int_equal(pd_sums_plan(&sums, &c->round, &c->chunk, MANY, PD_MEAN, &sum, shelf), PD_OK);
     pd_sums_run(&sums, 1);

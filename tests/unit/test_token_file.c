@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "token_file.h"
+#include "trusted_files.h"
 
 static char path[] = "/tmp/token_XXXXXX";
 

@@ -67,8 +67,8 @@ static pd_trace *open_valid(const tracefile *file)
 
 static size_t param_named(const pd_trace *trace, const char *name)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     for (size_t i = 0; i < n; i++) {
         if (strcmp(params[i].name, name) == 0) return i;
@@ -81,20 +81,20 @@ static void gives_metadata_and_parameters(void **state)
 {
     tracefile file = valid_file();
     pd_trace *trace = open_valid(&file);
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     (void)state;
-    assert_string_equal(pd_trace_system(trace), "torch_optim");
-    assert_string_equal(pd_trace_case(trace), "small");
-    assert_int_equal(pd_trace_steps(trace), 2);
-    assert_int_equal(pd_trace_replicas(trace), 1);
+    assert_string_equal(trace->system, "torch_optim");
+    assert_string_equal(trace->name, "small");
+    assert_int_equal(trace->steps, 2);
+    assert_int_equal(trace->replicas, 1);
     assert_int_equal(n, 2);
     assert_int_equal(params[param_named(trace, "w")].elements, 3);
     assert_int_equal(params[param_named(trace, "b")].elements, 2);
-    assert_int_equal(pd_trace_elements(trace), 3);
-    assert_false(pd_trace_averages(trace));
-    assert_false(pd_trace_is_extreme(trace));
+    assert_int_equal(trace->most_elements, 3);
+    assert_false(trace->averages);
+    assert_false(trace->extreme);
     pd_trace_close(trace);
 }
 
@@ -123,7 +123,7 @@ static void tolerance_is_ten_times_the_noise(void **state)
     pd_trace *trace = open_valid(&file);
 
     (void)state;
-    assert_true(fabs(pd_trace_tolerance(trace) - 3e-6) < 1e-15);
+    assert_true(fabs(trace->tolerance - 3e-6) < 1e-15);
     pd_trace_close(trace);
 }
 
@@ -135,7 +135,7 @@ static void tolerance_is_three_times_the_noise_of_a_run_with_the_same_scalars(vo
     (void)state;
     tracefile_meta(&file, "noise_bc32", "1e-6");
     trace = open_valid(&file);
-    assert_true(fabs(pd_trace_tolerance(trace) - 4e-6) < 1e-15);
+    assert_true(fabs(trace->tolerance - 4e-6) < 1e-15);
     pd_trace_close(trace);
 }
 
@@ -237,7 +237,6 @@ static void a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is(void **st
     static const float one = 1;
     tracefile file = valid_file();
     pd_trace *trace;
-    size_t n;
 
     (void)state;
     tracefile_add_typed(&file, "param/0000/s", PD_ST_BF16, &half, 1);
@@ -245,15 +244,15 @@ static void a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is(void **st
     tracefile_add_typed(&file, "param/0002/s", PD_ST_BF16, &half, 1);
     tracefile_add(&file, "grad/0001/s", &one, 1);
     trace = open_valid(&file);
-    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 1);
+    assert_int_equal(trace->params[param_named(trace, "s")].shape.rank, 1);
     pd_trace_close(trace);
     file.entry[file.n - 1].shape = (pd_shape){ 0 };
     trace = open_valid(&file);
-    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 0);
+    assert_int_equal(trace->params[param_named(trace, "s")].shape.rank, 0);
     pd_trace_close(trace);
     snprintf(file.entry[file.n - 1].name, sizeof file.entry[file.n - 1].name, "state/0001/s/v");
     trace = open_valid(&file);
-    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 0);
+    assert_int_equal(trace->params[param_named(trace, "s")].shape.rank, 0);
     pd_trace_close(trace);
 }
 
@@ -266,7 +265,7 @@ static void notices_gradients_that_are_not_finite(void **state)
     (void)state;
     file.entry[4].at = bad;
     trace = open_valid(&file);
-    assert_true(pd_trace_is_extreme(trace));
+    assert_true(trace->extreme);
     pd_trace_close(trace);
 }
 
@@ -278,8 +277,8 @@ static void knows_the_steps_that_raised_an_error(void **state)
     (void)state;
     tracefile_meta(&file, "errors", "[{\"step\": 2, \"type\": \"ValueError\"}, {\"step\": 99}]");
     trace = open_valid(&file);
-    assert_null(pd_trace_error(trace, 1));
-    assert_non_null(pd_trace_error(trace, 2));
+    assert_null(trace->error[1]);
+    assert_non_null(trace->error[2]);
     pd_trace_close(trace);
 }
 
@@ -299,8 +298,8 @@ static void averages_have_a_gradient_and_a_result_for_each_replica(void **state)
     tracefile_add(&file, "average/0001/r00/enc/w", w2, 3);
     tracefile_add(&file, "average/0001/r01/enc/w", w2, 3);
     trace = open_valid(&file);
-    assert_true(pd_trace_averages(trace));
-    assert_int_equal(pd_trace_replicas(trace), 2);
+    assert_true(trace->averages);
+    assert_int_equal(trace->replicas, 2);
     assert_true(pd_trace_gradient(trace, 1, 1, param_named(trace, "0001/enc/w"), at));
     assert_memory_equal(at, w1, sizeof w1);
     assert_true(pd_trace_average(trace, 1, 1, 0, recorded) && recorded[0] == 7);

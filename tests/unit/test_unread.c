@@ -14,7 +14,7 @@
 
 #include "shared_worker.h"
 #include "store_inside.h"
-#include "unread.h"
+#include "published.h"
 
 static int set_up(void **state)
 {

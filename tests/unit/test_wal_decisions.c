@@ -541,7 +541,7 @@ static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **s
     assert_true(pd_control_repeats(&inside_job(r.store, r.job)->steps));
     kept_job_import_count(&r);
     assert_false(pd_control_repeats(&inside_job(r.store, r.job)->steps));
-    assert_int_equal(param_of(&r, 0)->n_overrides, 1);
+    assert_int_equal(param_of(&r, 0)->overrides.n, 1);
     warnings = r.warnings;
     train_promptly(&r, &p, 9, 14, &seed);
     assert_int_equal(r.warnings, warnings); /* no step is compared with the past of another state */

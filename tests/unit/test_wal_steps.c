@@ -263,7 +263,7 @@ static bool step_without_memory(rig *r, uint64_t step, int64_t n)
     (void)pd_store_work(r->store, r->now);
     failed = oom_disarm();
     rig_absorb(r);
-    while (job_of(r)->steps.retry_ns > 0 || kept_job_step_of(r, 0) < step || kept_job_step_of(r, 1) < step) {
+    while (job_of(r)->steps.shortage.retry_ns > 0 || kept_job_step_of(r, 0) < step || kept_job_step_of(r, 1) < step) {
         rig_sleep(r, 1);
         rig_work(r);
     }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "await.h"
-#include "warm.h"
+#include "overlapped.h"
 
 enum { BYTES = 9 << 20, PATIENCE_S = 30 };
 

@@ -13,7 +13,7 @@
 
 #include "kept_sample.h"
 #include "mem_disk.h"
-#include "writebehind.h"
+#include "overlapped.h"
 
 #define ROOT "/state"
 #define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"

@@ -4,7 +4,6 @@
 
 #include "clip.h"
 #include "number.h"
-#include "policy_names.h"
 #include "units.h"
 
 #include <assert.h>

@@ -7,7 +7,6 @@
 #ifndef PD_REQUEST_H
 #define PD_REQUEST_H
 
-#include "info_entries.h"
 #include "checkpoint_image.h"
 #include "log_entry.h"
 #include "wal_record.h"
@@ -320,8 +319,6 @@ pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
  * payload buffer, the published versions of u.released, the task of u.task, u.kept and u.wal. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
-/* ---- published versions ---- */
-
 /* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
  * its release. */
 typedef struct pd_published {
@@ -337,8 +334,6 @@ typedef struct pd_published {
     unsigned version_refs; /* number of the loop thread's references; at 0 it returns the version (PD_REQ_RELEASED) */
     struct pd_published *next_released;
 } pd_published;
-
-/* ---- effects ---- */
 
 typedef enum pd_outcome {
     PD_STEPPED = 1, /* the optimizer took the step */

@@ -1,7 +1,6 @@
 /* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of preconditioner tasks that come later. */
 #include "checkpoint.h"
 
-#include "checkpoint_asked.h"
 #include "checkpoint_state.h"
 #include "control.h"
 #include "control_keeping.h"
@@ -13,7 +12,7 @@
 #include "import.h"
 #include "checkpoint_policy.h"
 #include "logging.h"
-#include "notes.h"
+#include "worker_states.h"
 #include "pages.h"
 #include "param_image.h"
 #include "param_set.h"
@@ -49,8 +48,6 @@ enum { SPARE_LEAST = 64 << 10 };
 /* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the
  * rounds that can end have ended already, and only steps under way are waited for. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
-
-/* ---- making and freeing the records of a checkpoint ---- */
 
 static int name_params(pd_checkpoint_image *kept, const pd_steps *steps)
 {
@@ -141,8 +138,6 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     pd_checkpoint_failed(job, step, err);
 }
 
-/* ---- the cut ---- */
-
 /* Returns whether the present steps of the parameters can be taken as they are: no step is under way, and no gradients
  * are being clipped together. */
 static bool is_at_rest(const pd_job *job)
@@ -218,8 +213,6 @@ static void await_params(pd_job *job, uint64_t now_ns)
     if (!late) pd_logging_begin(job, job->steps.cut->step);
 }
 
-/* ---- copying parameters ---- */
-
 static void choose(pd_job *job, pd_param *param, pd_slice *slice)
 {
     slice->budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
@@ -233,7 +226,7 @@ static void choose_some(pd_job *job, pd_slice *slice)
     pd_checkpoint *making = job->checkpointing.making;
 
     slice->n = 0;
-    for (pd_param *param = job->steps.stopped; param != NULL; param = param->next_ready)
+    for (pd_param *param = job->steps.queue.stopped; param != NULL; param = param->links.next_ready)
         if (slice->n < SLICE && slice->budget_ns > 0 && pd_cut_stops(&job->steps, param)) choose(job, param, slice);
     for (; making->at < job->steps.n_params && slice->n < SLICE && slice->budget_ns > 0; making->at++)
         if (!making->parts[making->at].chosen) choose(job, &job->steps.params[making->at], slice);
@@ -342,8 +335,6 @@ static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
     return PD_OK;
 }
 
-/* ---- copying notes, when all parameters are complete ---- */
-
 static uint64_t least_step(const pd_checkpoint_image *kept)
 {
     uint64_t step = UINT64_MAX;
@@ -426,8 +417,6 @@ void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
     if (rc != PD_OK) give_up(job, &err, now_ns);
 }
 
-/* ---- preconditioner tasks that come back after their parameter was copied ---- */
-
 void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -444,8 +433,6 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     }
     free(archive);
 }
-
-/* ---- handing the checkpoint to the checkpoint writer ---- */
 
 static void hand_over(pd_job *job)
 {
@@ -479,8 +466,6 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
     else if (is_complete(job) && making->notes_at == job->steps.members.ranks)
         hand_over(job);
 }
-
-/* ---- beginning a checkpoint, and ending it with its job ---- */
 
 static int make(pd_job *job, uint64_t step, pd_error *err)
 {

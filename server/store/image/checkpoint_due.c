@@ -1,21 +1,17 @@
-/* checkpoint_due.c - decides when a job gets a checkpoint, answers those who ask for one, and takes it back from the
- * checkpoint writer. */
+/* checkpoint_due.c - decides when a job gets a checkpoint, takes it back from the checkpoint writer, and watches the
+ * disk: a checkpoint or entries of the log that it has for longer than disk_timeout are logged, again each time after
+ * twice as long, and the job does what its on_disk_error says. */
 #include "checkpoint_due.h"
 
 #include "checkpoint.h"
-#include "checkpoint_asked.h"
-#include "checkpoint_retry.h"
+#include "checkpoint_policy.h"
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
 #include "cut.h"
-#include "disk_watch.h"
 #include "export.h"
 #include "import.h"
-#include "checkpoint_policy.h"
 #include "logging.h"
-#include "outrun.h"
-#include "pause.h"
 #include "mutant.h"
 #include "ranks.h"
 #include "step_log.h"
@@ -25,12 +21,103 @@
 
 static const uint64_t MS = 1000000;
 
-/* ---- when a checkpoint is due ---- */
+/* Returns how long a checkpoint may be with the disk: disk_timeout, and twice the time that its bytes should take. */
+static uint64_t checkpoint_limit(const pd_job *job)
+{
+    uint64_t speed = job->steps.config->disk_speed, ns = job->checkpointing.written_ns;
+    double expected = speed > 0 ? (double)job->checkpointing.size / (double)speed * 1e9 : 0;
+
+    return job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT] + 2 * ((double)ns > expected ? ns : (uint64_t)expected);
+}
+
+static bool has_entries(const pd_job *job)
+{
+    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->checkpointing.log.waits;
+}
+
+static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
+{
+    if (!busy)
+        *watch = (pd_disk_watch){ 0 };
+    else if (!watch->runs || watch->results != results)
+        *watch = (pd_disk_watch){ .runs = true, .results = results, .since_ns = now_ns, .next_ns = now_ns + limit_ns };
+}
+
+/* Notes what the disk has at present. Call it after the job has handed something over or got it back. */
+static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
+{
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    note(&checkpointing->watch, checkpointing->writing, checkpointing->results, now_ns, checkpoint_limit(job));
+    note(&checkpointing->log.watch, has_entries(job), checkpointing->log.results, now_ns,
+         job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
+}
+
+/* Returns the time at which pd_disk_watch_tick must be called next; UINT64_MAX: nothing of the job is with the disk. */
+static uint64_t pd_disk_watch_next_tick(const pd_job *job)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    uint64_t at = checkpointing->watch.runs && checkpointing->writing ? checkpointing->watch.next_ns : UINT64_MAX;
+
+    if (checkpointing->log.watch.runs && has_entries(job) && checkpointing->log.watch.next_ns < at)
+        at = checkpointing->log.watch.next_ns;
+    return at;
+}
+
+/* Returns whether it is time to say that the disk does not answer. */
+static bool is_late(pd_disk_watch *watch, uint64_t now_ns)
+{
+    if (!watch->runs || now_ns < watch->next_ns) return false;
+    watch->late = true;
+    watch->next_ns = now_ns + (now_ns - watch->since_ns);
+    return true;
+}
+
+static double seconds(const pd_disk_watch *watch, uint64_t now_ns)
+{
+    return (double)(now_ns - watch->since_ns) / 1e9;
+}
+
+static bool goes_on(const pd_job *job)
+{
+    return job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] == PD_DISK_GO_ON;
+}
+
+static void tell_checkpoint(pd_job *job, uint64_t now_ns)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->checkpointing.cut_step },
+           "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
+           "%" PRIu64 " are durable",
+           job->checkpointing.cut_step, seconds(&job->checkpointing.watch, now_ns), job->checkpointing.durable_step);
+    /* Entries that wait for this checkpoint would hold the job back. */
+    if (goes_on(job) && job->checkpointing.log.waits) pd_logging_leave(job);
+    pd_pause_begin(job);
+}
+
+static void tell_entries(pd_job *job, uint64_t now_ns)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+           "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
+           " are durable; %s (on_disk_error)",
+           job->steps.log->under_way, seconds(&job->checkpointing.log.watch, now_ns), job->checkpointing.durable_step,
+           goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
+                        : "the job waits for the disk");
+    if (goes_on(job)) pd_logging_leave(job);
+}
+
+/* Does what is due when the disk has not answered in time. */
+static void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
+{
+    pd_disk_watch_look(job, now_ns);
+    if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
+    if (is_late(&job->checkpointing.log.watch, now_ns)) tell_entries(job, now_ns);
+}
 
 /* Returns whether all parameters have weights: only then there is a state to keep. */
 static bool has_state(const pd_job *job)
 {
-    return job->steps.n_params > 0 && job->steps.n_begun == job->steps.n_params && job->planning == NULL;
+    return job->steps.n_params > 0 && job->steps.progress.n_begun == job->steps.n_params && job->planning == NULL;
 }
 
 static bool is_asked_for(const pd_job *job)
@@ -58,13 +145,14 @@ static void skip(pd_job *job)
     char more[128] = "";
 
     if (!pd_is_power_of_two(++checkpointing->skipped)) return;
-    if (window > 0 && job->steps.furthest > checkpointing->durable_step + window)
+    if (window > 0 && job->steps.progress.furthest > checkpointing->durable_step + window)
         snprintf(more, sizeof more,
                  "; a rank can send its last %u steps again, which do not reach back to step %" PRIu64, window,
                  checkpointing->durable_step);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.furthest },
-           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.furthest, why, more,
-           checkpointing->skipped);
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->steps.progress.furthest },
+           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.progress.furthest,
+           why, more, checkpointing->skipped);
 }
 
 /* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
@@ -96,9 +184,9 @@ static bool is_kept_already(const pd_job *job)
 static void begin_due(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
-    bool multiple = job->steps.furthest >= checkpointing->next, last = checkpointing->last == PD_LAST_WANTED,
+    bool multiple = job->steps.progress.furthest >= checkpointing->next, last = checkpointing->last == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || must_say_over(job) ||
-                 job->steps.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
+                 job->steps.progress.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
                  pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
@@ -119,7 +207,8 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     checkpointing->soon = UINT64_MAX;
     pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
-    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
+    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.progress.furthest, last,
+                        now_ns);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -128,7 +217,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (!job->checkpointing.durable || job->gone) return;
     if (job->checkpointing.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
-        if (job->checkpointing.making != NULL && job->steps.furthest >= job->checkpointing.next) {
+        if (job->checkpointing.making != NULL && job->steps.progress.furthest >= job->checkpointing.next) {
             /* The checkpoint that is being made may have been asked for, and be of just the step that is due now: then
              * no checkpoint is left out. */
             if (job->checkpointing.cut_step < job->checkpointing.next) skip(job);
@@ -138,8 +227,6 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (job->checkpointing.making == NULL) begin_due(job, now_ns);
     pd_disk_watch_look(job, now_ns);
 }
-
-/* ---- requests for a checkpoint ---- */
 
 static int check_ask(const pd_job *job, pd_error *err)
 {
@@ -180,8 +267,6 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_request_queue_add(&job->checkpointing.asked, request);
     pd_checkpoint_look(job, now_ns);
 }
-
-/* ---- checkpoints that come back from the checkpoint writer ---- */
 
 /* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
  * failures in a row only those whose number is a power of two are logged. */
@@ -293,8 +378,6 @@ void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, ui
     }
     pd_checkpoint_image_free(kept);
 }
-
-/* ---- deadlines ---- */
 
 uint64_t pd_checkpoint_next_tick(const pd_job *job)
 {

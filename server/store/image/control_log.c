@@ -153,7 +153,7 @@ static void begin_again_later(pd_job *job)
 {
     pd_control_keeping *checkpointing = &job->checkpointing.control;
     uint64_t due = job->checkpointing.soon;
-    bool lasted = job->steps.furthest - checkpointing->begun_step > DISTANCE_MOST;
+    bool lasted = job->steps.progress.furthest - checkpointing->begun_step > DISTANCE_MOST;
 
     checkpointing->distance = checkpointing->distance == 0 || lasted    ? 1
                               : checkpointing->distance < DISTANCE_MOST ? 2 * checkpointing->distance
@@ -269,7 +269,7 @@ static void begin(pd_job *job)
 
     checkpointing->on = checkpointing->fresh = true;
     checkpointing->headed = false;
-    checkpointing->begun_step = job->steps.furthest;
+    checkpointing->begun_step = job->steps.progress.furthest;
     checkpointing->since = checkpointing->number;
     pd_control_number(job, checkpointing->number + 1);
 }

@@ -5,12 +5,12 @@
 #include "control.h"
 #include "control_keeping.h"
 #include "declared_job.h"
-#include "declared_ranges.h"
+#include "declaration.h"
 #include "export.h"
 #include "header_image.h"
 #include "image.h"
 #include "checkpoint_policy.h"
-#include "notes.h"
+#include "worker_states.h"
 #include "override_command.h"
 #include "param_image.h"
 #include "param_set.h"
@@ -19,8 +19,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- when a job takes over another world_size ---- */
 
 /* Returns whether the process with this nonce has, or had, a rank of the job. */
 static bool is_known(const pd_job *job, uint64_t nonce)
@@ -39,8 +37,6 @@ bool pd_may_resize(const pd_job *job, const pd_request *hello)
     return job->restored && !job->joined && !hello->u.hello.rejoins &&
            hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
 }
-
-/* ---- the job with the other number of workers ---- */
 
 /* Replaces the ranges of the old ranks. A single rank must have all elements, which the planning checks. Several ranks
  * declare their ranges later. */
@@ -78,8 +74,6 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     if (rc == PD_OK) forget_ranges(*out);
     return rc;
 }
-
-/* ---- the state ---- */
 
 /* Visits part i of a job's state: parameter i, or after the last parameter the head. */
 static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
@@ -208,8 +202,6 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
     to->linger_ns = from->linger_ns;
     return PD_OK;
 }
-
-/* ---- the change ---- */
 
 /* Logs the change, and that notes of ranks are dropped which do not exist any more. */
 static void say(pd_job *job, const pd_job *old)

@@ -3,7 +3,7 @@
 #include "wal_image.h"
 
 #include "header_image.h"
-#include "notes.h"
+#include "worker_states.h"
 #include "optimizer.h"
 #include "param_image.h"
 #include "mutant.h"

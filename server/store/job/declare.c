@@ -10,7 +10,6 @@
 #include "aggregate_fit.h"
 #include "contribute.h"
 #include "declaration.h"
-#include "declared_ranges.h"
 #include "initial_weights.h"
 #include "param_set.h"
 #include "plan.h"
@@ -58,8 +57,6 @@ typedef struct declaring {
     uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
 } declaring;
 
-/* ---- memory for contributions to ranged parameters ---- */
-
 /* Counts the bytes anew that contributions to ranged parameters may take, after ranges were added or removed. (Of a
  * ranged parameter each rank contributes a range of elements.) */
 static void count_ranges(pd_job *job)
@@ -69,8 +66,6 @@ static void count_ranges(pd_job *job)
     pd_account_take(&job->steps.account, bytes - job->collected);
     job->collected = bytes;
 }
-
-/* ---- the first rank's set ---- */
 
 static bool has_ready_roots(const pd_param *param)
 {
@@ -115,8 +110,6 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
     return PD_OK;
 }
 
-/* ---- the same set from another rank, or from the same one again ---- */
-
 static int match_one(const pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     const pd_param_decl *decl = &request->u.declare.params[d->at];
@@ -148,8 +141,6 @@ static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) count_ranges(job);
     return rc;
 }
-
-/* ---- element types in which weights are published ---- */
 
 /* Returns how many more bytes the published weights and updates of a parameter take if they are also published in the
  * element types that this Declare asks for. */
@@ -262,8 +253,6 @@ static int publish_again(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* ---- the answer to a Declare ---- */
-
 /* Copies the note of the next parameter into the answer, and counts the bytes of its types. */
 static int note_one(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
@@ -293,7 +282,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
         const pd_param *param = pd_declared_param(job, request, i);
         declared[i].param = param->index;
         declared[i].step = param->saved.step;
-        declared[i].replaced = param->replaced;
+        declared[i].replaced = param->change.number;
         declared[i].initialised = pd_init_has_come(job, param, request->rank);
     }
     effect->u.declared.params = declared;
@@ -347,13 +336,11 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);
-    if (job->init_ns == 0 && job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
+    if (job->init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
     note_declared(job, rank);
     return PD_OK;
 }
-
-/* ---- stages and slices ---- */
 
 static void free_declaring(void *part)
 {
@@ -451,8 +438,6 @@ static bool declare_some(pd_job *job, const pd_request *request, declaring *d, d
     }
     return *rc != PD_OK || *budget_ns > 0;
 }
-
-/* ---- the whole ---- */
 
 static void refuse(pd_job *job, pd_request *request, pd_rank *rank, const pd_error *err)
 {

@@ -6,8 +6,6 @@
 #include "step_group.h"
 #include "step_log.h"
 
-/* ---- rounds that a drain waits for ---- */
-
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
  * come, and it waits for no other parameter. */
 static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
@@ -23,8 +21,9 @@ static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->linger_ns == 0;
 
-    if (job->steps.n_open == 0) return NULL;
-    if (job->steps.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps))) return job->steps.waiting;
+    if (job->steps.queue.n_open == 0) return NULL;
+    if (job->steps.queue.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps)))
+        return job->steps.queue.waiting;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (closes_by_itself(&job->steps, &job->steps.params[i])) return &job->steps.params[i];
     return NULL;
@@ -56,8 +55,6 @@ static const pd_job *find_open_job(pd_drain *drain, const pd_jobs *jobs)
 {
     return find_job(jobs, &drain->open, is_open);
 }
-
-/* ---- answers to drain requests ---- */
 
 /* Writes the error for a drain that has reached its deadline: which round is still open, and which ranks it waits
  * for. */
@@ -198,8 +195,6 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
         answer(outbox, request, open, lost);
     }
 }
-
-/* ---- the drain request ---- */
 
 /* Returns the highest step that any parameter of the job has closed, or has an open round for. While the server
  * drains, the other parameters may still close their rounds up to that step. */

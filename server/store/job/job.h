@@ -1,15 +1,143 @@
 /* job.h - one model in training: its configuration, its ranks and the worker processes at them, its rounds and
  * steps. Step thread.
  *
- *     pd_jobs ── pd_job ─┬─ pd_rank      one per rank: which process has it
- *                        └─ pd_steps     parameters, rounds, optimizers: step/steps.h */
+ *     pd_jobs ── pd_job ─┬─ pd_rank                one per rank: which process has it
+ *                        ├─ pd_checkpoint_policy   its checkpoints: when they are due, what is durable
+ *                        └─ pd_steps               parameters, rounds, optimizers: step/steps.h */
 #ifndef PD_JOB_H
 #define PD_JOB_H
 
-#include "checkpoint_policy_record.h"
-#include "owners.h"
-#include "speed.h"
+#include "budget.h"
+#include "effects.h"
+#include "rule.h"
 #include "steps.h"
+#include "store_config.h"
+
+#include <stdint.h>
+
+enum { PD_SPEED_MARKS = 16 };
+
+/* A mark: a step, and the time at which the job had reached it. */
+typedef struct pd_speed_mark {
+    uint64_t step, ns;
+} pd_speed_mark;
+
+/* Recent steps of a job: those of the last 10 seconds, or the last 15 steps if these took longer. Begins zeroed. */
+typedef struct pd_speed {
+    /* ring buffer of marks (steps with their times); the oldest is at index `first` */
+    pd_speed_mark marks[PD_SPEED_MARKS];
+    uint32_t first, n;
+    pd_speed_mark last; /* the newest step that was noted, and its time */
+} pd_speed;
+
+/* Notes that the job has reached step `step` at the time `now_ns`. Does nothing if it was noted before. */
+void pd_speed_note(pd_speed *speed, uint64_t step, uint64_t now_ns);
+/* Returns the job's steps per second at the time `now_ns`; 0: fewer than two steps were noted. It falls while a step
+ * takes longer than the average of those before it. */
+double pd_speed_at(const pd_speed *speed, uint64_t now_ns);
+
+/* The last checkpoint of a job, made when the server drains. */
+typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
+
+/* Since when the disk has something of the job: checkpoint_due.h. */
+typedef struct pd_disk_watch {
+    bool runs, late;            /* the disk has something; it was logged that it does not answer */
+    uint64_t results;           /* number of results that had come back from it before */
+    uint64_t since_ns, next_ns; /* since when; when it is logged that the disk does not answer */
+} pd_disk_watch;
+
+/* The log of a job with durability = log, apart from what its steps read (step/step_log.h). */
+typedef struct pd_log_keeping {
+    bool wanted;       /* durability = log */
+    bool slow;         /* the log has told that the job waits for the disk */
+    const char *moved; /* why the state has changed otherwise than by a step, so that entries must stop; NULL: it has
+                        * not */
+    bool waits;        /* entries wait until the checkpoint that they follow (step_log.h: base) is durable */
+    struct pd_effect *first, *last; /* the entries that wait, oldest first, linked by mail.next */
+    /* after a checkpoint that failed, no checkpoint is begun for the log before this step; the distance that was last
+     * waited */
+    uint64_t retry, distance;
+    uint64_t broken; /* number of times that the entries had to stop */
+    /* for operators, since the server started: times that entries took to become durable, and their bytes; number of
+     * steps that were repeated from the log at the start */
+    pd_histogram times;
+    uint64_t bytes, repeated;
+    uint64_t results; /* number of entries that have come back from the WAL thread */
+    pd_disk_watch watch;
+    bool left; /* the disk does not answer, and the job has gone on without waiting for the entries that it has */
+} pd_log_keeping;
+
+/* The control log of a job with checkpoints, apart from the records that wait for an entry (step/control.h). */
+typedef struct pd_control_keeping {
+    bool on;           /* entries are handed over */
+    bool fresh;        /* the next entry begins a chain: nothing that the log has counts any more */
+    bool headed;       /* entries are not handed over, but records are made: since the head of the present checkpoint */
+    const char *moved; /* why the state has changed otherwise than by steps, so that records end; NULL: it has not */
+    uint64_t number, base; /* of the last entry that was handed over */
+    uint64_t mark;         /* number up to which entries are not needed once the present checkpoint is durable */
+    /* Step of the last state of the job that was copied, for a checkpoint or an entry of the job's log. Values that
+     * were set before are in it. */
+    uint64_t copied;
+    uint64_t since; /* entries up to this number do not matter any more, even if they fail */
+    /* step at which records began; number of steps that were waited after the last error before a checkpoint */
+    uint64_t begun_step, distance;
+    uint32_t under_way;    /* number of entries that are on their way to the disk */
+    uint64_t renewed;      /* bytes that the account counts of these, since they have records that were read back */
+    pd_request_queue sets; /* commands that wait until the disk has their values */
+    uint64_t read;         /* number of records that were read at the start */
+} pd_control_keeping;
+
+typedef struct pd_checkpoint_policy {
+    bool durable;   /* the job has checkpoints */
+    bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
+    bool kept;      /* a checkpoint of the job is durable: that of `kept_step` */
+    bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
+    bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
+    /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
+    uint64_t every;
+    /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
+    uint64_t next;
+    struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
+    uint64_t cut_step;            /* step of the checkpoint that is being made */
+    bool writing;                 /* the checkpoint writer has a checkpoint of this job */
+    uint64_t results;             /* number of checkpoints that have come back from the checkpoint writer */
+    pd_disk_watch watch;
+    bool paused; /* the job begins no step until a checkpoint is on the disk: checkpoint_state.h */
+    /* of a job that tries a checkpoint again by time (checkpoint_state.h): time of the next attempt, and the time from
+     * there to the one after it; retry_wait_ns 0: none has failed since the last one that is durable */
+    uint64_t retry_ns, retry_wait_ns;
+    /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
+     * durable; its bytes on the disk; its step */
+    uint64_t durable_step, durable_ns, bytes, kept_step;
+    /* Bytes of a checkpoint and of an entry of the log, computed when the job was planned; 0: the disk's speed is not
+     * known, or the job has no log. */
+    uint64_t size, entry_size;
+    /* Number of times that the state has changed otherwise than by a step (an import, weights that were replaced); and
+     * that number at the cut of the present checkpoint, and of the newest one that is durable */
+    uint64_t changes, cut_changes, kept_changes;
+    bool outrun;                  /* it was logged that the job outruns the disk */
+    uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
+    uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */
+    pd_log_keeping log;
+    pd_control_keeping control;
+    /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
+     * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
+     * plan. */
+    uint8_t **spares;
+    uint32_t n_spares;
+    uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the checkpoint writer has */
+    /* number of checkpoints that were not begun because something else was under way; that could not be made or
+     * written */
+    uint64_t skipped, failed;
+    uint64_t unwritten;       /* number of checkpoints that could not be written, since the last one that was */
+    char error[256];          /* why the last attempt failed; empty: it did not */
+    pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
+    pd_request_queue exports; /* begins of exports that wait for another one, or for the cut of a checkpoint */
+    uint64_t exported;        /* number of the identity that has exported the job last; 0: nobody */
+    pd_last_checkpoint last;
+    bool last_begun;     /* the last checkpoint is being made or written */
+    pd_effect *farewell; /* tells the checkpoint writer that the job has ended; allocated with the job */
+} pd_checkpoint_policy;
 
 typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD_RANK_LEFT } pd_rank_state;
 
@@ -18,7 +146,7 @@ enum { PD_SUPERSEDED = 4, PD_NOTES = 4 };
 /* The part of a rank's record that survives a restart of the server: store/image writes and reads it. */
 typedef struct pd_rank_saved {
     uint64_t nonce; /* nonce of the process that has the rank, or of the last one that had it */
-    /* Number of processes that have had the rank so far. A contribution's record (pd_slot) stores this number, to
+    /* Number of processes that have had the rank so far. A contribution's record (pd_contribution) stores this number, to
      * tell the contributions of these processes apart. */
     uint32_t process;
     bool present; /* some process has or has had the rank */
@@ -40,7 +168,7 @@ typedef struct pd_rank_saved {
     uint64_t barrier_base;
 } pd_rank_saved;
 
-/* A note of a worker, which belongs to one of its steps: notes.h. */
+/* A note of a worker, which belongs to one of its steps: worker_states.h. */
 typedef struct pd_note {
     uint64_t step;
     uint8_t *at; /* NULL: the note is empty */
@@ -64,15 +192,15 @@ typedef struct pd_rank {
     uint64_t seen;       /* number of steps that the process had seen closed when it joined */
     /* Up to this step the rank leaves out no parameter any more: it has ended the step, or the rounds have closed. */
     uint64_t ended;
-    uint32_t obstacle; /* index of the parameter because of which the rank could not end a step last: close_step.h */
+    uint32_t obstacle; /* index of the parameter because of which the rank could not end a step last: push.c */
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
-     * saved.barrier_base is not certain (barrier.h). */
+     * saved.barrier_base is not certain (pd_barrier_joined). */
     bool barrier_guessed;
     pd_note notes[PD_NOTES]; /* the rank's last notes, sorted by step */
     uint32_t n_notes;
 } pd_rank;
 
-/* Sums over a job's parameters, which are shown to operators (totals.h). They are computed again when the job has
+/* Sums over a job's parameters, which are shown to operators (job_figures.h). They are computed again when the job has
  * changed. */
 typedef struct pd_job_totals {
     const pd_param *params;
@@ -114,16 +242,16 @@ typedef struct pd_job {
     uint32_t left;                /* number of ranks that have left for good */
     uint64_t over_ns;             /* time at which the last of them left, if all have: pd_job_is_over */
     uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
-    bool shares;       /* its weights lie in a segment that workers can map (shared_weights.h) */
+    bool shares;       /* its weights lie in a segment that workers can map (buffer_pool.h) */
     /* the job is dropped (ended), and exists only until its preconditioner tasks have come back */
     bool gone;
 
     pd_param *names; /* hash table of the parameters by name */
     /* array with the chunks (sections) of all parameters, one parameter after another */
     pd_chunk *chunks;
-    pd_slot *slots;
+    pd_contribution *contributions;
     /* array with the ranges of all ranged parameters (each rank contributes a range), one parameter after another */
-    pd_range *ranges;
+    pd_rank_range *ranges;
     /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
      * them */
     uint64_t collected;
@@ -154,17 +282,17 @@ typedef struct pd_job {
     pd_checkpoint_policy checkpointing; /* the job's checkpoints */
     pd_owner *owner;                    /* counts the job against its owner's quota; NULL: nobody counts it */
     char *owner_identity;               /* whose job it is; NULL: nobody's. Survives a restart of the server */
-    /* the launch that the job belongs to: succession.h; NULL: not known. Survives a restart of the server */
+    /* the launch that the job belongs to: store_hello.c; NULL: not known. Survives a restart of the server */
     char *run;
     bool restored;      /* the job was read from an image or a checkpoint */
     bool joined;        /* a worker has joined since the job was created or restored */
     uint64_t published; /* pd_publishing.number when its figures were copied last */
-    bool touched;       /* its figures may have changed since they were copied last: publishing.h */
+    bool touched;       /* its figures may have changed since they were copied last: job_figures.h */
 
     struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
     bool queued;                        /* whether the job is in the store's queue of jobs that have work */
     uint64_t turn;                      /* number of the store's batch of work in which this job worked last */
-    /* the time of its next deadline, as of its last change, and links by that time: deadlines.h */
+    /* the time of its next deadline, as of its last change, and links by that time: jobs.h */
     uint64_t tick_ns;
     bool has_deadline;
     struct pd_job *later, *prev_tick, *next_tick;
@@ -225,7 +353,7 @@ static inline bool pd_job_averages_init(const pd_job *job)
 /* Creates the job that a Hello request describes, and stores it in *out. The job is not put into the table of jobs.
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
-/* Frees the job; accepts NULL. Before, the caller must release the job's contributions (job_end.h) and free its
+/* Frees the job; accepts NULL. Before, the caller must release the job's contributions (pd_job_release) and free its
  * parameters (param_set.h), and all its preconditioner tasks must have come back. */
 void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another
@@ -236,5 +364,27 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);
+
+/* Answers a worker with a descriptor of the segment that has its job's weights, if there is one. Takes ownership of the
+ * request. */
+void pd_job_share(pd_job *job, pd_request *request);
+
+/* Returns for how many more milliseconds the job lingers (waits for new workers before it ends), rounded up; 0: a
+ * worker is connected, so the job does not linger. */
+uint32_t pd_linger_ms(const pd_job *job, uint64_t now_ns);
+/* Adds to the error of a refused Hello that the job lingers (waits for new workers), at which step it is, and what
+ * the user can do. Changes nothing if a worker is connected. */
+void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err);
+
+/* Checks the names, options, rules and rank numbers of a Hello. PD_INVALID_ARGUMENT. */
+int pd_hello_check(const pd_request *request, pd_error *err);
+
+/* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Rules of a job that is there are not
+ * checked: older versions took longer ones. PD_INVALID_ARGUMENT. */
+int pd_hello_check_globs(const pd_request *request, pd_error *err);
+
+/* Returns the name of a hyperparameter that may not change from step to step, out of those in `mask` (bit i:
+ * hyperparameter i of the optimizer `row`); NULL: all of them may change. */
+const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask);
 
 #endif

@@ -59,8 +59,6 @@ void pd_listing_free(pd_listing *listing)
     free(listing);
 }
 
-/* ---- beginning and ending ---- */
-
 /* Takes the index of the job's last list if it is the same list, otherwise makes one that is not counted yet. While the
  * page is made the index belongs to it alone. */
 static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
@@ -126,8 +124,6 @@ void pd_listing_end(pd_listing_walk *walk, pd_job *job)
     *walk = (pd_listing_walk){ 0 };
 }
 
-/* ---- counting ---- */
-
 static uint64_t entries(const pd_listing_walk *walk, const pd_param *param, double *budget_ns)
 {
     uint64_t n = walk->kind->count(param);
@@ -149,8 +145,6 @@ static bool count_some(pd_listing_walk *walk, const pd_job *job, double *budget_
     walk->listing->before[walk->listing->n_blocks] = walk->entry;
     return walk->counted = true;
 }
-
-/* ---- filling the page ---- */
 
 static bool is_empty_block(const pd_listing_walk *walk)
 {

@@ -2,7 +2,7 @@
  * wait for them; at once, if a rank that they need has left for good. */
 #include "overdue.h"
 
-#include "barrier.h"
+#include "ranks.h"
 #include "contribute.h"
 #include "initial_weights.h"
 
@@ -28,8 +28,6 @@ enum { REST = 100 };
 #define PARAM_NS 40 /* to count an open round, and to find who waits for a parameter */
 #define SLOT_NS 1   /* to look at a slot */
 
-/* ---- what reports may cost ---- */
-
 /* Returns the number of slots of a job, whose chunks are one array. */
 static uint64_t count_slots(const pd_job *job)
 {
@@ -43,7 +41,7 @@ static uint64_t rest_ns(const pd_job *job)
 {
     uint64_t slots = count_slots(job);
 
-    if (slots > MOST_LOOKED && job->steps.n_begun == job->steps.n_params) slots = MOST_LOOKED;
+    if (slots > MOST_LOOKED && job->steps.progress.n_begun == job->steps.n_params) slots = MOST_LOOKED;
     return REST * (PARAM_NS * (uint64_t)job->steps.n_params + SLOT_NS * slots);
 }
 
@@ -55,8 +53,6 @@ static uint64_t between_reports(const pd_job *job)
     if (timeout < PD_STEP_TIMEOUT_LEAST_NS) timeout = PD_STEP_TIMEOUT_LEAST_NS;
     return timeout > rest ? timeout : rest;
 }
-
-/* ---- overdue rounds ---- */
 
 static uint64_t timeout_of(const pd_job *job)
 {
@@ -119,7 +115,7 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     uint32_t n = 0;
 
     *step = 0;
-    DL_FOREACH2(job->steps.waiting, param, next_waiting)
+    DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns) break;
         if (param->saved.step + 1 > *step) *step = param->saved.step + 1;
@@ -152,7 +148,7 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     const pd_param *param;
     uint64_t looked = 0;
 
-    DL_FOREACH2(job->steps.waiting, param, next_waiting)
+    DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns || looked > MOST_LOOKED) break;
         if (misses_gone(job, param)) return param;
@@ -191,13 +187,13 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    const pd_param *late = culprit(job, job->steps.waiting),
+    const pd_param *late = culprit(job, job->steps.queue.waiting),
                    *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
 
     if (other != NULL)
         describe(job, other, other, n, now_ns, err);
     else
-        describe(job, job->steps.waiting, late, n, now_ns, err);
+        describe(job, job->steps.queue.waiting, late, n, now_ns, err);
 }
 
 static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
@@ -210,7 +206,7 @@ static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
 static void report_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
-    const pd_param *oldest = job->steps.waiting;
+    const pd_param *oldest = job->steps.queue.waiting;
     uint32_t n;
 
     job->noticed_ns = now_ns;
@@ -225,8 +221,6 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-/* ---- missing initial weights ---- */
-
 /* Returns the time at which missing initial weights are to be reported. It is never, if initial weights are averaged:
  * these are contributions to a round, which is reported when it is overdue. */
 static uint64_t init_overdue_at(const pd_job *job)
@@ -234,7 +228,7 @@ static uint64_t init_overdue_at(const pd_job *job)
     uint64_t at = job->init_ns + timeout_of(job),
              next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
 
-    if (job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job)) return UINT64_MAX;
+    if (job->steps.progress.n_begun == job->steps.n_params || pd_job_averages_init(job)) return UINT64_MAX;
     return next > at ? next : at;
 }
 
@@ -280,8 +274,6 @@ static void report_init(pd_job *job, uint64_t now_ns)
     job->init_ns = job->noticed_ns = now_ns;
 }
 
-/* ---- ranks that have left for good while others still need them ---- */
-
 /* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether
  * it waits for rank r. */
 static const pd_rank *deserter(const pd_job *job, const pd_param *param, owes_it *owes)
@@ -306,11 +298,12 @@ static const pd_param *deserted(const pd_job *job, const pd_param *param)
  * found none. */
 static const pd_param *find_deserted(const pd_job *job, uint64_t most, uint64_t *step)
 {
-    const pd_param *found = NULL, *param = job->steps.waiting, *newest = param != NULL ? param->prev_waiting : NULL;
+    const pd_param *found = NULL, *param = job->steps.queue.waiting,
+                   *newest = param != NULL ? param->links.prev_waiting : NULL;
     uint64_t looked = 0;
 
     *step = 0;
-    for (; param != NULL; param = looked <= most || param == newest ? param->next_waiting : newest) {
+    for (; param != NULL; param = looked <= most || param == newest ? param->links.next_waiting : newest) {
         const pd_param *late = deserted(job, param);
         looked += (uint64_t)param->round.n_chunks * job->steps.members.ranks;
         if (late == NULL) continue;
@@ -386,7 +379,7 @@ static void look_for_deserters(pd_job *job, uint64_t now_ns)
         report_deserted(job, param, owes_gradient, step);
         return;
     }
-    if (job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job)) return;
+    if (job->steps.progress.n_begun == job->steps.n_params || pd_job_averages_init(job)) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         param = &job->steps.params[i];
         if (param->current != NULL || deserter(job, param, pd_init_is_owed) == NULL) continue;
@@ -395,16 +388,14 @@ static void look_for_deserters(pd_job *job, uint64_t now_ns)
     }
 }
 
-/* ---- deadlines of rounds and of initial weights ---- */
-
 /* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
  * began, but not too soon after the last report. */
 static uint64_t overdue_at(const pd_job *job)
 {
     uint64_t at, next;
 
-    if (job->steps.waiting == NULL) return UINT64_MAX;
-    at = job->steps.waiting->round.started_ns + timeout_of(job);
+    if (job->steps.queue.waiting == NULL) return UINT64_MAX;
+    at = job->steps.queue.waiting->round.started_ns + timeout_of(job);
     next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
     return next > at ? next : at;
 }
@@ -423,7 +414,7 @@ static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;
 
-    DL_FOREACH_SAFE2(job->steps.waiting, param, next, next_waiting)
+    DL_FOREACH_SAFE2(job->steps.queue.waiting, param, next, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns) return;
         if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) pd_contribute_no_more(&job->steps, param);

@@ -3,8 +3,6 @@
 
 static const uint64_t KEPT_NS = PD_RESERVE_KEPT_S * 1000000000ull;
 
-/* ---- taking ---- */
-
 int pd_reserves_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err)
 {
     uint64_t limit = job->steps.ingest->limit, all = own + (job->steps.members.ranks - 1) * other;
@@ -80,8 +78,6 @@ int pd_reserves_take(pd_job *job, uint32_t rank, uint64_t bytes, uint64_t now_ns
     take(job, rank, bytes, now_ns);
     return PD_OK;
 }
-
-/* ---- giving back ---- */
 
 void pd_reserves_gone(pd_job *job, uint32_t rank, uint64_t now_ns)
 {
