@@ -235,7 +235,7 @@ def test_take_steps_wants_a_step_from_each_call(daemon, job):
 
 def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon, job, monkeypatch):
     """The old process of rank 1 has pushed step 3. Rank 0 pushes it when the new process has joined at step 2."""
-    recall = paramd.Client.recall
+    recall = paramd.Client.get_worker_state
 
     def make(rank):
         return Training(daemon, job, rank=rank, world_size=2)
@@ -257,7 +257,7 @@ def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon
         return recall(client)
 
     two = make(1)
-    monkeypatch.setattr(paramd.Client, "recall", late)
+    monkeypatch.setattr(paramd.Client, "get_worker_state", late)
     assert two.opt.step_count == 3
     assert two.opt.worker_state[0] == 3
     assert same_bits(weights(two.model), weights(zero.model))
