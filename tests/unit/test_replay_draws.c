@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "paramd/optim.h"
 #include "replayed.h"
 
 enum { STEPS = 6, ROWS = 3, COLS = 2, N = ROWS * COLS };

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "replay_state.h"
 #include "replayed.h"
 #include "optimizer_ops.h"
 
