@@ -460,7 +460,7 @@ static int tell(const export *ex)
                                         ex->state, "pending_roots", (json_int_t)ex->roots));
     pd_print_line(to_output ? stderr : stdout, "exported step %" PRIu64 " of job %s: %zu tensors, %s", ex->step,
                   ex->job, ex->n, pd_bytes_text(bytes, ex->bytes));
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 static void close_export(export *ex)
@@ -506,7 +506,7 @@ static int run(export *ex)
     status = rc == PD_OK ? tell(ex) : pd_result_fail(line->json, &err);
     close_export(ex);
     /* The daemon was reached, so a timeout means that the export failed. The exit status must not say "no daemon". */
-    return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_EXIT_FAILED : status;
+    return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_CTL_FAILED : status;
 }
 
 int pd_run_export_command(pd_line *line)

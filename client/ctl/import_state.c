@@ -520,7 +520,7 @@ static int tell(const state_import *im, bool imported)
 
     if (im->line->json) {
         int status = pd_result_json(as_json(im, imported));
-        return imported ? status : PD_EXIT_FAILED;
+        return imported ? status : PD_CTL_FAILED;
     }
     print_unknown(im);
     print_missing(im);
@@ -532,7 +532,7 @@ static int tell(const state_import *im, bool imported)
         printf("nothing imported: the job does not know %zu names of the file, and the file lacks %zu of its tensors "
                "(--partial imports the rest)\n",
                im->n_unknown, count_missing(im));
-    return imported ? PD_EXIT_OK : PD_EXIT_FAILED;
+    return imported ? PD_CTL_OK : PD_CTL_FAILED;
 }
 
 static void close_import(state_import *im)

@@ -60,7 +60,7 @@ static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *
     else
         pd_print_line(stdout, "%s: checkpoint of step %" PRIu64 ", %s written in %s", line->args[0], reply->step,
                       pd_bytes_text(bytes, reply->bytes), pd_duration_text(ms, reply->ms));
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_checkpoint_command(pd_line *line)
@@ -114,7 +114,7 @@ static int print_reply(const Paramd__SetReply *reply)
 {
     for (size_t i = 0; i < reply->n_changes; i++) print_change(reply->changes[i]);
     if (reply->left_off > 0) printf("and %" PRIu64 " more\n", reply->left_off);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_set(pd_line *line)

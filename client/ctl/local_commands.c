@@ -312,7 +312,7 @@ static int serve(const pd_line *line, const pd_local_daemon *daemon, int process
     for (int i = 0; i < MOST; i++) end(&pairs[i]);
     close(listener);
     if (!line->json) pd_print_line(stdout, "%s has ended", daemon->name);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_dashboard(pd_line *line)

@@ -90,8 +90,8 @@ static int print_once(const pd_line *line, pd_top_sample *sample)
     if (line->json) return pd_result_json(as_json(sample));
     pd_top_headline(sample, headline, sizeof headline);
     printf("%s\n", headline);
-    return pd_table_print(pd_top_table(sample, pd_table_default_limit()), stdout, "no jobs") == PD_OK ? PD_EXIT_OK
-                                                                                                      : PD_EXIT_FAILED;
+    return pd_table_print(pd_top_table(sample, pd_table_default_limit()), stdout, "no jobs") == PD_OK ? PD_CTL_OK
+                                                                                                      : PD_CTL_FAILED;
 }
 
 /* Most lines of the screen that the description of a job takes, with the empty line before it. Lower screens show only
@@ -316,7 +316,7 @@ int pd_run_top(pd_line *line)
     pd_top_sample first = { 0 }, sample = { 0 };
     pd_operator op;
     pd_error err = { 0 };
-    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_EXIT_OK;
+    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_CTL_OK;
 
     if (rc == PD_OK) rc = pd_top_take(&first, &op, NULL, &err);
     if (rc == PD_OK) {

@@ -42,10 +42,10 @@ const pd_variable pd_variables[] = {
 };
 
 const char *const pd_exit_texts[] = {
-    [PD_EXIT_OK] = "done",
-    [PD_EXIT_FAILED] = "failed: the daemon refused the request, nothing matches, or a check did not pass",
-    [PD_EXIT_USAGE] = "wrong usage: an unknown command or option, a missing argument, a wrong value or address",
-    [PD_EXIT_UNREACHABLE] = "the daemon cannot be reached, or did not answer in time",
+    [PD_CTL_OK] = "done",
+    [PD_CTL_FAILED] = "failed: the daemon refused the request, nothing matches, or a check did not pass",
+    [PD_CTL_USAGE] = "wrong usage: an unknown command or option, a missing argument, a wrong value or address",
+    [PD_CTL_UNREACHABLE] = "the daemon cannot be reached, or did not answer in time",
     NULL
 };
 
@@ -164,7 +164,7 @@ _Noreturn void pd_line_refuse(const pd_line *line, const char *format, ...)
     va_end(args);
     pd_print_line(stderr, "paramctl%s%s: %s", space, name, text);
     fprintf(stderr, "Try `paramctl%s%s --help'.\n", space, name);
-    exit(PD_EXIT_USAGE);
+    exit(PD_CTL_USAGE);
 }
 
 static bool read_seconds(const char *text, double *seconds)
@@ -376,7 +376,7 @@ pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 static void print_version(void)
 {
     printf("paramctl " PD_VERSION "\n");
-    exit(PD_EXIT_OK);
+    exit(PD_CTL_OK);
 }
 
 const char *pd_line_parse_common(pd_line *line)
@@ -394,7 +394,7 @@ void pd_line_parse(pd_line *line)
     read_words(line, false);
     if (pd_line_has(line, "help")) {
         pd_help_command(stdout, line->command);
-        exit(PD_EXIT_OK);
+        exit(PD_CTL_OK);
     }
     if (pd_line_has(line, "version")) print_version();
     take_common(line);

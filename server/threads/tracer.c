@@ -10,7 +10,6 @@
 #include "request.h"
 #include "stats.h"
 #include "thread.h"
-#include "info_entries.h"
 
 #include <errno.h>
 #include <stdio.h>

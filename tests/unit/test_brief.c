@@ -1,13 +1,6 @@
 /* Tests which connections give way to a newcomer when there are the most that the daemon takes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,9 +50,10 @@ static void close_all(int *fds, int n)
 
 /* ---- */
 
-static void a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing, scene *s)
 {
-    scene *s = *state;
     int fds[MOST], fd;
 
     connect_silent(s, "token:alice", fds, MOST);
@@ -71,9 +65,8 @@ static void a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing(void 
     close(fd);
 }
 
-static void a_flood_by_one_identity_takes_no_place_of_another(void **state)
+TEST(a_flood_by_one_identity_takes_no_place_of_another, scene *s)
 {
-    scene *s = *state;
     int first, flood[5 * MOST];
 
     connect_silent(s, "token:bob", &first, 1);
@@ -87,9 +80,8 @@ static void a_flood_by_one_identity_takes_no_place_of_another(void **state)
     close(first);
 }
 
-static void those_that_have_said_hello_stay(void **state)
+TEST(those_that_have_said_hello_stay, scene *s)
 {
-    scene *s = *state;
     int fds[MOST], fd;
 
     s->identity = "token:alice";
@@ -103,9 +95,8 @@ static void those_that_have_said_hello_stay(void **state)
     close(fd);
 }
 
-static void those_that_end_with_an_error_go_first(void **state)
+TEST(those_that_end_with_an_error_go_first, scene *s)
 {
-    scene *s = *state;
     int silent[MOST - 1], bad, fd;
 
     connect_silent(s, "token:alice", silent, MOST - 1);
@@ -121,17 +112,4 @@ static void those_that_end_with_an_error_go_first(void **state)
     close_all(silent, MOST - 1);
     close(bad);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing),
-        TEST(a_flood_by_one_identity_takes_no_place_of_another),
-        TEST(those_that_have_said_hello_stay),
-        TEST(those_that_end_with_an_error_go_first),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests the heap of jobs by their next deadline. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "jobs.h"
 
@@ -20,11 +14,10 @@ static uint64_t earliest(const pd_job *jobs)
     return at;
 }
 
-static void the_first_job_has_the_earliest_deadline_whatever_changes(void **state)
+TEST(the_first_job_has_the_earliest_deadline_whatever_changes)
 {
     pd_job *jobs = calloc(JOBS, sizeof *jobs), *first = NULL;
 
-    (void)state;
     assert_non_null(jobs);
     srand(5);
     for (int i = 0; i < CHANGES; i++) {
@@ -40,10 +33,4 @@ static void the_first_job_has_the_earliest_deadline_whatever_changes(void **stat
     }
     assert_true(earliest(jobs) == UINT64_MAX);
     free(jobs);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_first_job_has_the_earliest_deadline_whatever_changes) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

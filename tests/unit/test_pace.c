@@ -1,11 +1,5 @@
 /* Tests how a turn of the loop is bounded when connections send more requests than it has time for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -62,9 +56,10 @@ static int count_answers(scene *s, int fd)
 
 /* ---- */
 
-static void a_turn_ends_when_its_time_is_used_up(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_turn_ends_when_its_time_is_used_up, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
     uint64_t before = s->daemon->calls[PD_OPTIMIZERS];
     int answers = 0;
@@ -84,9 +79,8 @@ static void a_turn_ends_when_its_time_is_used_up(void **state)
     close(fd);
 }
 
-static void a_request_waits_for_few_of_those_that_came_before(void **state)
+TEST(a_request_waits_for_few_of_those_that_came_before, scene *s)
 {
-    scene *s = *state;
     int hostile[HOSTILE], fd = scene_operator(s), turns = 0;
     uint64_t before;
 
@@ -104,9 +98,8 @@ static void a_request_waits_for_few_of_those_that_came_before(void **state)
 }
 
 /* Floods of one identity on many connections, and of another one on one: both get as much of the loop's time. */
-static void identities_get_slices_in_turn(void **state)
+TEST(identities_get_slices_in_turn, scene *s)
 {
-    scene *s = *state;
     int many[HOSTILE - 1], one, ours = 0, theirs = 0;
 
     s->identity = "token:mallory";
@@ -127,9 +120,8 @@ static void identities_get_slices_in_turn(void **state)
     close(one);
 }
 
-static void a_connection_that_closes_leaves_the_list(void **state)
+TEST(a_connection_that_closes_leaves_the_list, scene *s)
 {
-    scene *s = *state;
     int fds[HOSTILE];
 
     for (int i = 0; i < HOSTILE; i++) fds[i] = scene_operator(s);
@@ -143,9 +135,8 @@ static void a_connection_that_closes_leaves_the_list(void **state)
     for (int i = 0; i < HOSTILE; i++) close(fds[i]);
 }
 
-static void a_turn_that_has_time_holds_nothing_back(void **state)
+TEST(a_turn_that_has_time_holds_nothing_back, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     slow_down(s, 1);
@@ -154,16 +145,4 @@ static void a_turn_that_has_time_holds_nothing_back(void **state)
     assert_int_equal(s->daemon->calls[PD_OPTIMIZERS], REQUESTS);
     assert_null(s->daemon->pace.first);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_turn_ends_when_its_time_is_used_up),    TEST(a_request_waits_for_few_of_those_that_came_before),
-        TEST(identities_get_slices_in_turn),           TEST(a_connection_that_closes_leaves_the_list),
-        TEST(a_turn_that_has_time_holds_nothing_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -358,7 +358,7 @@ static int report(bench *b)
     if (b->n_lanes > 1) printf(", and %.2f of %s", beside_ms / round_ms, want->beside);
     printf("\n");
     print_cpu(b, moved * (double)n / 1e9);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 /* Starts the workers' threads, times the rounds, and waits until the threads have ended. */
@@ -372,7 +372,7 @@ static int run(bench *b, worker *workers, pd_error *err)
         workers[i] = (worker){ .bench = b, .rank = i, .fd = -1 };
         if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
             fprintf(stderr, "paramctl: cannot start %d threads\n", n);
-            _exit(PD_EXIT_FAILED); /* the threads that were started wait at the barrier, and nothing can end them but
+            _exit(PD_CTL_FAILED); /* the threads that were started wait at the barrier, and nothing can end them but
                                     * the end of the process */
         }
     }

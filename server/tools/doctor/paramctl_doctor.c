@@ -146,13 +146,13 @@ static int finish(report *r, bool json)
                                       r->counts[PD_HEALTH_WARN], "fail", failed));
     else {
         pd_table_limit(r->table, pd_table_default_limit());
-        rc = pd_table_print(r->table, stdout, "no checks") == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
+        rc = pd_table_print(r->table, stdout, "no checks") == PD_OK ? PD_CTL_OK : PD_CTL_FAILED;
         printf("%d ok, %d warn, %d fail\n", r->counts[PD_HEALTH_OK], r->counts[PD_HEALTH_WARN], failed);
     }
-    return rc == PD_EXIT_OK && failed > 0 ? PD_EXIT_FAILED : rc;
+    return rc == PD_CTL_OK && failed > 0 ? PD_CTL_FAILED : rc;
 }
 
-/* Runs the checks and prints a report. Returns PD_EXIT_FAILED if a check failed. */
+/* Runs the checks and prints a report. Returns PD_CTL_FAILED if a check failed. */
 static int examine_machine(const pd_line *line)
 {
     report r = { .json = line->json ? json_array() : NULL,

@@ -206,7 +206,7 @@ static int play_all(const pd_line *line, report *rep)
         rep->all.failed++;
     }
     if (line->json) pd_result_json(json_pack("{s:o, s:o}", "traces", rep->traces, "summaries", rep->summaries));
-    return rep->all.failed > 0 ? PD_EXIT_FAILED : PD_EXIT_OK;
+    return rep->all.failed > 0 ? PD_CTL_FAILED : PD_CTL_OK;
 }
 
 int main(int argc, char **argv)
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
     if (rep.options.state && !rep.options.local)
         pd_line_refuse(&line, "--state compares the state of this process: add --local");
     if (line.json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL))
-        return PD_EXIT_FAILED;
+        return PD_CTL_FAILED;
     if (!rep.options.local && pd_operator_probe(line.server, line.timeout, &err) != PD_OK)
         return pd_result_fail(line.json, &err);
     return play_all(&line, &rep);
