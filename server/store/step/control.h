@@ -5,7 +5,7 @@
  * once more. They get the same bits only if they take the same course. Three things do not follow from contributions:
  *
  *   - which preconditioner tasks a step took with root_delay = ready;
- *   - which ranks counted in a round that its policy (round/policy.h) closed without all expected ranks;
+ *   - which ranks counted in a round that its policy (round/round.h) closed without all expected ranks;
  *   - values that operators set, with the step from which they hold.
  *
  * For each of these a record is made. Steps and rounds without such a choice make none. image/control_log.h writes the

@@ -3,7 +3,7 @@
 #include "riders.h"
 
 #include "control.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "override.h"
 #include "step_log.h"
 #include "task.h"
