@@ -31,21 +31,19 @@ int pd_blockrows_of(pd_blockrows *out, pd_mat M, pd_error *err)
 {
     int64_t k = M.rows > 0 && M.cols >= 0 && M.cols % M.rows == 0 ? root_of_triangle(M.cols / M.rows) : -1;
 
-    if (k < 0) {
+    if (k < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "%lld rows and %lld columns are not block rows of a symmetric matrix: "
                        "the columns must be 1, 3, 6, 10 ... times the rows",
                        LL(M.rows), LL(M.cols));
-    }
     *out = (pd_blockrows){ M, M.rows, k };
     return PD_OK;
 }
 
 int pd_blockrows_count(int64_t *k, int64_t n, int64_t b, pd_error *err)
 {
-    if (b < 1 || n < 0 || n % b != 0) {
+    if (b < 1 || n < 0 || n % b != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows are not a multiple of the block side %lld", LL(n), LL(b));
-    }
     *k = n / b;
     return PD_OK;
 }
@@ -118,9 +116,8 @@ void pd_blockrows_materialise(pd_mat S, pd_blockrows B)
     for (int64_t i = 0; i < B.k; i++) {
         pd_mat left = before(B, i, i);
         copy(part(S, i * b, 0, b, (i + 1) * b), before(B, i, i + 1));
-        for (int64_t r = 0; r < b; r++) {
+        for (int64_t r = 0; r < b; r++)
             for (int64_t c = 0; c < left.cols; c++) S.at[c * S.stride + i * b + r] = left.at[r * left.stride + c];
-        }
     }
 }
 
@@ -165,10 +162,9 @@ void pd_blockrows_scale(pd_blockrows C, pd_blockrows B, const float *v)
     assert(C.b == B.b && C.k == B.k);
     for (int64_t i = 0; i < B.k; i++) {
         pd_mat to = before(C, i, i + 1), from = before(B, i, i + 1);
-        for (int64_t r = 0; r < B.b; r++) {
+        for (int64_t r = 0; r < B.b; r++)
             for (int64_t c = 0; c < from.cols; c++)
                 to.at[r * to.stride + c] = from.at[r * from.stride + c] * v[i * B.b + r];
-        }
     }
 }
 
@@ -184,15 +180,13 @@ static int check_padding(pd_mat P, pd_mat X, pd_blockrows *padded, pd_error *err
                        LL(P.rows));
     if (X.rows > X.cols)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%lld rows are more than the columns, %lld", LL(X.rows), LL(X.cols));
-    if (X.cols > P.cols) {
+    if (X.cols > P.cols)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%lld columns are more than block side times number of blocks, %lld",
                        LL(X.cols), LL(P.cols));
-    }
-    if (X.rows < P.rows && X.rows != X.cols) {
+    if (X.rows < P.rows && X.rows != X.cols)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "below the block side only square matrices can be padded: %lld rows, %lld columns", LL(X.rows),
                        LL(X.cols));
-    }
     if ((rc = pd_blockrows_of(padded, P, err)) != PD_OK) return rc;
     if (X.rows == P.rows) return pd_blockrows_of(&given, X, err);
     return padded->k > 0

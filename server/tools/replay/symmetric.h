@@ -15,19 +15,17 @@
 #include "paramd/error.h"
 
 typedef struct pd_blockrows {
-    /* The blocks of the lower half side by side, in borrowed memory: k(k+1)/2 square blocks with b rows each. */
-    pd_mat at;
-    /* b: number of rows of a block. k: number of block rows (rows of blocks). The symmetric matrix has b k rows. */
-    int64_t b, k;
+    pd_mat at;    /* the blocks of the lower half side by side, in borrowed memory */
+    int64_t b, k; /* rows of a block; number of block rows: the symmetric matrix has b k rows */
 } pd_blockrows;
 
-/* Makes a view of the matrix M as the lower block rows (rows of square blocks) of a symmetric matrix. The side b of a
- * block is M's number of rows. The number k of block rows follows from the ratio of columns to rows; without columns k
- * is 0. PD_INVALID_ARGUMENT: the ratio is not k(k+1)/2 for a whole k (the error names rows and columns). */
+/* Makes a view of the matrix M as the lower block rows of a symmetric matrix. The side b of a block is M's number of
+ * rows. The number k of block rows follows from the ratio of columns to rows; without columns k is 0.
+ * PD_INVALID_ARGUMENT: the ratio is not k(k+1)/2 for a whole k. */
 int pd_blockrows_of(pd_blockrows *out, pd_mat M, pd_error *err);
 
-/* Computes the number k of block rows (rows of blocks with side b) in a symmetric matrix of n rows.
- * PD_INVALID_ARGUMENT: b is below 1, or n is not a multiple of b (the error names both numbers). */
+/* Computes the number k of block rows of side b in a symmetric matrix of n rows. PD_INVALID_ARGUMENT: b is below 1, or
+ * n is not a multiple of b. */
 int pd_blockrows_count(int64_t *k, int64_t n, int64_t b, pd_error *err);
 /* Returns how many columns a matrix of b rows needs to hold the lower blocks, of side b, of k block rows side by side.
  * INT64_MAX: the number does not fit. */
@@ -49,14 +47,13 @@ void pd_blockrows_diagonal(float *d, pd_blockrows B);
 /* Writes into most[r] the largest absolute value in row r of the symmetric matrix B, for all rows. A row with a NaN
  * gives NaN. */
 void pd_blockrows_row_maxima(float *most, pd_blockrows B);
-/* Multiplies each stored row of a symmetric matrix S, held in B as rows of square blocks with b rows each, by a factor:
- * row r of block row i by v[b i + r]. On and below the diagonal the result C is diag(v) S. But C does not stand for a
- * symmetric matrix: the elements above the diagonal, which are not stored, would need the factors of other rows. C has
- * B's shape and may be B. */
+/* Multiplies each stored row of a symmetric matrix S, held in B, by a factor: row r of block row i by v[b i + r]. On
+ * and below the diagonal the result C is diag(v) S. But C does not stand for a symmetric matrix: the elements above the
+ * diagonal, which are not stored, would need the factors of other rows. C has B's shape and may be B. */
 void pd_blockrows_scale(pd_blockrows C, pd_blockrows B, const float *v);
 
-/* Copies the matrix X into P, and pads it to K block rows (rows of blocks with side b), so that matrices of many sizes
- * get one shape. P has b rows and b K(K+1)/2 columns.
+/* Copies the matrix X into P, and pads it to K block rows, so that matrices of many sizes get one shape. P has b rows
+ * and b K(K+1)/2 columns.
  *
  * If X is square with at most b rows, it becomes the first block, [[X, 0], [0, I]] of side b. If X has b rows, it may
  * already consist of several block rows. Block rows [0 ... 0 | I] follow.
