@@ -5,7 +5,7 @@
 #include "wal.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "global_clip.h"
 #include "header_image.h"

@@ -8,7 +8,7 @@
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "import.h"
 #include "logging.h"

@@ -1,7 +1,7 @@
 /* checkpoint_state.c - answers requests for a checkpoint, schedules retries by time, and pauses and resumes jobs. */
 #include "checkpoint_state.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "import.h"
 #include "riders.h"
 #include "wal.h"

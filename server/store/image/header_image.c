@@ -3,7 +3,7 @@
 #include "header_image.h"
 
 #include "checkpoint_policy.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
 #include "job.h"
@@ -296,7 +296,7 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (wal.h);
+/* Returns the step after which parameters are stopped, by a cut (consistent_cut.h) or by the job's log (wal.h);
  * UINT64_MAX: nothing stops them. */
 static uint64_t stopped_at(const pd_steps *steps)
 {

@@ -6,7 +6,6 @@
 #include "collect.h"
 #include "declare.h"
 #include "export.h"
-#include "frames.h"
 #include "import.h"
 #include "push.h"
 #include "overdue.h"

@@ -16,7 +16,7 @@
 #include "checkpoint_policy.h"
 #include "param_set.h"
 #include "plan.h"
-#include "policies.h"
+#include "round.h"
 #include "reserves.h"
 #include "root_report.h"
 #include "step_group.h"
@@ -335,7 +335,7 @@ static void lay_chunks(pd_job *job, pd_param *param)
     pd_rank_range *ranges =
         param->ranged ? job->records.ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
+    pd_round_init(&param->round, &(pd_round_layout){ .policy = &pd_policy_sync,
                                                      .members = &job->steps.members,
                                                      .param = param,
                                                      .elements = param->elements,
