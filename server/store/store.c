@@ -33,13 +33,12 @@
 static int check_config(const pd_store_config *config, pd_error *err)
 {
     if (config->chunk_elements == 0 || config->chunk_elements % 16 != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "chunk_elements: expected a positive multiple of 16, got %llu",
                        (unsigned long long)config->chunk_elements);
     if (config->threads < 1)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d",
-                       config->threads);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "threads: expected at least 1, got %d", config->threads);
     if (!(config->batch_ns > 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "batch_ns: expected more than 0, got %g", config->batch_ns);
     return PD_OK;
 }
 
@@ -553,7 +552,8 @@ int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t
 
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     if (!pd_image_is_possible(job))
-        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+        return pd_fail(err, PD_UNAVAILABLE,
+                       "job %.200s cannot be saved now: a step or a preconditioner task is under way", name);
     return pd_image_write(job, image, n, err);
 }
 

@@ -195,16 +195,17 @@ static int refuse_held(const pd_job *job, const pd_request *hello, const char *h
 static int refuse_other(pd_job *job, const char *holder, pd_error *err)
 {
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "job %.100s at step %" PRIu64 " belongs to another run, whose workers are gone: %s. Continue it "
-                   "(resume, PARAMD_RESUME=1), begin anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
+                   "job %.100s at step %" PRIu64
+                   " belongs to another run, whose workers are gone: %s. Continue it (resume, PARAMD_RESUME=1), begin "
+                   "anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
                    job->steps.name, pd_steps_least(&job->steps), holder);
 }
 
 static int wait_for_end(const pd_job *job, const char *holder, pd_error *err)
 {
     return pd_fail(err, PD_UNAVAILABLE,
-                   "job %.100s is about to end, but not yet: %s has not left it. To continue the job: resume, "
-                   "PARAMD_RESUME=1; or choose another name (job=, PARAMD_JOB)",
+                   "job %.100s is about to end: %s has not left it yet. To continue the job: resume, PARAMD_RESUME=1; "
+                   "or choose another name (job=, PARAMD_JOB)",
                    job->steps.name, holder);
 }
 
@@ -220,8 +221,7 @@ static int begin_anew(const pd_request *hello, pd_error *err)
 {
     if (!hello->u.hello.rejoins) return PD_OK;
     return pd_fail(err, PD_NOT_FOUND,
-                   "the job %.200s that this worker was in is over, and who rejoins a job does not "
-                   "create it",
+                   "the job %.200s that this worker was in is over, and a rejoining worker cannot create a job",
                    hello->u.hello.job_name);
 }
 
@@ -271,8 +271,7 @@ static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
     while (store->jobs.n >= store->config.max_jobs)
         if (!pd_store_end_oldest(store, NULL, NULL))
             return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                           "job %.100s would be one more than the %u jobs allowed "
-                           "(limits.max_jobs)",
+                           "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)",
                            request->u.hello.job_name, store->config.max_jobs);
     while ((rc = pd_job_owner_check(&store->owners, store->roles, request, err)) != PD_OK && owner != NULL)
         if (!pd_store_end_oldest(store, pd_owner_budget(owner), NULL)) break;
@@ -298,7 +297,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     pd_job *job;
     int rc;
 
-    if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
+    if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and accepts no new jobs");
     if (old != NULL && (rc = pd_job_owner_may_begin_anew(old, store->roles, request, err)) != PD_OK) return rc;
     if ((rc = pd_hello_check_globs(request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
@@ -381,8 +380,8 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
 
     if (rc == PD_OK && rejoins_nothing(request, job))
         rc = pd_fail(&err, PD_NOT_FOUND,
-                     "the job %.200s that this worker was in is not on this server any more, and "
-                     "who rejoins a job does not create it",
+                     "the job %.200s that this worker was in is no longer on this server, and a rejoining worker "
+                     "cannot create a job",
                      request->u.hello.job_name);
     if (rc == PD_OK) rc = decide(store, job, request, now_ns, &created, &err);
     if (rc == PD_OK)

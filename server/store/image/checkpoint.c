@@ -130,7 +130,7 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     else
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = err->code },
-               "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err->text);
+               "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err->text);
     end_cut(job, now_ns);
     free_making(job);
     pd_logging_not_kept(job, step);
@@ -156,8 +156,8 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
     char ranks[160];
 
     if (late == NULL) {
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: %u results of root tasks are still missing", job->steps.name,
-                job->steps.tasks_out);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: %u results of preconditioner tasks are still missing",
+                job->steps.name, job->steps.tasks_out);
         return;
     }
     pd_round_missing(&late->round, ranks, sizeof ranks);
@@ -166,7 +166,7 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
                 late->saved.step + 1, late->name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "job %.100s: %.160s has not reached step %" PRIu64 ", which others have: it waits for %s%s",
+                "job %.100s: %.160s has not reached step %" PRIu64 ", which others have: waiting for %s%s",
                 job->steps.name, late->name, job->steps.cut->step, late->round.open ? "rank " : "every rank",
                 late->round.open ? ranks : "");
 }
@@ -490,7 +490,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         free_making(job);
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
-               "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err.text);
+               "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err.text);
         pd_logging_not_kept(job, step);
         pd_control_kept(job, false);
         pd_checkpoint_failed(job, step, &err);

@@ -87,9 +87,9 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 {
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &job->checkpointing.cut.step },
-           "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
-           "%" PRIu64 " are durable",
-           job->checkpointing.cut.step, seconds(&job->checkpointing.watch, now_ns), job->checkpointing.durable_step);
+           "the disk has not answered for %.3g s: it has the checkpoint of step %" PRIu64 "; steps up to %" PRIu64
+           " are durable",
+           seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
     /* Entries that wait for this checkpoint would hold the job back. */
     if (goes_on(job) && job->checkpointing.log.waits) pd_logging_leave(job);
     pd_pause_begin(job);
@@ -98,11 +98,12 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 static void tell_entries(pd_job *job, uint64_t now_ns)
 {
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
-           " are durable; %s (on_disk_error)",
-           job->steps.log->under_way, seconds(&job->checkpointing.log.watch, now_ns), job->checkpointing.durable_step,
-           goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
-                        : "the job waits for the disk");
+           "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
+           "(on_disk_error)",
+           seconds(&job->checkpointing.log.watch, now_ns), job->steps.log->under_way, job->checkpointing.durable_step,
+           goes_on(job)
+               ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
+               : "the job waits for the disk");
     if (goes_on(job)) pd_logging_leave(job);
 }
 
@@ -137,11 +138,11 @@ static void skip(pd_job *job)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint32_t window = pd_checkpoint_policy_window(job);
-    const char *why = checkpointing->writing || checkpointing->making != NULL
-                          ? "the one before it is still being written: the disk is too slow for this distance "
-                            "(checkpoint_every)"
-                      : job->steps.cut != NULL ? "the job is being exported"
-                                               : "optimizer state is being imported";
+    const char *why =
+        checkpointing->writing || checkpointing->making != NULL
+            ? "the one before it is still being written: the disk is too slow for this distance (checkpoint_every)"
+        : job->steps.cut != NULL ? "the job is being exported"
+                                 : "optimizer state is being imported";
     char more[128] = "";
 
     if (!pd_is_power_of_two(++checkpointing->counts.skipped)) return;
@@ -371,7 +372,7 @@ void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, ui
     if (kept->ended || job == NULL) {
         if (kept->error.code != PD_OK)
             pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = kept->job, .code = kept->error.code },
-                   "the end of the job could not be noted on the disk, or its last checkpoint not written: %.300s",
+                   "could not record the end of the job on the disk, or write its last checkpoint: %.300s",
                    kept->error.text);
         pd_request_free(request);
     } else {
@@ -405,7 +406,7 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
     else if (!has_state(job))
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights have not all come", job->steps.name);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights are incomplete", job->steps.name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s has not reached step %" PRIu64 ", of which a checkpoint was asked for", job->steps.name,

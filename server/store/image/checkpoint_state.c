@@ -138,7 +138,7 @@ void pd_pause_begin(pd_job *job)
     pd_retry_at_once(job);
     facts.step = &step;
     pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
-           "the job pauses after step %" PRIu64 " until a checkpoint is on the disk (on_disk_error = pause)", step);
+           "paused after step %" PRIu64 " until a checkpoint is durable (on_disk_error = pause)", step);
 }
 
 void pd_pause_end(pd_job *job)
@@ -146,7 +146,6 @@ void pd_pause_end(pd_job *job)
     if (!job->checkpointing.paused) return;
     job->checkpointing.paused = false;
     job->steps.queue.limit = UINT64_MAX;
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-           "the disk is well again, and the job goes on");
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name }, "disk recovered, job resumed");
     pd_riders_release(&job->steps);
 }

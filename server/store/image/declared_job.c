@@ -273,10 +273,10 @@ static int set_range(pd_job *job, const pd_declared_range *range, pd_error *err)
     if (param == NULL || !param->ranged || range->rank >= job->steps.members.ranks ||
         param->round.ranges.at[range->rank].known || range->start < 0 || range->end < range->start ||
         range->end > param->elements)
-        return pd_fail(err, PD_DATA_LOSS,
-                       "job %.100s: the image has a range that does not fit: rank %u, parameter %u, "
-                       "elements %lld to %lld",
-                       job->steps.name, range->rank, range->param, (long long)range->start, (long long)range->end);
+        return pd_fail(
+            err, PD_DATA_LOSS,
+            "job %.100s: the image has a range that does not fit: rank %u, parameter %u, elements %lld to %lld",
+            job->steps.name, range->rank, range->param, (long long)range->start, (long long)range->end);
     pd_range_take(param, range->rank, range->start, range->end);
     param->round.ranges.at[range->rank].initialiser = range->initialiser;
     return PD_OK;

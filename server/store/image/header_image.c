@@ -502,7 +502,7 @@ static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
 static int check_identity(const char *text, const pd_job *job, pd_error *err)
 {
     if (text == NULL || (text[0] != '\0' && text[pd_text_printable(text, strlen(text))] == '\0')) return PD_OK;
-    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is no printable text", job->steps.name);
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is not printable text", job->steps.name);
 }
 
 static int check_texts(const pd_job *job, pd_error *err)

@@ -131,12 +131,11 @@ void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why)
     if (job->checkpointing.newest.exists)
         snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
                  durable > job->checkpointing.newest.step ? "log has an entry" : "newest checkpoint is", durable);
-    pd_say(
-        job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
-        "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
-        " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.256s` before "
-        "the server stops; else workers send or compute these steps again",
-        durable + 1, step, newest, why->text, job->steps.name);
+    pd_say(job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
+           "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
+           " will be lost, since %s: %.160s. Repair the disk or free space, and call `paramctl checkpoint %.256s` "
+           "before the server stops; else workers send or compute these steps again",
+           durable + 1, step, newest, why->text, job->steps.name);
 }
 
 static const double MIB = 1048576;
@@ -167,7 +166,7 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
     if (!job->checkpointing.log.wanted) return;
     job->checkpointing.load.record_bytes = entry_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
-           "an entry of its log has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
+           "a WAL record has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
            seconds(job, entry_bytes));
 }
 
@@ -180,7 +179,7 @@ static bool warn_of_checkpoints(pd_job *job, double steps_per_s)
     if (checkpointing->every == 0 || steps <= (double)checkpointing->every) return false;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "the job outruns the disk: a checkpoint of %.1f MiB takes it %.2f s, in which the job takes %.0f steps, but "
-           "checkpoint_every is %" PRIu64 ": some checkpoints will be left out",
+           "checkpoint_every is %" PRIu64 ": some checkpoints will be skipped",
            (double)checkpointing->load.checkpoint_bytes / MIB, seconds(job, checkpointing->load.checkpoint_bytes),
            steps, checkpointing->every);
     return true;
@@ -192,7 +191,7 @@ static bool warn_of_entries(pd_job *job, double steps_per_s)
 
     if (busy <= 0.5) return false;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "the log takes %.0f %% of the disk: entries of %.1f MiB at %.1f steps a second. durability = checkpoint "
+           "the WAL takes %.0f %% of the disk: records of %.1f MiB at %.1f steps a second. durability = checkpoint "
            "writes less",
            100 * busy, (double)job->checkpointing.load.record_bytes / MIB, steps_per_s);
     return true;

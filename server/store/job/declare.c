@@ -78,9 +78,8 @@ static void warn_of_ready_roots(pd_job *job, uint32_t n)
 {
     if (n > 0)
         pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-               "roots of %u parameters are used as soon as they are ready: "
-               "in which step depends on timing, so this run is not reproducible bit for bit (root_delay = a number of "
-               "steps is)",
+               "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
+               "run is not reproducible bit for bit (root_delay = a number of steps is)",
                n);
 }
 
@@ -125,10 +124,10 @@ static int check_whole(const pd_job *job, const declaring *d, pd_error *err)
     /* Names that differ are as many parameters. */
     for (uint32_t i = 0; d->n < job->steps.n_params && i < job->steps.n_params; i++)
         if ((d->seen[i / 64] >> i % 64 & 1) == 0)
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "parameter %.256s: job %.100s has it, this rank does not "
-                           "declare it; every rank declares the same",
-                           job->steps.params[i].name, job->steps.name);
+            return pd_fail(
+                err, PD_FAILED_PRECONDITION,
+                "parameter %.256s: job %.100s has it, this rank does not declare it; every rank declares the same",
+                job->steps.params[i].name, job->steps.name);
     return PD_OK;
 }
 
@@ -313,7 +312,7 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
     if (pd_is_power_of_two(++rank->refused_sets))
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .rank = &number, .code = err->code },
-               "what %.60s declares is refused: %.240s", rank->label, err->text);
+               "refused what %.60s declares: %.240s", rank->label, err->text);
 }
 
 /* Queues chunks (sections) of ranged parameters (each rank contributes a range) again whose rounds are open. Now that

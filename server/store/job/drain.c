@@ -65,7 +65,7 @@ static void describe(const pd_job *job, pd_error *err)
     char what[48], ranks[160];
 
     if (late == NULL) {
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being looked at",
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being checked",
                 job->steps.name);
         return;
     }
@@ -76,8 +76,8 @@ static void describe(const pd_job *job, pd_error *err)
                 what, late->name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "not drained: job %.100s: %s of %.160s still misses %s%s; contributions "
-                "that came stand, drain again to go on waiting",
+                "not drained: job %.100s: %s of %.160s still misses %s%s; contributions so far are kept, drain again "
+                "to keep waiting",
                 job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
 }
 
@@ -99,12 +99,11 @@ static void describe_lost(const pd_job *job, pd_error *err)
 {
     const char *why = job->checkpointing.error[0] != '\0' ? job->checkpointing.error : "it is not on the disk yet";
 
-    pd_fail(
-        err, PD_ABORTED,
-        "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
-        "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-        job->steps.name, why,
-        (unsigned long long)(job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0));
+    pd_fail(err, PD_ABORTED,
+            "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when "
+            "the server stops: free space or repair the disk, and call `paramctl checkpoint` or drain again before",
+            job->steps.name, why,
+            (unsigned long long)(job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)

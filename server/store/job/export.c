@@ -72,7 +72,7 @@ static void abandon(pd_job *job, const pd_error *err)
     uint64_t step = cut_of(job)->step;
 
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &step },
-           "the export of step %" PRIu64 " by %s ends: %.200s; the job goes on", step, export->by, err->text);
+           "ended the export of step %" PRIu64 " by %s: %.200s; the job continues", step, export->by, err->text);
     if (export->begin != NULL) pd_request_refuse(job->steps.outbox, export->begin, err);
     export->begin = NULL;
     forget(job);
@@ -128,7 +128,7 @@ void pd_export_lost(pd_job *job, const pd_request *notice)
 
     drop_waiting(job, notice->ticket.conn);
     if (job->export == NULL || job->export->conn != notice->ticket.conn || PD_MUTANT(export_outlives_operator)) return;
-    pd_fail(&err, PD_CANCELLED, "its connection is gone (%.90s)", notice->u.lost.reason);
+    pd_fail(&err, PD_CANCELLED, "its connection was lost (%.90s)", notice->u.lost.reason);
     abandon(job, &err);
 }
 
@@ -229,7 +229,7 @@ static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     snprintf(export->by, sizeof export->by, "%.120s", request->u.export.by);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
            "%s exports step %" PRIu64 ", %s", export->by, job->steps.cut->step,
-           export->state ? "weights and optimizer state: the job rests there until the end" : "weights");
+           export->state ? "weights and optimizer state: the job is quiesced until the end" : "weights");
     pd_export_look(job, now_ns);
     return PD_OK;
 }
@@ -338,12 +338,11 @@ static int check_piece(const pd_request *request, int64_t elements, size_t each,
 
     if (first <= elements && count <= elements - first && (uint64_t)count * each <= request->u.export.most)
         return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer at "
-        "most %llu bytes",
-        request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
-        (unsigned long long)request->u.export.most);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer "
+                   "at most %llu bytes",
+                   request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
+                   (unsigned long long)request->u.export.most);
 }
 
 /* Allocates memory for the elements that an answer returns. PD_NO_MEMORY. */
@@ -388,7 +387,7 @@ static int read_root(const pd_job *job, const pd_param *param, const pd_request 
     int rc;
 
     if (request->u.export.number < 0 || k >= left)
-        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots, number %d is none of them", param->name, left,
+        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots: invalid number %d", param->name, left,
                        request->u.export.number);
     out->wide = true;
     out->elements = (uint64_t)pd_pending_root_length(param->optim, k);
@@ -409,8 +408,9 @@ static int read_state(const pd_job *job, const pd_param *param, const pd_request
 
     if (!pd_plan_part(plan, request->u.export.slot, request->u.export.number, request->u.export.block, &part) ||
         part.box != NULL || !pd_shape_equal(&part.shape, &plan->slots[part.slot].shape))
-        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
-                       param->name, request->u.export.slot, request->u.export.number, request->u.export.block);
+        return pd_fail(err, PD_NOT_FOUND,
+                       "%.160s has no state tensor %.60s with number %d and block %d (paramctl state)", param->name,
+                       request->u.export.slot, request->u.export.number, request->u.export.block);
     out->wide = plan->slots[part.slot].storage == PD_STORE_F64;
     each = out->wide ? sizeof(double) : sizeof(float);
     (void)pd_shape_elements(&part.shape, &elements);
@@ -621,8 +621,7 @@ static void describe_late(const pd_job *job, pd_error *err)
     pd_round_missing(&param->round, ranks, sizeof ranks);
     pd_fail(err, PD_DEADLINE_EXCEEDED,
             "job %.100s: %.160s has not reached step %" PRIu64
-            ", which others have begun: it waits for %s%s; export again "
-            "when it goes on",
+            ", which others have begun: it waits for %s%s; export again when it continues",
             job->steps.name, param->name, job->steps.cut->step, param->round.open ? "rank " : "every rank", ranks);
 }
 
@@ -633,9 +632,9 @@ static void end_late(pd_job *job, uint64_t now_ns)
     if (job->export->begin != NULL)
         describe_late(job, &err);
     else if (now_ns >= job->export->touched_ns + SILENCE_NS)
-        pd_fail(&err, PD_CANCELLED, "nothing was asked for in %" PRIu64 " s", SILENCE_NS / SECOND);
+        pd_fail(&err, PD_CANCELLED, "no request for %" PRIu64 " s", SILENCE_NS / SECOND);
     else
-        pd_fail(&err, PD_CANCELLED, "it has taken too long: %d MiB a second are expected", BYTES_PER_SECOND >> 20);
+        pd_fail(&err, PD_CANCELLED, "too slow: expected at least %d MiB a second", BYTES_PER_SECOND >> 20);
     abandon(job, &err);
 }
 

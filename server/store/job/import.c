@@ -99,10 +99,10 @@ static int check_rest(pd_job *job, pd_error *err)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: a step of %.160s is under way, or a root of it is being computed: try again",
                        job->steps.name, busy->name);
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try "
-                   "again",
-                   job->steps.name, busy->name);
+    return pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try again",
+        job->steps.name, busy->name);
 }
 
 /* Returns the step count that the parameter's optimizer will have after the import. */
@@ -138,8 +138,8 @@ static int check_covered(const pd_job *job, const size_t *first_slot, const int6
             (void)pd_shape_elements(&plan->slots[k].shape, &elements);
             if (came == elements) continue;
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: of %.160s's state %s %lld of %lld elements have "
-                           "come: bring all of it, or say that part of it is enough",
+                           "job %.100s: of %.160s's state %s %lld of %lld elements have come: send all of it, or allow "
+                           "a partial import",
                            job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
                            (long long)came, (long long)elements);
         }
@@ -180,8 +180,8 @@ static int check_counts(const pd_job *job, pd_error *err)
         if (count < least_count(job, param)) return goes_back(param, count, err);
         if (param->group != NULL && !pd_step_group_is_even(param->group))
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: the parameters that count their steps with %.160s "
-                           "are at different steps: import before the first step, or try again",
+                           "job %.100s: the parameters of the step group of %.160s are at different steps: "
+                           "import before the first step, or try again",
                            job->steps.name, param->name);
     }
     return PD_OK;
@@ -237,7 +237,7 @@ static int begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job->steps.n_params == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: no worker has declared its parameters yet: import then", job->steps.name);
+                       "job %.100s: no worker has declared its parameters yet: import afterwards", job->steps.name);
     forget(job);
     if ((job->import = calloc(1, sizeof *job->import)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
@@ -267,8 +267,7 @@ static int find_root(const pd_param *param, const pd_request *request, pd_addres
         n > pd_pending_root_most(plan) || !request->u.import.wide)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "%.160s: " PD_PENDING_ROOT
-                       " %d of %lld elements; expected float64, a number below %zu, and at most "
-                       "%lld elements",
+                       " %d of %lld elements; expected float64, a number below %zu, and at most %lld elements",
                        param->name, request->u.import.number, (long long)n, MOST_ROOTS * plan->n_tasks,
                        (long long)pd_pending_root_most(plan));
     memset(address, 0, sizeof *address);
@@ -287,10 +286,11 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
     if (strcmp(request->u.import.slot, PD_PENDING_ROOT) == 0) return find_root(param, request, address, part, err);
     if (!pd_plan_part(pd_optim_plan(param->optim), request->u.import.slot, request->u.import.number,
                       request->u.import.block, part))
-        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
-                       param->name, request->u.import.slot, request->u.import.number, request->u.import.block);
+        return pd_fail(err, PD_NOT_FOUND,
+                       "%.160s has no state tensor %.60s with number %d and block %d (paramctl state)", param->name,
+                       request->u.import.slot, request->u.import.number, request->u.import.block);
     if (!pd_shape_equal(&part->shape, &request->u.import.shape))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s here, %s came", param->name,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s, got %s", param->name,
                        request->u.import.slot, pd_shape_text(&part->shape, wanted, sizeof wanted),
                        pd_shape_text(&request->u.import.shape, came, sizeof came));
     memset(address, 0, sizeof *address);
@@ -306,11 +306,11 @@ static int check_room(const pd_job *job, uint64_t bytes, pd_error *err)
     const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
 
     if (pd_budget_fits(budget, bytes)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: no room to stage %llu more bytes of state: of %llu "
-                   "allowed for %.100s, %llu are in use (%s)",
-                   job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
-                   (unsigned long long)budget->used, budget->key);
+    return pd_fail(
+        err, PD_RESOURCE_EXHAUSTED,
+        "job %.100s: no room to stage %llu more bytes of state: of %llu allowed for %.100s, %llu are in use (%s)",
+        job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
+        (unsigned long long)budget->used, budget->key);
 }
 
 /* Allocates memory in which a tensor of optimizer state is staged until the commit. Called when the tensor's first
@@ -356,8 +356,8 @@ static int check_piece(const pd_request *request, const pd_staged *staged, pd_er
 
     if (first != staged->landed || count > staged->elements - first || request->u.import.wide != staged->wide)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.160s: elements %lld to %lld of state %.60s came, expected those "
-                       "from %lld on, of %lld, in the type of the first",
+                       "%.160s: elements %lld to %lld of state %.60s came, expected those from %lld on, of %lld, in "
+                       "the type of the first",
                        request->u.import.param, (long long)first, (long long)(first + count), request->u.import.slot,
                        (long long)staged->landed, (long long)staged->elements);
     return PD_OK;
@@ -489,8 +489,8 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
     job->import->commit = NULL;
     if (rc == PD_OK) {
         pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-               "the optimizer state of %u parameters was set back to its initial values (%.200s)",
-               pd_reset_count(job->import->reset), request->u.import.param);
+               "reset the optimizer state of %u parameters (%.200s)", pd_reset_count(job->import->reset),
+               request->u.import.param);
         pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
         pd_checkpoint_policy_now(job);
@@ -617,9 +617,7 @@ static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: this connection has begun no import, or another took "
-                       "its place",
-                       job->steps.name);
+                       "job %.100s: this connection has begun no import, or another took its place", job->steps.name);
     if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, now_ns, err);
     return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
 }
@@ -653,7 +651,7 @@ void pd_import_tick(pd_job *job, uint64_t now_ns)
         return;
     }
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "an import of optimizer state was begun and not ended: dropped");
+           "dropped an import of optimizer state that was not completed");
     forget(job);
 }
 

@@ -89,11 +89,11 @@ static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_err
     if (!is_taken_over(job, param, rank) || PD_MUTANT(init_mixed)) return PD_OK;
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_SUMMED)
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "%.160s: part of rank %u's initial weights has come from "
-                           "another process and is in the mean already; all must come from one process: let that "
-                           "process come back, or drop the job and start anew",
-                           param->name, rank);
+            return pd_fail(
+                err, PD_FAILED_PRECONDITION,
+                "%.160s: part of rank %u's initial weights has come from another process and is already in the mean; "
+                "all must come from one process: let that process return, or drop the job and start again",
+                param->name, rank);
     return PD_OK;
 }
 

@@ -161,8 +161,7 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, const pd
             (k == PD_JOB_KEY_SEED && any_seed))
             continue;
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s has %s = %s, this worker comes with %s: give every "
-                       "rank the same options",
+                       "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
                        job->steps.name, pd_job_keys[k].name,
                        pd_job_values_text(&job->steps.values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
                        pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
@@ -184,14 +183,12 @@ static int compare_rules(const pd_job *job, const pd_rule *theirs, size_t n, pd_
 {
     if (n != job->steps.n_rules)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s has %zu optimizer rules, this worker comes with %zu: "
-                       "give every rank the same",
+                       "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank the same",
                        job->steps.name, job->steps.n_rules - 1, n - 1);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->steps.rules[i].text, theirs[i].text) != 0)
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker "
-                           "comes with \"%.160s\"",
+                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
                            job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
     return PD_OK;
 }
@@ -264,8 +261,8 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
     if (ms == 0) return;
     /* The command needs the whole name, and the client puts its address in: both have room. */
     pd_fail(err, refusal.code,
-            "%.*s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.256s`, or choose "
-            "another name",
+            "%.*s. Job %.40s is at step %" PRIu64
+            " and lingers for another %u s: `paramctl drop %.256s`, or choose another name",
             name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_steps_least(&job->steps), (ms + 999) / 1000,
             job->steps.name);
 }

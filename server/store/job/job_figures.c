@@ -81,11 +81,11 @@ static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *chec
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", checkpointing->error);
     else if (late == checkpoint)
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
-                 "the disk has had the checkpoint of step %llu for %llu s and does not answer",
-                 (unsigned long long)checkpointing->cut.step, (unsigned long long)seconds);
+                 "the disk has not answered for %llu s: it has the checkpoint of step %llu",
+                 (unsigned long long)seconds, (unsigned long long)checkpointing->cut.step);
     else
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
-                 "the disk has had entries of the log for %llu s and does not answer", (unsigned long long)seconds);
+                 "the disk has not answered for %llu s: it has WAL records", (unsigned long long)seconds);
 }
 
 static void fill_keeping(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)

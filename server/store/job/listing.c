@@ -99,8 +99,7 @@ int pd_listing_begin(pd_listing_walk *walk, pd_job *job, const pd_list_kind *kin
     if (strlen(pattern) > PD_GLOB_MAX)
         return pd_fail(
             err, PD_INVALID_ARGUMENT,
-            "the pattern for parameters \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of "
-            "it",
+            "the pattern for parameters \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of it",
             pattern, strlen(pattern), PD_GLOB_MAX);
     if ((pattern[0] != '\0' && (walk->glob = pd_glob_new(pattern)) == NULL) || take_index(walk, job, pattern) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for the list");

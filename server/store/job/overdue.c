@@ -175,14 +175,14 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
                  oldest->name);
     pd_round_text(late, what, sizeof what);
     if (missing == 0)
-        pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that "
-                "came stand, %s again to go on waiting",
-                what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
+        pd_fail(
+            err, PD_DEADLINE_EXCEEDED,
+            "%s of %.100s%s ha%s not been taken for %llu s%s; contributions so far are kept, %s again to keep waiting",
+            what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions "
-                "that came stand, %s again to go on waiting",
+                "%s ha%s not contributed to %s of %.100s%s for %llu s%s; contributions so far are kept, %s again to "
+                "keep waiting",
                 ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
 }
 
@@ -253,10 +253,10 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
 
     ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    pd_fail(err, PD_DEADLINE_EXCEEDED,
-            "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
-            "weights that came stand, pull again to go on waiting",
-            ranks, param->name, more, (unsigned long long)((now_ns - job->reports.init_ns) / second));
+    pd_fail(
+        err, PD_DEADLINE_EXCEEDED,
+        "%s: no initial weights received of %.100s%s for %llu s; weights so far are kept, pull again to keep waiting",
+        ranks, param->name, more, (unsigned long long)((now_ns - job->reports.init_ns) / second));
 }
 
 /* Reports missing initial weights to the workers that wait to pull weights: which ranks have not sent them. */
@@ -316,12 +316,12 @@ static const pd_param *find_deserted(const pd_job *job, uint64_t most, uint64_t 
 
 static void describe_deserter(const pd_job *job, const pd_rank *rank, const char *what, const char *of, pd_error *err)
 {
-    pd_fail(
-        err, PD_FAILED_PRECONDITION,
-        "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely causes: "
-        "the ranks have different numbers of batches, or one has stopped early. Let all take the same number of "
-        "steps, or leave together. What came stands",
-        (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what, of);
+    pd_fail(err, PD_FAILED_PRECONDITION,
+            "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely "
+            "causes: the ranks have different numbers of batches, or one has stopped early. Let all take the same "
+            "number of steps, or leave together. Contributions so far are kept",
+            (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what,
+            of);
 }
 
 /* Reports to all who wait for rounds up to `step`, or for initial weights, that a rank has left. It is logged once for

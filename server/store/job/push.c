@@ -52,8 +52,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
     if ((rule->pushed_mask & mask) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value",
-                       option->name, pd_optimizer_name(row));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s is in the push twice", option->name,
+                       pd_optimizer_name(row));
     rule->pushed_mask |= mask;
     return PD_OK;
 }
@@ -88,11 +88,11 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 
     for (int h = 0; both != 0; h++, both >>= 1) {
         if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all "
-                       "ranks of a round send the same",
-                       param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
-                       (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round send the same",
+            param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
+            (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
     }
     return PD_OK;
 }
@@ -156,8 +156,7 @@ static int check_all_known(const pd_request *frame, uint64_t known, pd_error *er
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
         if ((known >> i & 1) == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "no optimizer of this push's parameters has a hyperparameter "
-                           "%.64s",
+                           "no optimizer of this push's parameters has a hyperparameter %.64s",
                            frame->u.data.hypers[i].name);
     return PD_OK;
 }
@@ -177,14 +176,12 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
     if (!param->round.open) return PD_OK;
     if (piece->absent && pd_round_has_given(&param->round, rank))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: rank %u has given a gradient for step %llu before and "
-                       "cannot be without one",
+                       "%.160s: rank %u has given a gradient for step %llu already and cannot report it absent",
                        param->name, rank, (unsigned long long)param->saved.step + 1);
     if (!piece->absent && pd_round_is_absent(&param->round, rank))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: rank %u has said that it has no gradient for step %llu "
-                       "and cannot give one",
-                       param->name, rank, (unsigned long long)param->saved.step + 1);
+                       "%.160s: rank %u has reported no gradient for step %llu and cannot give one", param->name, rank,
+                       (unsigned long long)param->saved.step + 1);
     return PD_OK;
 }
 
@@ -228,8 +225,8 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "%.160s: rank %u cannot end step %llu: its push of this parameter was "
-                   "refused; push it again, or say that it is absent",
+                   "%.160s: rank %u cannot end step %llu: its push of this parameter was refused; push it again, or "
+                   "say that it is absent",
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
@@ -297,7 +294,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     int rc;
 
     if (frame->u.data.step == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
+        return pd_fail(err, PD_INVALID_ARGUMENT, "invalid step 0: a push is for the number of closed rounds + 1");
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
         return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 to %.0f, not %g", PD_WEIGHT_MOST,
                        frame->u.data.weight);
@@ -417,10 +414,10 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->steps.config->threads)) continue;
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.100s: Encountered nan or inf values in the gradient, which job "
-                       "%.60s rejects (nonfinite = reject)! To mitigate, check if nan inputs are being passed into the "
-                       "network or nan gradients are being passed to the optimizer; try a lower learning rate, another "
-                       "schedule, a later start_preconditioning_step, clipping of gradients. Push again for step %llu",
+                       "%.100s: Encountered nan or inf values in the gradient, which job %.60s rejects (nonfinite = "
+                       "reject)! To mitigate, check if nan inputs are being passed into the network or nan gradients "
+                       "are being passed to the optimizer; try a lower learning rate, another schedule, a later "
+                       "start_preconditioning_step, clipping of gradients. Push again for step %llu",
                        job->steps.params[piece->param].name, job->steps.name, (unsigned long long)frame->u.data.step);
     }
     return PD_OK;

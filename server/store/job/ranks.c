@@ -21,8 +21,7 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
     pd_effect *effect = pd_request_become(hello, PD_EFF_FENCED, (pd_ticket){ old_conn, 0 }, job->steps.number);
 
     pd_fail(&effect->u.error, PD_ABORTED,
-            same_process ? "rank %u of job %.100s: this process (%.100s) has a newer "
-                           "connection"
+            same_process ? "rank %u of job %.100s: this process (%.100s) has a newer connection"
                          : "rank %u of job %.100s was taken over by another process, %.100s",
             number, job->steps.name, rank->label);
     pd_effects_add(job->steps.outbox, effect);
@@ -74,8 +73,7 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
         if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
             !PD_MUTANT(zombie_takes_rank))
             return pd_fail(err, PD_ABORTED,
-                           "rank %u of job %.100s was taken over by another process, %.100s: this one "
-                           "stays out",
+                           "rank %u of job %.100s was taken over by another process, %.100s: this one stays out",
                            hello->rank, job->steps.name, rank->label);
     return PD_OK;
 }
@@ -316,8 +314,7 @@ void pd_job_barrier(pd_job *job, pd_request *request)
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
         pd_fail(&err, PD_FAILED_PRECONDITION,
-                "rank %u of job %.100s waits at barrier %llu already: send the next one "
-                "when this is answered",
+                "rank %u of job %.100s waits at barrier %llu already: send the next one when this is answered",
                 request->rank, job->steps.name, (unsigned long long)sequence);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else {

@@ -109,8 +109,7 @@ static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
             job->steps.params[i].group->members == &job->steps.params[i] &&
             !pd_step_group_is_even(job->steps.params[i].group))
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: the parameters that count their steps with %.160s are at different steps: try "
-                           "again",
+                           "job %.100s: the parameters of the step group of %.160s are at different steps: try again",
                            job->steps.name, job->steps.params[i].name);
     return PD_OK;
 }
