@@ -64,13 +64,6 @@ static inline bool pd_account_fits(const pd_account *account, uint64_t more)
     return pd_budget_fits(pd_account_budget(account, more), more);
 }
 
-/* Counts the account's bytes in the budget of its job's owner, too, from now on. */
-static inline void pd_account_join(pd_account *account, pd_budget *owner)
-{
-    account->owner = owner;
-    owner->used += account->used;
-}
-
 static inline void pd_account_take(pd_account *account, uint64_t bytes)
 {
     account->used += bytes;
@@ -125,8 +118,6 @@ void pd_quota_join(pd_quota *quota, pd_ingest_share *share);
 void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
 /* Ends the reservation of a rank that has gone, except for the bytes of its frames that are not summed yet. */
 void pd_quota_release(pd_ingest *ingest, pd_quota *quota);
-/* Computes anew how many bytes are reserved for a rank, after its reserve or the bytes of its frames have changed. */
-void pd_quota_settle(pd_ingest *ingest, pd_quota *quota);
 
 /* Count a frame of `bytes` bytes for a rank: pd_quota_hold when the frame is received, pd_quota_let_go when it is
  * summed or dropped. */

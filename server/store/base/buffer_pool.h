@@ -21,7 +21,6 @@ typedef struct pd_shared_weights pd_shared_weights;
  * versions of the weights in two element types; what nobody writes takes no memory. The caller has one reference.
  * PD_UNAVAILABLE: the system gives no shared memory. PD_NO_MEMORY. */
 int pd_shared_weights_new(pd_shared_weights **out, uint64_t elements, uint64_t params, pd_error *err);
-void pd_shared_weights_ref(pd_shared_weights *shared);
 /* Returns the bytes of pages that the segment would keep if the caller dropped its reference. Accepts NULL. */
 uint64_t pd_shared_weights_left(const pd_shared_weights *shared);
 /* Drops a reference. The last one unmaps the segment and frees its pages. Accepts NULL. */

@@ -475,7 +475,7 @@ static int make(pd_job *job, uint64_t step, pd_error *err)
     job->checkpointing.making = making;
     job->checkpointing.cut.step = step;
     if (making == NULL || make_kept(&making->kept, job) != PD_OK ||
-        (making->effect = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, job->steps.number)) == NULL ||
+        (making->effect = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
     return PD_OK;

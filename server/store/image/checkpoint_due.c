@@ -97,13 +97,13 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 
 static void tell_entries(pd_job *job, uint64_t now_ns)
 {
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
-           "(on_disk_error)",
-           seconds(&job->checkpointing.log.watch, now_ns), job->steps.log->under_way, job->checkpointing.durable_step,
-           goes_on(job)
-               ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
-               : "the job waits for the disk");
+    pd_job_say(
+        job, PD_SAY_WARNING,
+        "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
+        "(on_disk_error)",
+        seconds(&job->checkpointing.log.watch, now_ns), job->steps.log->under_way, job->checkpointing.durable_step,
+        goes_on(job) ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
+                     : "the job waits for the disk");
     if (goes_on(job)) pd_logging_leave(job);
 }
 
@@ -127,7 +127,7 @@ static bool is_asked_for(const pd_job *job)
     bool logs = pd_step_log_is_on(&job->steps);
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+         request = pd_request_next(request))
         /* A worker wants to know that a step is durable: with a log that needs no checkpoint. */
         if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
     return false;
@@ -391,7 +391,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
     if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+         request = pd_request_next(request))
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
     return at;
 }
@@ -415,12 +415,11 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
 
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.asked;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
+    pd_request *request;
     pd_error err;
 
-    job->checkpointing.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (now_ns < request->u.checkpoint.wait_ns) {
             pd_request_queue_add(&job->checkpointing.asked, request);
             continue;

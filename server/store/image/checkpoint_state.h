@@ -53,8 +53,6 @@ void pd_checkpoint_ended(pd_job *job);
 /* Notes that the checkpoint of this step could not be made or written, and refuses those who wait for it. */
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
 
-/* Lets the next attempt be made at once, and those after it a second later and so on. */
-void pd_retry_at_once(pd_job *job);
 /* Returns whether a checkpoint should be begun now, because an earlier one has failed and no step makes one due. */
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns);
 /* Notes that a checkpoint is begun: the next attempt comes later. */

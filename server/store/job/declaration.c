@@ -22,7 +22,9 @@ static int check_name(const char *name, size_t i, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: %.300s", i, why.text);
 }
 
-pd_rule *pd_declaration_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns)
+/* Returns the optimizer rule that applies to the declared parameter; NULL: none does. The rule is looked for once, and
+ * an estimate of the time that this takes, in ns of one core, is added to *cost_ns. */
+static pd_rule *find_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns)
 {
     pd_rule *rules = job->steps.rules, *rule;
 
@@ -61,6 +63,16 @@ static int check_axes(const pd_param_decl *decl, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", decl->name, why.text);
 }
 
+/* Checks that the range which a rank declares of a parameter lies within its elements. PD_INVALID_ARGUMENT. */
+static int check_range(const pd_param_decl *decl, int64_t elements, pd_error *err)
+{
+    if (!decl->ranged || (0 <= decl->start && decl->start <= decl->end && decl->end <= elements)) return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= end <= %lld, the elements it has",
+        decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
+}
+
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err)
 {
@@ -73,11 +85,11 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
     if (*elements == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name,
                        pd_shape_text(&decl->shape, shape, sizeof shape));
-    if (check_axes(decl, err) != PD_OK || pd_range_check(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_axes(decl, err) != PD_OK || check_range(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
                        (int)decl->pull_dtype);
-    if (pd_declaration_rule(job, decl, cost_ns) == NULL)
+    if (find_rule(job, decl, cost_ns) == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %.256s: none of the job's %zu rules matches: add a catch-all \"* sgd\"", decl->name,
                        job->steps.n_rules - 1);
@@ -113,56 +125,10 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
     return PD_OK;
 }
 
-int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
-                         uint64_t *seen, pd_error *err)
-{
-    if (param == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name,
-                       job->steps.name);
-    if (match_facts(job, param, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
-    if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
-                       (int)decl->pull_dtype);
-    if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
-    seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
-    if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
-    return pd_range_match(job, param, decl, rank, err);
-}
-
-enum { FEW = 8 }; /* most notes that are logged; the others are counted, since many may be the same */
-
-void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n)
-{
-    const char *note = pd_optim_plan(param->optim)->note;
-
-    if (note[0] == '\0' || (*n)++ >= FEW) return;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "parameter %.80s: %s",
-           param->name, note);
-}
-
-void pd_declarations_said(pd_job *job, uint32_t n)
-{
-    if (n > FEW)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-               "the optimizers warn about %u more parameters (`paramctl params %s --verbose`)", n - FEW,
-               job->steps.name);
-}
-
-enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
-
-int pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err)
-{
-    if (!decl->ranged || (0 <= decl->start && decl->start <= decl->end && decl->end <= elements)) return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= end <= %lld, the elements it has",
-        decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
-}
-
-int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err)
+/* Checks that a rank declares the same range of a parameter as it did before, and that either all ranks or none
+ * declare a range of it. PD_FAILED_PRECONDITION. */
+static int match_range(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
+                       pd_error *err)
 {
     const pd_rank_range *range;
 
@@ -181,6 +147,44 @@ int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl
                    decl->name, rank, job->steps.name, (long long)range->start, (long long)range->end,
                    (long long)decl->start, (long long)decl->end);
 }
+
+int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
+                         uint64_t *seen, pd_error *err)
+{
+    if (param == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name,
+                       job->steps.name);
+    if (match_facts(job, param, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    if (pd_dtype_size(decl->pull_dtype) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
+                       (int)decl->pull_dtype);
+    if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
+    seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
+    if (check_range(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    return match_range(job, param, decl, rank, err);
+}
+
+enum { FEW = 8 }; /* most notes that are logged; the others are counted, since many may be the same */
+
+void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n)
+{
+    const char *note = pd_optim_plan(param->optim)->note;
+
+    if (note[0] == '\0' || (*n)++ >= FEW) return;
+    pd_job_say(job, PD_SAY_WARNING, "parameter %.80s: %s", param->name, note);
+}
+
+void pd_declarations_said(pd_job *job, uint32_t n)
+{
+    if (n > FEW)
+        pd_job_say(job, PD_SAY_WARNING, "the optimizers warn about %u more parameters (`paramctl params %s --verbose`)",
+                   n - FEW, job->steps.name);
+}
+
+enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
 
 /* Writes the ranks and their ranges, like "0: 0-5, 1: 5-9", as far as `text` has room. */
 static void ranges_text(const pd_round *round, char *text, size_t size)
@@ -298,19 +302,6 @@ static uint64_t reserve_of(const pd_store_config *config, uint64_t all)
 
     if (bytes == 0) bytes = 1;
     return (bytes + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
-}
-
-uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank)
-{
-    const pd_store_config *config = job->steps.config;
-    uint64_t most = most_of_frame(config), all = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params && all < most; i++) {
-        const pd_param *param = &job->steps.params[i];
-        if (param->ranged && !param->round.ranges.at[rank].known) continue;
-        all += pieces_bytes(pd_round_range(&param->round, rank), (int64_t)config->chunk_elements);
-    }
-    return reserve_of(config, all);
 }
 
 uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own)

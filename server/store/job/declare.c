@@ -77,10 +77,11 @@ static bool has_ready_roots(const pd_param *param)
 static void warn_of_ready_roots(pd_job *job, uint32_t n)
 {
     if (n > 0)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-               "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
-               "run is not reproducible bit for bit (root_delay = a number of steps is)",
-               n);
+        pd_job_say(
+            job, PD_SAY_WARNING,
+            "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
+            "run is not reproducible bit for bit (root_delay = a number of steps is)",
+            n);
 }
 
 static void warn_of_values(pd_job *job)
@@ -88,9 +89,7 @@ static void warn_of_values(pd_job *job)
     for (size_t i = 0; i < job->steps.n_rules; i++) {
         const pd_hypers *hypers = &job->steps.rules[i].hypers;
         const char *text = hypers->row->warning == NULL ? NULL : hypers->row->warning(hypers);
-        if (text != NULL)
-            pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "rule \"%.200s\": %s",
-                   job->steps.rules[i].text, text);
+        if (text != NULL) pd_job_say(job, PD_SAY_WARNING, "rule \"%.200s\": %s", job->steps.rules[i].text, text);
     }
 }
 
@@ -187,7 +186,7 @@ static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_eff
 /* Makes an effect that can publish n parameters. NULL: out of memory. */
 static pd_effect *new_closed(const pd_job *job, size_t n)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
 
     if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
     pd_effect_free(effect);
@@ -211,7 +210,7 @@ static int pull_some(pd_job *job, const pd_request *request, declaring *d, doubl
     size_t end = d->n - d->at < FEW ? d->n : d->at + FEW;
     int rc = PD_OK;
 
-    if (closed == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (closed == NULL) return pd_job_no_memory(job, err);
     do {
         rc = pull_one(job, request, d, closed, budget_ns, err);
         d->at++;
@@ -226,7 +225,7 @@ static int publish_landed(pd_job *job, pd_error *err)
 {
     pd_effect *effect = new_closed(job, job->steps.n_params);
 
-    if (effect == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (effect == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         effect->u.closed.n +=
             pd_init_publish_landed(job, &job->steps.params[i], &effect->u.closed.at[effect->u.closed.n]);
@@ -240,7 +239,7 @@ static int publish_again(pd_job *job, pd_error *err)
 {
     pd_effect *effect = new_closed(job, job->steps.n_params);
 
-    if (effect == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (effect == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param_publish_again(job->steps.unread, &job->steps.params[i], &effect->u.closed.at[i]);
         effect->u.closed.at[i].scalars = pd_scalars_again(&job->steps.params[i]);
@@ -301,8 +300,8 @@ static void note_declared(pd_job *job, pd_rank *rank)
     pd_rank_quota(job, rank)->declared = rank->saved.sealed = true;
     pd_rank_quota(job, rank)->conn = rank->conn;
     if (!was_sealed && pd_job_sealed(job))
-        pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-               "all %u ranks have declared %u parameters", job->steps.members.ranks, job->steps.n_params);
+        pd_job_say(job, PD_SAY_INFO, "all %u ranks have declared %u parameters", job->steps.members.ranks,
+                   job->steps.n_params);
 }
 
 /* Logs that a Declare was refused, and why. A worker that exits because of it may leave no other trace of the
@@ -359,7 +358,7 @@ static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error 
     if ((d = calloc(1, sizeof *d)) == NULL ||
         (d->seen = calloc(job->steps.n_params / 64 + 1, sizeof *d->seen)) == NULL) {
         free(d);
-        pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        pd_job_no_memory(job, err);
         return NULL;
     }
     d->first = job->steps.n_params == 0;
@@ -374,7 +373,7 @@ static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error 
 static int make_answer(const pd_job *job, declaring *d, pd_error *err)
 {
     d->declared = calloc(d->n + 1, sizeof *d->declared);
-    return d->declared != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    return d->declared != NULL ? PD_OK : pd_job_no_memory(job, err);
 }
 
 /* Does the work of the present stage for the next parameter, or for some. */
@@ -490,7 +489,7 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
 void pd_job_declare_some(pd_job *job, double budget_ns, uint64_t now_ns)
 {
     while (job->waiting.declares.first != NULL && budget_ns > 0) {
-        pd_request *request = job->waiting.declares.first, *next = (pd_request *)(void *)request->mail.next;
+        pd_request *request = job->waiting.declares.first, *next = pd_request_next(request);
         if (!declare_one(job, request, &budget_ns, now_ns)) return;
         if ((job->waiting.declares.first = next) == NULL) job->waiting.declares.last = NULL;
     }

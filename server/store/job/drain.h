@@ -8,7 +8,7 @@
  * that wait for an answer. Begins zeroed. */
 typedef struct pd_drain {
     bool draining;
-    pd_request *waiting; /* drain requests that are not answered yet, linked by mail.next */
+    pd_request_queue waiting; /* drain requests that are not answered yet */
     /* time until which answers wait for the last checkpoints of jobs, once the rounds have ended; 0: they do not
      * wait */
     uint64_t last_until_ns, last_ns; /* last_ns: how long they wait */

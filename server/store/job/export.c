@@ -110,11 +110,10 @@ void pd_export_worker_comes(pd_job *job)
 /* Drops the begins of this connection's exports that wait for others. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
+    pd_request *request;
 
-    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (request->ticket.conn == conn)
             pd_request_free(request);
         else
@@ -244,8 +243,7 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
 {
     uint32_t n = 0, of_party = 0;
 
-    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
-         r = (const pd_request *)(const void *)r->mail.next)
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL; r = pd_request_next(r))
         n++, of_party += r->party == request->party;
     if (n < MOST_WAITING && of_party < MOST_OF_PARTY) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -258,16 +256,13 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
  * is none, the oldest one. NULL: none waits. */
 static pd_request *take_waiting(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting, *left = &job->checkpointing.exports.waiting;
-    pd_request *next = all.first;
+    pd_request_queue *waiting = &job->checkpointing.exports.waiting, all = pd_request_queue_take_all(waiting);
+    pd_request *next = all.first, *request;
 
-    for (pd_request *r = all.first; r != NULL; r = (pd_request *)(void *)r->mail.next)
-        if (next->party == job->checkpointing.exports.party && r->party != next->party) next = r;
-    *left = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
-        if (request != next) pd_request_queue_add(left, request);
-    }
+    for (request = all.first; request != NULL; request = pd_request_next(request))
+        if (next->party == job->checkpointing.exports.party && request->party != next->party) next = request;
+    while ((request = pd_request_queue_take(&all)) != NULL)
+        if (request != next) pd_request_queue_add(waiting, request);
     return next;
 }
 
@@ -282,26 +277,25 @@ void pd_export_go_on(pd_job *job, uint64_t now_ns)
 
 void pd_export_wait_again(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting;
     pd_request *request = job->export != NULL && !job->export->state ? job->export->begin : NULL;
+    pd_request_queue all;
 
     if (request == NULL) return;
     job->export->begin = NULL;
     forget(job);
-    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    pd_request_queue_add(&job->checkpointing.exports.waiting, request);
-    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports.waiting, pd_request_queue_take(&all));
+    all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
+    for (; request != NULL; request = pd_request_queue_take(&all))
+        pd_request_queue_add(&job->checkpointing.exports.waiting, request);
 }
 
 /* Refuses the begins in the queue that have waited for too long. */
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
+    pd_request *request;
     pd_error err;
 
-    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (now_ns < request->u.export.wait_ns) {
             pd_request_queue_add(&job->checkpointing.exports.waiting, request);
             continue;
@@ -599,8 +593,7 @@ uint64_t pd_export_expires_ns(const pd_job *job)
 {
     uint64_t at = ends_ns(job);
 
-    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
-         r = (const pd_request *)(const void *)r->mail.next)
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL; r = pd_request_next(r))
         if (r->u.export.wait_ns < at) at = r->u.export.wait_ns;
     return at;
 }

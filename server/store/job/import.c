@@ -239,8 +239,7 @@ static int begin(pd_job *job, const pd_request *request, pd_error *err)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: no worker has declared its parameters yet: import afterwards", job->steps.name);
     forget(job);
-    if ((job->import = calloc(1, sizeof *job->import)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if ((job->import = calloc(1, sizeof *job->import)) == NULL) return pd_job_no_memory(job, err);
     job->import->conn = request->ticket.conn;
     return PD_OK;
 }
@@ -392,8 +391,7 @@ static int make_counts(pd_job *job, pd_error *err)
     int rc = check_room(job, bytes, err);
 
     if (rc != PD_OK) return rc;
-    if ((import->counts = malloc((size_t)bytes)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if ((import->counts = malloc((size_t)bytes)) == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++) import->counts[i] = -1;
     import->bytes += bytes;
     pd_account_take(&job->steps.account, bytes);
@@ -459,8 +457,8 @@ static void finish(pd_job *job)
 {
     pd_import *import = job->import;
 
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-           "%zu tensors of optimizer state and %zu counters imported", import->tensors, import->n_counts);
+    pd_job_say(job, PD_SAY_INFO, "%zu tensors of optimizer state and %zu counters imported", import->tensors,
+               import->n_counts);
     pd_answer_ok(job->steps.outbox, import->commit);
     pd_request_free(import->commit);
     import->commit = NULL;
@@ -488,9 +486,8 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
 
     job->import->commit = NULL;
     if (rc == PD_OK) {
-        pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-               "reset the optimizer state of %u parameters (%.200s)", pd_reset_count(job->import->reset),
-               request->u.import.param);
+        pd_job_say(job, PD_SAY_INFO, "reset the optimizer state of %u parameters (%.200s)",
+                   pd_reset_count(job->import->reset), request->u.import.param);
         pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
         pd_checkpoint_policy_now(job);
@@ -545,7 +542,7 @@ static int begin_to_write(pd_job *job, pd_error *err)
     if (rc == PD_OK) rc = check_steps(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        return pd_job_no_memory(job, err);
     /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
      * that no step has used yet), and the tensors may be such roots. */
     set_counts(job);
@@ -650,8 +647,7 @@ void pd_import_tick(pd_job *job, uint64_t now_ns)
         look(job, now_ns);
         return;
     }
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "dropped an import of optimizer state that was not completed");
+    pd_job_say(job, PD_SAY_WARNING, "dropped an import of optimizer state that was not completed");
     forget(job);
 }
 

@@ -243,14 +243,13 @@ static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effe
 
 void pd_init_take(pd_job *job, pd_request *frame)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
     pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
     pd_error err;
     int rc = pd_frame_may_come(job, frame, &err);
 
     if (rc == PD_OK) rc = check(job, frame, &err);
-    if (rc == PD_OK && (effect == NULL || closed == NULL))
-        rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_job_no_memory(job, &err);
     if (rc == PD_OK) rc = make_weights(job, frame, &err);
     if (rc != PD_OK) {
         free(closed);

@@ -384,6 +384,22 @@ typedef struct pd_job_env {
     struct pd_collect_batch *collecting;
 } pd_job_env;
 
+/* Queues a line for the log about the job. */
+#define pd_job_say(job, level, ...)                                                                                    \
+    pd_say((job)->steps.outbox, level, (pd_log_facts){ .job = (job)->steps.name }, __VA_ARGS__)
+
+/* Fails with PD_NO_MEMORY, for the job. */
+static inline int pd_job_no_memory(const pd_job *job, pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+}
+
+/* Creates an effect for the job that answers no request. NULL: out of memory. */
+static inline pd_effect *pd_job_effect(const pd_job *job, pd_effect_kind kind)
+{
+    return pd_effect_new(kind, (pd_ticket){ 0, 0 }, job->steps.number);
+}
+
 /* Returns the job's start_step: the number of rounds that count as closed before the job begins. */
 static inline uint64_t pd_job_start_step(const pd_job *job)
 {

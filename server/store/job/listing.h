@@ -46,6 +46,5 @@ bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job);
 bool pd_listing_some(pd_listing_walk *walk, pd_info *info, const pd_job *job, double *budget_ns);
 /* Ends a page. The job keeps the index for the next one; `job` NULL: nobody does. */
 void pd_listing_end(pd_listing_walk *walk, pd_job *job);
-void pd_listing_free(pd_listing *listing); /* accepts NULL */
 
 #endif

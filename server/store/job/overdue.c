@@ -206,7 +206,7 @@ static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
 
 static void report_overdue(pd_job *job, uint64_t now_ns)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
     const pd_param *oldest = job->steps.queue.waiting;
     uint32_t n;
 
@@ -264,7 +264,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
 {
     uint32_t n;
     const pd_param *param = first_without_weights(job, &n);
-    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
 
     if (effect != NULL) {
         effect->u.timed_out.step = param->saved.step;
@@ -328,7 +328,7 @@ static void describe_deserter(const pd_job *job, const pd_rank *rank, const char
  * each round. */
 static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, uint64_t step)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
     char what[48], of[64];
 
     if (effect == NULL) return;

@@ -423,7 +423,9 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
     return PD_OK;
 }
 
-void pd_push_take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
+/* Handles a push from the inbox: looks for infinities and NaN, then files or refuses it. Takes ownership of the
+ * push. */
+static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_error err;
 
@@ -468,7 +470,7 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
         pd_request *request = pd_request_queue_take(&job->waiting.inbox);
         cost_ns += cost_of(job, request);
         if (request->kind == PD_REQ_PUSH) {
-            pd_push_take_scanned(job, request, now_ns);
+            take_scanned(job, request, now_ns);
         } else if (request->u.data.replaces != 0) {
             pd_replace_take(job, request);
         } else {

@@ -214,10 +214,10 @@ static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
     int rc = check_rounds(job, frame, err);
 
     if (rc != PD_OK) return rc;
-    effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    effect = pd_job_effect(job, PD_EFF_CLOSED);
     if (effect == NULL || (effect->u.closed.at = calloc(job->replacing.whole + 1, sizeof(pd_closed))) == NULL) {
         pd_effect_free(effect);
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        return pd_job_no_memory(job, err);
     }
     publish(job, effect);
     return PD_OK;

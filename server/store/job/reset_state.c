@@ -53,7 +53,7 @@ int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_count
     if ((reset = calloc(1, bytes)) == NULL || (reset->pattern = strdup(glob)) == NULL ||
         (reset->glob = pd_glob_new(glob)) == NULL) {
         free_reset(reset);
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        return pd_job_no_memory(job, err);
     }
     reset->keeps_counts = keeps_counts;
     reset->bytes = bytes;
