@@ -68,7 +68,7 @@ static int fill_drain(pd_conn *conn, pd_request *request, const pd_prefix *prefi
     (void)prefix, (void)err;
     request->u.drain.deadline_ns = ms * (uint64_t)1000000;
     request->u.drain.keep_ns = conn->daemon->config.keep_ms * (uint64_t)1000000;
-    conn->daemon->drains = true;
+    conn->daemon->shutdown.drains = true;
     pd_conn_log_command(conn, "", "drain");
     return PD_OK;
 }
