@@ -195,8 +195,8 @@ static void keep_last(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota (their frames use too
- * much memory), and answers drain requests. */
+/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota, and answers drain
+ * requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
@@ -261,7 +261,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last preconditioner task has come back. */
+    /* The job exists, because it is freed only after its last preconditioner task has return. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
@@ -369,8 +369,8 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_request_free(request);
 }
 
-/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory (for received
- * frames). The operator has no rank and so no quota: the import goes on when the whole ingest budget has room. */
+/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory. The operator has
+ * no rank and so no quota: the import continues when the whole ingest budget has room. */
 static void operator_stalled(pd_store *store, pd_request *request)
 {
     if (store->ingest.held > 0) store->ingest.exhausted = true;

@@ -1,7 +1,7 @@
 /* store_hello.c - lets a worker into the job that its Hello names: into the job that is there, into the same job with
  * another number of workers, or into a new one.
  *
- * Three questions decide whether a Hello continues a job, waits, is refused, or begins the job anew. Does the process
+ * Three questions decide whether a Hello continues a job, waits, is refused, or begins the job again. Does the process
  * belong to the job's run? Is the job over, is a worker connected, or are all workers lost? And what has become of the
  * rank that the process asks for? The first row of the table that fits decides (PROTOCOL.md, section 7). */
 #include "checkpoint_policy.h"
@@ -20,7 +20,7 @@
 
 /* The answers to the questions. A row of the table names those that it demands; 0: any. */
 enum { BY_RUN = 1, RESUMES, ANEW }; /* intent: what the Hello wants of a job that is there */
-/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job anew since, so its
+/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job again since, so its
  * program was started from its beginning. UNKNOWN: one of them is not known */
 enum { SAME = 1, EARLIER, OTHER, UNKNOWN };
 enum {
@@ -40,7 +40,7 @@ typedef enum verdict {
     CONTINUE,
     BEGIN_ANEW,
     WAIT_FOR_END,   /* until those who have not left have left, too */
-    WAIT_FOR_BEGIN, /* until rank 0 has begun the job anew */
+    WAIT_FOR_BEGIN, /* until rank 0 has begun the job again */
     REFUSE_HELD,    /* the job is in training */
     REFUSE_OTHER,   /* the job belongs to another run, whose workers are lost */
 } verdict;
@@ -216,7 +216,7 @@ static int pd_succession_wait_for_creator(const pd_request *hello, pd_error *err
                    hello->u.hello.job_name);
 }
 
-/* Decides about a Hello that begins the job anew. A process that was in a job of this name does not create it. */
+/* Decides about a Hello that begins the job again. A process that was in a job of this name does not create it. */
 static int begin_anew(const pd_request *hello, pd_error *err)
 {
     if (!hello->u.hello.rejoins) return PD_OK;
@@ -225,7 +225,7 @@ static int begin_anew(const pd_request *hello, pd_error *err)
                    hello->u.hello.job_name);
 }
 
-/* Decides about a Hello for the name of this job. PD_OK: *anew says whether the Hello begins the job anew, which ends
+/* Decides about a Hello for the name of this job. PD_OK: *anew says whether the Hello begins the job again, which ends
  * this one, or continues it. PD_UNAVAILABLE: the worker must wait, and the text says for whom. PD_ALREADY_EXISTS: the
  * job is in training. PD_FAILED_PRECONDITION: the job belongs to another run. PD_NOT_FOUND: the Hello rejoins a job
  * that is over. */
@@ -278,7 +278,7 @@ static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
     return rc;
 }
 
-/* Ends the job that a Hello begins anew, and makes room for the new one. */
+/* Ends the job that a Hello begins again, and makes room for the new one. */
 static int take_place(pd_store *store, pd_job *old, const pd_request *request, pd_error *err)
 {
     pd_error why;

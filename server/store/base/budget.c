@@ -31,7 +31,7 @@ static uint64_t kept(const pd_quota *quota)
     return quota->held < quota->reserve ? quota->held : quota->reserve;
 }
 
-/* Computes anew how many bytes are reserved for a rank, after its reserve or the bytes of its frames have changed. */
+/* Computes again how many bytes are reserved for a rank, after its reserve or the bytes of its frames have changed. */
 static void settle(pd_ingest *ingest, pd_quota *quota)
 {
     uint64_t now = kept(quota);

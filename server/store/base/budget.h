@@ -78,16 +78,15 @@ static inline void pd_account_give(pd_account *account, uint64_t bytes)
     if (account->owner != NULL) account->owner->used -= bytes;
 }
 
-/* The ingest budget (memory for received frames that are not summed yet) of the whole server: what is reserved of it,
- * and what is used. */
+/* The ingest budget of the whole server: what is reserved of it, and what is used. */
 typedef struct pd_ingest {
     uint64_t limit;    /* bytes that may be used: limits.ingest_bytes of the configuration */
     uint64_t reserved; /* bytes reserved for all ranks: the sum of pd_quota.reserved over all jobs */
     uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
     uint64_t held;     /* bytes of frames that were received and are not summed yet */
     bool exhausted;    /* the loop thread has blocked a connection because the whole budget is used */
-    /* set when reserves (bytes kept for a rank's frames) have grown or a connection was blocked: then the store looks
-     * again which ranks use up their share */
+    /* set when reserves have grown or a connection was blocked: then the store looks again which ranks use up their
+     * share */
     bool grown;
 } pd_ingest;
 

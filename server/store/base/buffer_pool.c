@@ -96,7 +96,7 @@ struct pd_buffer_pool {
     size_t users, out, n_idle;
     size_t more; /* number of users of whom one more idle buffer is kept (pd_buffer_pool_keep_more) */
     /* The idle buffers. They are not linked through their own memory: workers can read that of a segment, and must not
-     * see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always come back. */
+     * see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always return. */
     void **idle;
     size_t room;
     size_t erased; /* so many of them, the first ones, lie in a segment and have no pages */

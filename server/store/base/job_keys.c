@@ -48,10 +48,6 @@ const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s",
                                 "a job is kept for so long, 1ms to 7 days, after its last worker has left or was lost",
                                 PD_JOB_SECONDS, NULL, SECOND / 1000, 7 * 24 * 3600 * SECOND },
-    [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
-                                    "what rounds do about a lost worker: wait until a process takes its rank (shrink "
-                                    "and fail come with elastic jobs)",
-                                    PD_JOB_CHOICE, "wait", 0, 0 },
     [PD_JOB_KEY_SEED] = { "seed", "0", "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0, 0 },
     [PD_JOB_KEY_START_STEP] = { "start_step", "0",
                                 "steps that count as taken before the job begins: rounds, counters of optimizers, "
@@ -193,6 +189,11 @@ char *pd_job_keys_list(char *text, size_t size)
     return text;
 }
 
+/* Keys that nothing reads any more, with the value that they had. Old configurations and images name them. */
+static const struct {
+    const char *name, *value;
+} retired[] = { { "on_lost_worker", "wait" } };
+
 static int unknown_key(const char *name, pd_error *err)
 {
     char list[PD_ERROR_TEXT - 128];
@@ -214,6 +215,11 @@ int pd_job_values_set(pd_job_values *values, const char *name, const char *value
 {
     for (int k = 0; k < PD_JOB_KEYS; k++)
         if (strcmp(pd_job_keys[k].name, name) == 0) return parse(&pd_job_keys[k], value, &values->at[k], err);
+    for (size_t i = 0; i < sizeof retired / sizeof *retired; i++) {
+        if (strcmp(retired[i].name, name) != 0) continue;
+        if (strcmp(retired[i].value, value) == 0) return PD_OK;
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected %s", name, value, retired[i].value);
+    }
     return unknown_key(name, err);
 }
 
@@ -246,6 +252,8 @@ int pd_job_values_set_raw(pd_job_values *values, const char *name, uint64_t raw,
         values->at[k] = raw;
         return PD_OK;
     }
+    for (size_t i = 0; i < sizeof retired / sizeof *retired; i++)
+        if (strcmp(retired[i].name, name) == 0) return PD_OK;
     return unknown_key(name, err);
 }
 

@@ -108,7 +108,7 @@ static void free_making(pd_job *job)
     free(making);
 }
 
-/* Ends the cut of the checkpoint: all parameters go on. */
+/* Ends the cut of the checkpoint: all parameters continue. */
 static void end_cut(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -184,7 +184,7 @@ static int write_head(pd_job *job, pd_error *err)
     return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);
 }
 
-/* Goes on with a checkpoint whose parameters have not all been at its step yet. */
+/* Continues a checkpoint whose parameters have not all been at its step yet. */
 static void await_params(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -305,7 +305,7 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
     return rc;
 }
 
-/* Adds a parameter that is copied to the checkpoint, and lets it go on. */
+/* Adds a parameter that is copied to the checkpoint, and lets it continue. */
 static void add_copy(pd_job *job, pd_param *param)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -449,23 +449,18 @@ static void hand_over(pd_job *job)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-static void give_up_failed(pd_job *job, uint64_t now_ns)
-{
-    const pd_error err = job->checkpointing.making->error;
-
-    give_up(job, &err, now_ns);
-}
-
 void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
 
-    if (!making->headed)
+    if (!making->headed) {
         await_params(job, now_ns);
-    else if (making->failed)
-        give_up_failed(job, now_ns);
-    else if (is_complete(job) && making->states_at == job->steps.members.ranks)
+    } else if (making->failed) {
+        const pd_error err = making->error;
+        give_up(job, &err, now_ns);
+    } else if (is_complete(job) && making->states_at == job->steps.members.ranks) {
         hand_over(job);
+    }
 }
 
 static int make(pd_job *job, uint64_t step, pd_error *err)

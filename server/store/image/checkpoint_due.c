@@ -166,8 +166,8 @@ static bool is_first(const pd_job *job)
            job->checkpointing.every > 0;
 }
 
-/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started anew
- * does not wait for its workers. A job that has nothing on the disk does not come back. */
+/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started again
+ * does not wait for its workers. A job that has nothing on the disk does not return. */
 static bool must_say_over(const pd_job *job)
 {
     return pd_job_is_over(job) && job->checkpointing.on_disk && !job->checkpointing.says_over;

@@ -1,4 +1,4 @@
-/* resize.c - makes a job with another number of workers from a restored job: plans it anew from the same
+/* resize.c - makes a job with another number of workers from a restored job: plans it again from the same
  * declarations, and copies the state through the functions that write and read images. */
 #include "resize.h"
 
@@ -75,7 +75,7 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     return rc;
 }
 
-/* Visits part i of a job's state: parameter i, or after the last parameter the head. */
+/* Visits part i of a job's state: parameter i, or after the last parameter the header. */
 static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
 {
     if (i < job->steps.n_params)
@@ -131,7 +131,7 @@ static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_
     return PD_OK;
 }
 
-/* Copies the state of all parameters, and the head. */
+/* Copies the state of all parameters, and the header. */
 static int copy_state(pd_job *to, pd_job *from, pd_error *err)
 {
     scratch memory = { NULL, 0 };

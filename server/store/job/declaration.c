@@ -277,9 +277,9 @@ static uint64_t aligned(int64_t elements)
     return ((uint64_t)elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
 }
 
-/* Returns the bytes that a range's elements take in frames, as float32. A frame has one piece for each chunk (section
- * of a parameter) that the range touches, and each piece is padded to a multiple of 64 bytes. The size of a chunk is
- * such a multiple, so only the first and the last piece may need padding. */
+/* Returns the bytes that a range's elements take in frames, as float32. A frame has one piece for each chunk that the
+ * range touches, and each piece is padded to a multiple of 64 bytes. The size of a chunk is such a multiple, so only
+ * the first and the last piece may need padding. */
 static uint64_t pieces_bytes(pd_rank_range range, int64_t chunk)
 {
     int64_t to_grid = chunk - range.start % chunk, n = range.end - range.start, first = to_grid < n ? to_grid : n;

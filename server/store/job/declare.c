@@ -1,9 +1,9 @@
 /* declare.c - answers Declare requests, in which each rank lists its parameters. The parameters of the first rank are
  * planned (planning.c), and the other ranks must declare the same ones.
  *
- * A rank may declare 65,536 parameters, so a Declare goes through stages, each in slices of bounded time. Steps go on
- * between two slices: what is looked at before the last stage does not depend on them. The last stage, in one go, fills
- * the answer and lets the rank's declaration count. */
+ * A rank may declare 65,536 parameters, so a Declare goes through stages, each in slices of bounded time. Steps
+ * continue between two slices: what is looked at before the last stage does not depend on them. The last stage, in one
+ * go, fills the answer and lets the rank's declaration count. */
 #include "declare.h"
 
 #include "checkpoint_policy.h"
@@ -57,7 +57,7 @@ typedef struct declaring {
     uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
 } declaring;
 
-/* Counts the bytes anew that contributions to ranged parameters may take, after ranges were added or removed. (Of a
+/* Counts the bytes again that contributions to ranged parameters may take, after ranges were added or removed. (Of a
  * ranged parameter each rank contributes a range of elements.) */
 static void count_ranges(pd_job *job)
 {
@@ -314,8 +314,8 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
                "refused what %.60s declares: %.240s", rank->label, err->text);
 }
 
-/* Queues chunks (sections) of ranged parameters (each rank contributes a range) again whose rounds are open. Now that
- * this rank's ranges are known, contributions that other ranks have sent may not have to wait for it any more. */
+/* Queues chunks of ranged parameters again whose rounds are open. Now that this rank's ranges are known, contributions
+ * that other ranks have sent may not have to wait for it any more. */
 static void look_at_open(pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
@@ -369,13 +369,6 @@ static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error 
     return d;
 }
 
-/* Allocates the answer, now that the parameters are checked. */
-static int make_answer(const pd_job *job, declaring *d, pd_error *err)
-{
-    d->declared = calloc(d->n + 1, sizeof *d->declared);
-    return d->declared != NULL ? PD_OK : pd_job_no_memory(job, err);
-}
-
 /* Does the work of the present stage for the next parameter, or for some. */
 static int advance(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
@@ -386,20 +379,17 @@ static int advance(pd_job *job, const pd_request *request, declaring *d, double 
     return rc;
 }
 
-/* Reserves memory for the frames of the rank. */
-static int take_reserve(pd_job *job, const pd_request *request, const declaring *d, pd_error *err)
-{
-    return pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
-}
-
 /* Ends the stage when all its parameters are handled. */
 static int next_stage(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     int rc = PD_OK;
 
     if (d->stage == MATCHING) rc = check_whole(job, d, err);
-    if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING)) rc = take_reserve(job, request, d, err);
-    if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING)) rc = make_answer(job, d, err);
+    if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING))
+        rc = pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
+    if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING) &&
+        (d->declared = calloc(d->n + 1, sizeof *d->declared)) == NULL)
+        rc = pd_job_no_memory(job, err);
     if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->restart.unpublished) {
         rc = publish_again(job, err);
         *budget_ns -= AGAIN_ALL_NS * (double)d->n;
@@ -435,12 +425,6 @@ static bool declare_some(pd_job *job, const pd_request *request, declaring *d, d
         *rc = d->at < d->n ? advance(job, request, d, budget_ns, err) : next_stage(job, request, d, budget_ns, err);
     }
     return *rc != PD_OK || *budget_ns > 0;
-}
-
-static void refuse(pd_job *job, pd_request *request, pd_rank *rank, const pd_error *err)
-{
-    if (rank != NULL) note_refusal(job, rank, request->rank, err);
-    pd_request_refuse(job->steps.outbox, request, err);
 }
 
 static void forget_set(pd_job *job)
@@ -482,7 +466,8 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
         return true;
     }
     undo(job, request);
-    refuse(job, request, rank, &err);
+    if (rank != NULL) note_refusal(job, rank, request->rank, &err);
+    pd_request_refuse(job->steps.outbox, request, &err);
     return true;
 }
 

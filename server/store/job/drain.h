@@ -4,8 +4,7 @@
 
 #include "jobs.h"
 
-/* State of the drain: whether the server drains (finishes rounds under way before it stops), and the drain requests
- * that wait for an answer. Begins zeroed. */
+/* State of the drain: whether the server drains, and the drain requests that wait for an answer. Begins zeroed. */
 typedef struct pd_drain {
     bool draining;
     pd_request_queue waiting; /* drain requests that are not answered yet */

@@ -27,8 +27,8 @@ typedef struct pd_export {
     bool state;     /* optimizer state may be read, too; false: only weights */
     bool counted;   /* older weights that the export keeps are counted: workers may train meanwhile */
     uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
-    /* the cut, once all parameters have reached it and only weights are read: then the job goes on without it, and can
-     * have another one. NULL: the job has the cut (job->steps.cut) */
+    /* the cut, once all parameters have reached it and only weights are read: then the job continues without it, and
+     * can have another one. NULL: the job has the cut (job->steps.cut) */
     pd_cut *cut;
     /* the begin request, as long as it is not answered because some parameters have not reached the export's step;
      * then NULL */
@@ -46,7 +46,7 @@ static inline pd_cut *cut_of(const pd_job *job)
     return job->export->cut != NULL ? job->export->cut : job->steps.cut;
 }
 
-/* Ends the export and frees its memory. If the job took no steps because of the export, it goes on now. */
+/* Ends the export and frees its memory. If the job took no steps because of the export, it continues now. */
 static void forget(pd_job *job)
 {
     pd_export *export = job->export;
@@ -432,9 +432,9 @@ static int read_piece(const pd_job *job, const pd_request *request, pd_exported 
     return read_state(job, param, request, out, err);
 }
 
-/* Reads a parameter's step count, and its number of pending roots (not used by a step yet). If the parameter belongs to
- * a step group, the count is read from the group: the parameter's optimizer gets
- * it only when its next step begins. PD_NOT_FOUND, PD_FAILED_PRECONDITION as above. */
+/* Reads a parameter's step count, and its number of pending roots. If the parameter belongs to a step group, the count
+ * is read from the group: the parameter's optimizer gets it only when its next step begins. PD_NOT_FOUND,
+ * PD_FAILED_PRECONDITION as above. */
 static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
     const pd_param *param;
@@ -467,8 +467,8 @@ static uint64_t roots_left(const pd_job *job)
     return n;
 }
 
-/* Returns whether all preconditioner tasks of the job (which compute matrix roots) have come back from the
- * preconditioner pool. This happens sooner or later: the job takes no steps meanwhile, so no new tasks begin. */
+/* Returns whether all preconditioner tasks of the job have return from the preconditioner pool. This happens sooner
+ * or later: the job takes no steps meanwhile, so no new tasks begin. */
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)

@@ -13,10 +13,9 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-/* How long a commit waits for a moment at which the job rests, and how often it looks. */
+/* How long a commit waits for a moment at which the job is quiesced, and how often it looks. */
 static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
-/* most pending roots (matrix roots that no step has used yet) that are imported for each preconditioner task of a
- * parameter */
+/* most pending roots that are imported for each preconditioner task of a parameter */
 enum { MOST_ROOTS = 4 };
 /* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
  * again and written. */
@@ -82,8 +81,8 @@ static const pd_param *find_busy(pd_job *job)
     return NULL;
 }
 
-/* Checks that the job rests: no step or preconditioner task that matters is under way, and nobody copies its state.
- * PD_FAILED_PRECONDITION. */
+/* Checks that the job is quiesced: no step or preconditioner task that matters is under way, and nobody copies its
+ * state. PD_FAILED_PRECONDITION. */
 static int check_rest(pd_job *job, pd_error *err)
 {
     const pd_param *busy;
@@ -198,22 +197,6 @@ static int check_roots(const pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Checks what does not change while the commit waits for the job to rest. */
-static int check_brought(const pd_job *job, bool partial, pd_error *err)
-{
-    int rc = check_landed(job, err);
-
-    return rc == PD_OK && !partial ? check_complete(job, err) : rc;
-}
-
-/* Checks what depends on the steps that the job has taken. */
-static int check_steps(const pd_job *job, pd_error *err)
-{
-    int rc = check_counts(job, err);
-
-    return rc == PD_OK ? check_roots(job, err) : rc;
-}
-
 static void forget(pd_job *job)
 {
     pd_import *import = job->import;
@@ -253,9 +236,8 @@ static pd_param *find(const pd_job *job, const pd_request *request, pd_error *er
     return param;
 }
 
-/* Finds the key under which a pending root (a matrix root that no step has used yet) is staged, and checks its form:
- * a list of float64 numbers. Whether the list has the right length is checked at the commit, when all of it has
- * come. */
+/* Finds the key under which a pending root is staged, and checks its form: a list of float64 numbers. Whether the list
+ * has the right length is checked at the commit, when all of it has come. */
 static int find_root(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -520,7 +502,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     }
     for (; import->next != NULL && cost_ns < slice_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
-            /* Out of memory, so writing goes on later. Until all is written the job takes no steps. */
+            /* Out of memory: writing continues later. Until all is written the job takes no steps. */
             job->steps.shortage.retry_ns = now_ns + RETRY_NS;
             return;
         }
@@ -529,7 +511,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     if (import->next == NULL) finish(job);
 }
 
-/* Begins to write the tensors, if the job rests: no step is under way, and nobody copies its state. */
+/* Begins to write the tensors, if the job is quiesced: no step is under way, and nobody copies its state. */
 static int begin_to_write(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
@@ -539,12 +521,14 @@ static int begin_to_write(pd_job *job, pd_error *err)
         import->until_ns = 0;
         return PD_OK;
     }
-    if (rc == PD_OK) rc = check_steps(job, err);
+    /* What depends on the steps that the job has taken. */
+    if (rc == PD_OK) rc = check_counts(job, err);
+    if (rc == PD_OK) rc = check_roots(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_job_no_memory(job, err);
-    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
-     * that no step has used yet), and the tensors may be such roots. */
+    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots, and the
+     * tensors may be such roots. */
     set_counts(job);
     job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is imported";
     job->checkpointing.changes++;
@@ -553,7 +537,7 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Begins to write, or keeps the request until the job rests. After an error the request is the caller's. */
+/* Begins to write, or keeps the request until the job is quiesced. After an error the request is the caller's. */
 static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
@@ -569,8 +553,9 @@ static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_e
 
 static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = check_brought(job, request->u.import.partial, err);
+    int rc = check_landed(job, err);
 
+    if (rc == PD_OK && !request->u.import.partial) rc = check_complete(job, err);
     return rc == PD_OK ? write_or_wait(job, request, now_ns, err) : rc;
 }
 
@@ -589,7 +574,7 @@ static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     return rc;
 }
 
-/* Goes on with a commit or a reset that waits for the job to rest. */
+/* Continues a commit or a reset that waits for the job to rest. */
 static void look(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;

@@ -264,7 +264,7 @@ void pd_init_take(pd_job *job, pd_request *frame)
 }
 
 /* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
- * checked that none of their chunks (sections of parameters) is summed. */
+ * checked that none of their chunks is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {

@@ -97,17 +97,13 @@ fail:
     return rc;
 }
 
-static void free_notes(pd_job *job)
-{
-    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
-        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
-}
-
 void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
-    free_notes(job);
-    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
+    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) {
+        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
+        free(job->ranks[r].identity);
+    }
     pd_unread_end(job->steps.unread, job->owner);
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
@@ -352,8 +348,7 @@ static const pd_speed_mark *mark_at(const pd_speed *speed, uint32_t i)
     return &speed->marks[(speed->first + i) % PD_SPEED_MARKS];
 }
 
-/* Adds a mark (a step and the time at which it was reached) to the ring buffer. If it is full, the oldest mark is
- * dropped. */
+/* Adds a mark to the ring buffer. If it is full, the oldest mark is dropped. */
 static void add_mark(pd_speed *speed, pd_speed_mark mark)
 {
     if (speed->n == PD_SPEED_MARKS)

@@ -211,7 +211,7 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     uint32_t n;
 
     job->reports.noticed_ns = now_ns;
-    /* Out of memory, so the report is tried again at the next deadline. */
+    /* Out of memory: the report is tried again at the next deadline. */
     if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
@@ -409,8 +409,7 @@ uint64_t pd_overdue_next(const pd_job *job)
     return deserted < at ? deserted : at;
 }
 
-/* Closes those overdue rounds whose policy says that they close at the deadline. The
- * others stay open. */
+/* Closes those overdue rounds whose policy says that they close at the deadline. The others stay open. */
 static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;

@@ -1,14 +1,14 @@
 /* override_command.c - handles an operator's command that sets hyperparameters of a job's parameters from a step on.
  * The command is checked as a whole, then applied as a whole.
  *
- * For each rule (which gives its parameters one optimizer), the command's values are read once, into a pd_override
- * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
- * have at any later step. Only if all checks pass, the override is added to all parameters.
+ * For each rule, the command's values are read once, into a pd_override that the rule's parameters share. Then, for
+ * each parameter, every combination of values is checked that it would have at any later step. Only if all checks pass,
+ * the override is added to all parameters.
  *
  * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The
  * commands of a job wait for each other. From the first check of a parameter until the override is added no step of the
  * job begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks
- * begin anew. */
+ * begin again. */
 #include "override_command.h"
 
 #include "archive.h"
@@ -42,7 +42,7 @@ typedef enum stage {
     FINDING,   /* the parameters whose names match */
     READING,   /* the values, for each optimizer rule of these parameters */
     PREPARING, /* checks and memory for each parameter */
-    RECORDING, /* the record for the control log */
+    RECORDING, /* the record for the decision records */
     TAKING,    /* the values come into force */
 } stage;
 
@@ -63,7 +63,7 @@ typedef struct command {
     pd_override_shown *shown; /* for each change of the result */
     uint64_t known;  /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
     uint64_t news;   /* value of pd_job.pushed_hypers when the parameters were checked */
-    uint8_t *record; /* the command's record for the control log; NULL: there is none */
+    uint8_t *record; /* the command's record for the decision records; NULL: there is none */
     size_t record_bytes;
 } command;
 
@@ -283,7 +283,7 @@ static int make_result(command *c, pd_error *err)
                                                      : pd_fail(err, PD_NO_MEMORY, "out of memory for the answer");
 }
 
-/* Begins to prepare the parameters, or begins anew because pushes have brought hyperparameters meanwhile. */
+/* Begins to prepare the parameters, or begins again because pushes have brought hyperparameters meanwhile. */
 static void begin_preparing(command *c)
 {
     c->at = 0;
@@ -362,7 +362,7 @@ static void sweep_changes(pd_set_result *result)
     result->n = kept;
 }
 
-/* Writes the record of the command for the job's control log. If out of memory there is none: then a checkpoint is
+/* Writes the record of the command for the job's decision records. If out of memory there is none: then a checkpoint is
  * made. */
 static void write_record(command *c)
 {
@@ -383,7 +383,7 @@ static void write_record(command *c)
     free(record.next);
 }
 
-/* Gives the record to the job's control log. Returns false if there is none. */
+/* Gives the record to the job's decision records. Returns false if there is none. */
 static bool note(command *c)
 {
     uint8_t *record = c->record;

@@ -13,8 +13,8 @@ typedef struct pd_override_state {
     const pd_override *from[PD_MAX_HYPERS];
 } pd_override_state;
 
-/* One operator's command, as it applies to the parameters of one optimizer rule (a line by which the job gives
- * parameters their optimizer), and the values that were checked last for such a parameter. */
+/* One operator's command, as it applies to the parameters of one optimizer rule, and the values that were checked last
+ * for such a parameter. */
 typedef struct pd_override_reading {
     /* the command's values for the optimizer of this rule; NULL: the command matches no parameter to which the rule
      * applies */

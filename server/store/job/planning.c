@@ -37,7 +37,7 @@
 #define PLAN_NS 1000.0
 #define PLAN_SLOT_NS 600.0
 #define PLAN_TASK_NS 400.0
-#define CHUNK_NS 150.0 /* time to make the record of one chunk (section of a parameter) */
+#define CHUNK_NS 150.0 /* time to make the record of one chunk */
 /* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot and STATE_TASK_NS for each root
  * task, and without the time to write the slots' initial values */
 #define STATE_NS 4000.0
@@ -79,7 +79,7 @@ typedef struct pd_planning {
     pd_footprint all;
     /* what the parameters that were planned so far have in a checkpoint, and in an entry of the log */
     uint64_t checkpoint_bytes, entry_bytes;
-    /* number of chunks, and of ranged parameters (those with declared ranges), whose records are made so far */
+    /* number of chunks, and of ranged parameters, whose records are made so far */
     uint64_t chunks, ranged;
     /* how much of the initial state is written of the optimizer that is being made */
     pd_fill fill;
@@ -302,9 +302,8 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Allocates the records of chunks, contributions and ranges of all parameters, in three
- * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
- * touched. */
+/* Allocates the records of chunks, contributions and ranges of all parameters, in three arrays. Large arrays are cheap
+ * at this point: the system makes their zeroed pages only when they are first touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;

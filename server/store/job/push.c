@@ -136,8 +136,7 @@ static int check_hypers(pd_param *param, const pd_request *frame, uint64_t numbe
     return PD_OK;
 }
 
-/* Keeps the hyperparameters of a push for the parameter's open round. check_hypers must have checked them
- * before. */
+/* Keeps the hyperparameters of a push for the parameter's open round. check_hypers must have checked them before. */
 static void keep_hypers(pd_param *param, uint32_t rank)
 {
     uint64_t news = param->rule->pushed_mask;
@@ -252,8 +251,7 @@ static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd
     return PD_OK;
 }
 
-/* Files the rank as absent (without a gradient) in the round of each parameter of which it has sent nothing in this
- * step. */
+/* Files the rank as absent in the round of each parameter of which it has sent nothing in this step. */
 static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -269,8 +267,8 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     rank->ended = frame->u.data.step > closed ? frame->u.data.step : closed;
 }
 
-/* Marks the chunks (sections of parameters) that a refused push brought as refused. The rank cannot end its step before
- * it has sent them again. */
+/* Marks the chunks that a refused push brought as refused. The rank cannot end its step before it has sent them
+ * again. */
 static void note_refusal(pd_job *job, const pd_request *frame)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -286,8 +284,7 @@ static void note_refusal(pd_job *job, const pd_request *frame)
 }
 
 /* Checks a push. If it ends the rank's step, and `settled` is true, also checks the parameters that the rank leaves
- * out. `settled` false: an earlier push of the rank may still be in the inbox (the queue of frames to scan), so this is
- * not known yet. */
+ * out. `settled` false: an earlier push of the rank may still be in the inbox, so this is not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->counts.frames, known = 0;
@@ -313,7 +310,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
- * (section of a parameter) before. */
+ * before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);

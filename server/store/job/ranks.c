@@ -78,8 +78,8 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
     return PD_OK;
 }
 
-/* Expects ranks that have left to come back: a new process of the job's launch takes an earlier one's place, so the
- * launch was started again (torchrun --max-restarts), and starts those ranks again, too. Until they are back they count
+/* Expects ranks that have left to return: a new process of the job's launch takes an earlier one's place, so the launch
+ * was started again (torchrun --max-restarts), and starts those ranks again, too. Until they have returned they count
  * as lost, and nobody is told that they have left for good. */
 static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
 {
@@ -165,9 +165,9 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* Notes that a rank is not connected any more. If no rank of the job is connected, the job begins to linger (it waits
- * for new workers). A job without parameters ends at once: it has nothing to keep, and a worker that was refused may
- * come back with other options. */
+/* Notes that a rank is not connected any more. If no rank of the job is connected, the job begins to linger. A job
+ * without parameters ends at once: it has nothing to keep, and a worker that was refused may return with other
+ * options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
     job->connected--;

@@ -16,9 +16,9 @@ struct pd_reset {
     bool keeps_counts;
     bool matched, begun; /* all names have been compared; state is being set back */
     bool filled;         /* all state is set back, except counts of steps */
-    uint32_t param;      /* parameter at which the reset goes on */
+    uint32_t param;      /* parameter at which the reset continues */
     uint32_t n;          /* number of parameters that are reset */
-    pd_fill at;          /* place in the state of `param` at which it goes on */
+    pd_fill at;          /* place in the state of `param` at which it continues */
     uint64_t bytes;      /* bytes that count against max_total_bytes */
     bool hit[];          /* for each parameter whether it is reset */
 };
