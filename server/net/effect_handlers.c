@@ -284,12 +284,12 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         break;
     case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
     case PD_EFF_STATS: on_stats(daemon, effect); break;
-    case PD_EFF_RECALL: answer(daemon, effect, pd_reply_worker_state); break;
+    case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
     /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper
      * thread and entries of logs to the WAL thread; none ever comes to the loop thread */
     case PD_EFF_TASK:
-    case PD_EFF_KEEP:
+    case PD_EFF_WRITE_CHECKPOINT:
     case PD_EFF_WAL: break;
     }
     pd_effect_free(effect);

@@ -204,20 +204,20 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err)
 {
-    request->u.note.step = ((const Paramd__NoteRequest *)message)->step;
-    if (prefix->payload_bytes > PD_NOTE_MAX)
+    request->u.worker_state.step = ((const Paramd__NoteRequest *)message)->step;
+    if (prefix->payload_bytes > PD_WORKER_STATE_MAX)
         return pd_fail(
             err, PD_INVALID_ARGUMENT,
             "worker state of %llu bytes: at most %u. Keep the rest in a file, and its path in the worker state",
-            (unsigned long long)prefix->payload_bytes, PD_NOTE_MAX);
+            (unsigned long long)prefix->payload_bytes, PD_WORKER_STATE_MAX);
     if (conn->params.quota.reserve == 0 || prefix->payload_bytes <= conn->params.quota.reserve) return PD_OK;
     return pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, prefix->payload_bytes, err);
 }
 
 void pd_land_worker_state(pd_conn *conn, pd_request *request, pd_buffer *buffer)
 {
-    request->u.note.buffer = buffer;
-    request->u.note.bytes = buffer != NULL ? buffer->size : 0;
+    request->u.worker_state.buffer = buffer;
+    request->u.worker_state.bytes = buffer != NULL ? buffer->size : 0;
     if (conn->params.quota.reserve > conn->params.reserve)
         (void)pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, conn->params.reserve, NULL);
 }
@@ -226,7 +226,7 @@ void pd_reply_worker_state(pd_conn *conn, pd_pending *pending, pd_effect *effect
 {
     Paramd__RecallReply reply = PARAMD__RECALL_REPLY__INIT;
 
-    reply.step = effect->u.recalled.step;
-    reply.bytes = effect->u.recalled.bytes;
-    pd_conn_answer_with(conn, pending, &reply.base, effect->u.recalled.at, effect->u.recalled.bytes);
+    reply.step = effect->u.worker_state.step;
+    reply.bytes = effect->u.worker_state.bytes;
+    pd_conn_answer_with(conn, pending, &reply.base, effect->u.worker_state.at, effect->u.worker_state.bytes);
 }

@@ -267,7 +267,7 @@ void pd_turn_forward(pd_turn *turn)
             turn->user.task(turn->user.arg, effect);
             continue;
         }
-        if (effect->kind == PD_EFF_KEEP) {
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) {
             turn->user.keep(turn->user.arg, effect);
             continue;
         }

@@ -105,8 +105,8 @@ typedef struct pd_turn_user {
     /* Takes back from the preconditioner pool the waiting preconditioner tasks of a job that has ended. They come as
      * PD_REQ_TASK requests. */
     void (*forget)(void *arg, uint32_t job);
-    /* Hands a checkpoint, which comes in an effect, to the checkpoint writer. It comes back as a PD_REQ_KEPT request.
-     * NULL: there is no checkpoint writer (pd_store_config.keeps is false). */
+    /* Hands a checkpoint, which comes in an effect, to the checkpoint writer. It comes back as a
+     * PD_REQ_CHECKPOINT_WRITTEN request. NULL: there is no checkpoint writer (pd_store_config.keeps is false). */
     void (*keep)(void *arg, pd_effect *effect);
     /* Hands an entry of a log, which comes in an effect, to the WAL thread. It comes back as a PD_REQ_WAL
      * request. NULL: there is no WAL thread (pd_store_config.keeps is false). */
