@@ -8,6 +8,7 @@
 #include "await.h"
 #include "daemon.h"
 #include "daemon_process.h"
+#include "loop.h"
 #include "uvloop.h"
 #include "pki.h"
 #include "small_daemon.h"

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "daemon.h"
 #include "daemon_process.h"
+#include "lifecycle.h"
 #include "loopback.h"
 #include "reach.h"
 #include "small_daemon.h"

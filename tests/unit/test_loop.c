@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "scene.h"
+#include "loop.h"
 #include "uvloop.h"
 
 static int set_up(void **state)
