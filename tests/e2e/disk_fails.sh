@@ -192,7 +192,7 @@ grep -q 'has failed: .*No space left.* are lost when the server stops' "$scratch
 status=0
 wait "$daemon" || status=$?
 [ "$status" = 3 ] || complain "a daemon that has lost steps ended with $status, not 3"
-logged 'stopped, but steps of 1 jobs since the last durable one are lost' || complain 'the log does not say it'
+logged 'stopped, but 1 jobs lost steps after their durable one' || complain 'the log does not say it'
 worker='' daemon=''
 rm "$scratch/trouble"
 echo 'a full disk: the daemon stopped with status 3, and paramctl shutdown said what was lost'
