@@ -223,7 +223,7 @@ TEST(a_frozen_worker_is_lost_when_its_heartbeats_stop, test_daemon *daemon)
     }
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    expect_report(daemon, "silent", 0, pid, "nothing was heard from it within 2.0 s");
+    expect_report(daemon, "silent", 0, pid, "no data from the peer within 2.0 s");
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
     model_free(m);

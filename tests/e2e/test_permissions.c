@@ -222,7 +222,7 @@ TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write,
     expect_refusal(f->roles_flag, "--check-config", ":1: expected IDENTITY-GLOB ROLE JOB-GLOB");
     write_roles(f->roles, "anyone read *\n");
     assert_int_equal(chmod(f->roles, 0666), 0);
-    expect_refusal(f->roles_flag, NULL, "others can write to this file");
+    expect_refusal(f->roles_flag, NULL, "other users can write to this file");
     expect_refusal("--roles=/nowhere/roles", NULL, "/nowhere/roles: the roles cannot be read");
 }
 

@@ -412,7 +412,7 @@ TEST(a_damaged_checkpoint_is_passed_over_for_the_one_before, fixture *f)
     kill_and_start(f, NULL);
     lose(f);
     assert_job("j", 2, 2);
-    assert_true(daemon_says(f->daemon, "warning: a checkpoint is passed over: ", 0));
+    assert_true(daemon_says(f->daemon, "warning: skipped a checkpoint: ", 0));
     assert_true(daemon_says(f->daemon, "weights.safetensors", 0));
 }
 

@@ -252,7 +252,7 @@ TEST(connections_beyond_the_quota_are_refused_and_then_closed, scene *s)
     for (int i = 0; i < 2; i++) fds[i] = scene_operator(s);
     fds[2] = scene_connect(s);
     scene_settle(s);
-    scene_expect_error(s, fds[2], PD_RESOURCE_EXHAUSTED, "2 connections of token:alice are open already");
+    scene_expect_error(s, fds[2], PD_RESOURCE_EXHAUSTED, "2 connections of token:alice are already open");
     s->identity = "token:bob";
     fds[3] = scene_operator(s); /* has a quota of its own */
     s->identity = "token:alice";
@@ -395,10 +395,10 @@ static pd_conn *only_conn(scene *s)
 {
     pd_conn *found = NULL;
 
-    for (size_t i = 0; i < s->daemon->capacity; i++) {
-        if (s->daemon->conns[i] == NULL) continue;
+    for (size_t i = 0; i < s->daemon->table.capacity; i++) {
+        if (s->daemon->table.at[i] == NULL) continue;
         assert_null(found);
-        found = s->daemon->conns[i];
+        found = s->daemon->table.at[i];
     }
     assert_non_null(found);
     return found;
@@ -423,11 +423,11 @@ TEST(the_role_for_the_job_that_was_named_last_is_remembered, scene *s)
     scene_settle(s);
     conn = only_conn(s);
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
-    conn->access.asked_role = PD_ROLE_ADMIN;
+    conn->peer.access.asked_role = PD_ROLE_ADMIN;
     expect_answer(s, fd, PD_DROP, "j", PD_NOT_FOUND, "there is no job j"); /* from the store */
     expect_answer(s, fd, PD_DROP, "k", PD_PERMISSION_DENIED, "token:alice has push");
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
-    conn->access.asked_role = PD_ROLE_ADMIN;
+    conn->peer.access.asked_role = PD_ROLE_ADMIN;
     scene_roles(s, "token:alice push j\n");
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has push");
     close(fd);
@@ -446,9 +446,9 @@ TEST(a_name_that_no_job_can_have_is_not_looked_up, scene *s)
     fd = scene_operator(s);
     scene_settle(s);
     expect_answer(s, fd, PD_DROP, longest, PD_PERMISSION_DENIED, "token:alice has read");
-    assert_string_equal(only_conn(s)->access.asked, longest);
+    assert_string_equal(only_conn(s)->peer.access.asked, longest);
     expect_answer(s, fd, PD_DROP, longer, PD_NOT_FOUND, "there is no job jjj");
-    assert_string_equal(only_conn(s)->access.asked, longest);
+    assert_string_equal(only_conn(s)->peer.access.asked, longest);
     close(fd);
     fd = scene_connect(s);
     expect_answer(s, fd, PD_HELLO, longer, PD_INVALID_ARGUMENT, "job name of 257 bytes");

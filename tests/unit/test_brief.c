@@ -60,7 +60,7 @@ TEST(a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing, scene *s)
     fd = scene_operator(s);
     assert_true(is_closed(fds[0]));
     for (int i = 1; i < MOST; i++) assert_false(is_closed(fds[i]));
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     close_all(fds, MOST);
     close(fd);
 }
@@ -71,7 +71,7 @@ TEST(a_flood_by_one_identity_takes_no_place_of_another, scene *s)
 
     connect_silent(s, "token:bob", &first, 1);
     connect_silent(s, "token:mallory", flood, 5 * MOST);
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     assert_false(is_closed(first));
     scene_hello(s, first, "", 0, 0);
     scene_settle(s);
@@ -89,7 +89,7 @@ TEST(those_that_have_said_hello_stay, scene *s)
     for (int i = 1; i < MOST; i++) fds[i] = scene_operator(s);
     fd = scene_connect(s);
     scene_settle(s);
-    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "8 connections are open already (server.max_connections)");
+    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "8 connections are already open (server.max_connections)");
     for (int i = 0; i < MOST; i++) assert_false(is_closed(fds[i]));
     close_all(fds, MOST);
     close(fd);
@@ -104,7 +104,7 @@ TEST(those_that_end_with_an_error_go_first, scene *s)
     bad = scene_connect(s);
     scene_say(s, bad, PD_STATUS); /* before Hello: an error that ends the connection */
     scene_settle(s);
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     fd = scene_operator(s);
     scene_expect_error(s, bad, PD_FAILED_PRECONDITION, "expected Hello as the first request");
     assert_true(is_closed(bad));

@@ -453,15 +453,15 @@ TEST(the_note_that_a_checkpoint_needs_is_not_dropped_for_newer_ones, rig *r)
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
     for (uint64_t step = 2; step <= 8; step++) assert_int_equal(rig_note(r, 0, KEPT_CONN, step, "later"), PD_OK);
     kept_job_step_one(r, 1, 1);
-    assert_int_equal(r->disk->n_notes, 1);
-    assert_int_equal(r->disk->notes[0].step, 1);
-    assert_memory_equal(r->disk->notes[0].at, "one", 3);
+    assert_int_equal(r->disk->n_worker_states, 1);
+    assert_int_equal(r->disk->worker_states[0].step, 1);
+    assert_memory_equal(r->disk->worker_states[0].at, "one", 3);
 }
 
 TEST(notes_count_against_the_memory_of_all_jobs, rig *r)
 {
     uint64_t before = r->store->budget.used;
-    pd_request *request = pd_request_new(PD_REQ_NOTE, rig_ticket(r, KEPT_CONN));
+    pd_request *request = pd_request_new(PD_REQ_WORKER_STATE, rig_ticket(r, KEPT_CONN));
 
     assert_int_equal(rig_note(r, 0, KEPT_CONN, 1, "0123456789"), PD_OK);
     assert_int_equal(r->store->budget.used, before + 10);
@@ -471,8 +471,8 @@ TEST(notes_count_against_the_memory_of_all_jobs, rig *r)
     assert_int_equal(rig_note(r, 0, KEPT_CONN, 2, "01234"), PD_RESOURCE_EXHAUSTED);
     r->store->budget.limit = UINT64_MAX;
     request->job = r->job;
-    request->u.note.bytes = PD_NOTE_MAX + 1;
-    rig_payload(r, KEPT_CONN, PD_NOTE_MAX + 1, &request->u.note.buffer);
+    request->u.worker_state.bytes = PD_WORKER_STATE_MAX + 1;
+    rig_payload(r, KEPT_CONN, PD_WORKER_STATE_MAX + 1, &request->u.worker_state.buffer);
     assert_int_equal(rig_apply(r, request), PD_INVALID_ARGUMENT);
     assert_int_equal(r->buffers_out, 0);
 }

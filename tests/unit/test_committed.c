@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "version_table.h"
-#include "handles.h"
+#include "conn.h"
 #include "rig.h"
 
 enum { CONN = 10, MOST = 300, STEPS = 2, CHUNK = 4096 };

@@ -72,7 +72,7 @@ TEST(refuses_an_invalid_range)
         { true, 0, 11, "0 to 11" },
         { true, -1, 3, "-1 to 3" },
         { true, 11, 11, "11 to 11" },
-        { false, 0, 3, "start and end count only with `ranged`" },
+        { false, 0, 3, "start and end need `ranged`" },
     };
 
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -129,12 +129,12 @@ TEST(a_job_that_pauses_tries_checkpoints_until_one_is_written)
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
     expect_step(&r, 3, false);
     assert_trouble(&r, "Input/output error");
-    failed = inside_job(r.store, r.job)->checkpointing.failed;
+    failed = inside_job(r.store, r.job)->checkpointing.counts.failed;
     for (int second = 1; second <= 300; second++) {
         rig_sleep(&r, 1);
         rig_work(&r);
     }
-    tried = inside_job(r.store, r.job)->checkpointing.failed - failed;
+    tried = inside_job(r.store, r.job)->checkpointing.counts.failed - failed;
     if (tried < 8 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
     assert_int_equal(kept_job_step_of(&r, 0), 2);
     r.disk_error = NULL;
@@ -171,12 +171,12 @@ static void expect_retries(pd_request_kind how)
     r.disk_error = "No space left on device";
     kept_job_step(&r, 2);
     end_workers(&r, how);
-    tried = inside_job(r.store, r.job)->checkpointing.failed;
+    tried = inside_job(r.store, r.job)->checkpointing.counts.failed;
     for (int second = 1; second <= 300; second++) {
         rig_sleep(&r, 1);
         rig_work(&r);
     }
-    tried = inside_job(r.store, r.job)->checkpointing.failed - tried;
+    tried = inside_job(r.store, r.job)->checkpointing.counts.failed - tried;
     if (tried < 7 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
     assert_int_equal(r.durable, 0);
     r.disk_error = NULL;
@@ -224,10 +224,10 @@ TEST(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone)
     start(&r, "checkpoint_every=2");
     r.disk_error = "No space left on device";
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
-    failed = inside_job(r.store, r.job)->checkpointing.failed;
+    failed = inside_job(r.store, r.job)->checkpointing.counts.failed;
     rig_sleep(&r, 300);
     rig_work(&r);
-    assert_int_equal(inside_job(r.store, r.job)->checkpointing.failed, failed);
+    assert_int_equal(inside_job(r.store, r.job)->checkpointing.counts.failed, failed);
     rig_free(&r);
 }
 

@@ -54,7 +54,7 @@ TEST(an_export_that_waits_is_refused_at_its_deadline, exporting *f)
     assert_non_null(strstr(f->r.error.text, "--end-other"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-    assert_null(inside_find(f->r.store, "j")->checkpointing.exports.first);
+    assert_null(inside_find(f->r.store, "j")->checkpointing.exports.waiting.first);
 }
 
 TEST(an_export_that_waits_goes_with_its_connection, exporting *f)

@@ -257,7 +257,7 @@ TEST(the_memory_of_connections_is_a_metric, scene *s)
     pd_transport *transport;
 
     take_step(s);
-    transport = s->daemon->conns[0]->transport;
+    transport = s->daemon->table.at[0]->transport;
     ops = *transport->ops;
     ops.held = hold_a_kibibyte;
     transport->ops = &ops;
@@ -298,7 +298,7 @@ TEST(without_a_token_a_strange_host_name_is_refused, scene *s)
 
 TEST(a_daemon_that_drains_is_not_ready, scene *s)
 {
-    s->daemon->drains = true;
+    s->daemon->shutdown.drains = true;
     expect(s, GET("/readyz"), "HTTP/1.1 503 Service Unavailable\r\n", "draining");
 }
 
@@ -311,7 +311,7 @@ static uint64_t stuck(void *arg)
 TEST(a_stuck_step_thread_is_not_healthy, scene *s)
 {
     s->daemon->config.busy_ns = stuck;
-    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "over a minute");
+    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "stuck for 60 s");
 }
 
 /* Opens the most connections from one address, whose requests are not complete. */

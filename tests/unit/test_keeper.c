@@ -42,11 +42,11 @@ static int tear_down(void **state)
 
 static pd_effect *checkpoint_of(uint64_t step, bool ended)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, 9);
+    pd_effect *effect = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, 9);
 
-    effect->u.kept = sample_kept(step, 2);
-    effect->u.kept->number = 9;
-    effect->u.kept->ended = ended;
+    effect->u.checkpoint_image = sample_kept(step, 2);
+    effect->u.checkpoint_image->number = 9;
+    effect->u.checkpoint_image->ended = ended;
     return effect;
 }
 
@@ -58,14 +58,14 @@ static void submit(fixture *f, uint64_t step, bool ended)
 /* Takes the next checkpoint that comes back, and checks its step. Returns its result. */
 static int take(fixture *f, uint64_t step)
 {
-    pd_request *request = gated_disk_take(f->at, PD_REQ_KEPT);
-    const pd_checkpoint_image *kept = request->u.kept;
+    pd_request *request = gated_disk_take(f->at, PD_REQ_CHECKPOINT_WRITTEN);
+    const pd_checkpoint_image *kept = request->u.checkpoint_image;
     int code = kept->error.code;
 
     assert_int_equal(kept->step, step);
     if (code != PD_OK) print_message("step %d: %s\n", (int)step, kept->error.text);
     if (code == PD_OK && !kept->ended) assert_true(kept->bytes > 1000);
-    pd_checkpoint_image_free(request->u.kept);
+    pd_checkpoint_image_free(request->u.checkpoint_image);
     pd_request_free(request);
     return code;
 }

@@ -239,14 +239,14 @@ TEST(sums_follow_the_steps_of_a_job, rig *r)
     float ones[4] = { 1, 1, 1, 1 };
 
     count_sums(job, 1e9);
-    assert_int_equal(job->totals.step_most, 0);
-    assert_int_equal(job->totals.elements, 4 * PARAMS);
+    assert_int_equal(job->figures.totals.step_most, 0);
+    assert_int_equal(job->figures.totals.elements, 4 * PARAMS);
     rig_push(r, job->steps.number, 0, 1, 1, 5, ones, 4);
     rig_work(r);
     assert_int_equal(count_sums(job, 1), PARAMS);
-    assert_int_equal(job->totals.step_most, 1);
-    assert_int_equal(job->totals.step_least, 0);
-    assert_int_equal(job->totals.elements, 4 * PARAMS);
+    assert_int_equal(job->figures.totals.step_most, 1);
+    assert_int_equal(job->figures.totals.step_least, 0);
+    assert_int_equal(job->figures.totals.elements, 4 * PARAMS);
     assert_int_equal(count_sums(job, 1), 1); /* they are valid still */
 }
 

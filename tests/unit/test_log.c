@@ -401,7 +401,7 @@ static uint64_t count_lost(const char *text)
 {
     uint64_t lost = 0;
 
-    for (const char *at = text; (at = strstr(at, " lines of the log were lost")) != NULL; at++) {
+    for (const char *at = text; (at = strstr(at, " lines of the log: the standard error")) != NULL; at++) {
         const char *number = at;
         while (number[-1] != ' ') number--;
         lost += strtoull(number, NULL, 10);

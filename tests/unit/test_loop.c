@@ -210,7 +210,7 @@ TEST(an_id_under_way_ends_the_connection_that_uses_it_again, scene *s)
     s->last_id--;
     scene_data(s, fd, PD_PUSH, 0, 1);
     scene_settle(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "still under way");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "duplicate request id");
     assert_int_equal(recv(fd, s->in, 1, MSG_DONTWAIT), 0);
     close(fd);
 }

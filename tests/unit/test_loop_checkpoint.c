@@ -145,13 +145,13 @@ TEST(a_note_comes_to_the_store_with_its_rank_and_step, scene *s)
     pd_request *request;
 
     note(s, fd, 7, 300, 0x5a);
-    request = take(s, PD_REQ_NOTE);
+    request = take(s, PD_REQ_WORKER_STATE);
     assert_int_equal(request->rank, 1);
     assert_int_equal(request->job, job_of(s, "j"));
-    assert_int_equal(request->u.note.step, 7);
-    assert_int_equal(request->u.note.bytes, 300);
-    for (size_t i = 0; i < 300; i++) assert_int_equal(request->u.note.buffer->at[i], 0x5a);
-    pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+    assert_int_equal(request->u.worker_state.step, 7);
+    assert_int_equal(request->u.worker_state.bytes, 300);
+    for (size_t i = 0; i < 300; i++) assert_int_equal(request->u.worker_state.buffer->at[i], 0x5a);
+    pd_conn_return_buffer(s->daemon, request->u.worker_state.buffer);
     answer(s, request, PD_EFF_OK);
     scene_expect(s, fd, PD_NOTE);
     close(fd);
@@ -163,9 +163,9 @@ TEST(an_empty_note_comes_without_a_payload, scene *s)
     pd_request *request;
 
     note(s, fd, 1, 0, 0);
-    request = take(s, PD_REQ_NOTE);
-    assert_null(request->u.note.buffer);
-    assert_int_equal(request->u.note.bytes, 0);
+    request = take(s, PD_REQ_WORKER_STATE);
+    assert_null(request->u.worker_state.buffer);
+    assert_int_equal(request->u.worker_state.bytes, 0);
     answer(s, request, PD_EFF_OK);
     scene_expect(s, fd, PD_NOTE);
     close(fd);
@@ -177,11 +177,11 @@ TEST(a_note_may_be_larger_than_the_ranks_gradients)
     int fd = scene_join(s, 0, 1, 1);
     pd_request *request;
 
-    note(s, fd, 1, PD_NOTE_MAX, 3);
-    request = take(s, PD_REQ_NOTE);
-    assert_int_equal(request->u.note.bytes, PD_NOTE_MAX);
-    assert_int_equal(request->u.note.buffer->at[PD_NOTE_MAX - 1], 3);
-    pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+    note(s, fd, 1, PD_WORKER_STATE_MAX, 3);
+    request = take(s, PD_REQ_WORKER_STATE);
+    assert_int_equal(request->u.worker_state.bytes, PD_WORKER_STATE_MAX);
+    assert_int_equal(request->u.worker_state.buffer->at[PD_WORKER_STATE_MAX - 1], 3);
+    pd_conn_return_buffer(s->daemon, request->u.worker_state.buffer);
     answer(s, request, PD_EFF_OK);
     scene_expect(s, fd, PD_NOTE);
     close(fd);
@@ -193,7 +193,7 @@ TEST(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives)
     scene *s = scene_new_chunks(1 << 19);
     int fd = scene_join(s, 0, 1, 1);
 
-    note(s, fd, 1, PD_NOTE_MAX + 1, 3);
+    note(s, fd, 1, PD_WORKER_STATE_MAX + 1, 3);
     scene_turn(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Note of 1048577 bytes: a note has at most 1048576 bytes");
     scene_say(s, fd, PD_HEARTBEAT);
@@ -225,11 +225,11 @@ TEST(a_recall_is_answered_with_the_note_and_its_step, scene *s)
     pd_effect *effect;
 
     scene_say(s, fd, PD_RECALL);
-    request = take(s, PD_REQ_RECALL);
-    effect = effect_of(PD_EFF_RECALL, request->ticket, request->job);
-    effect->u.recalled.step = 12;
-    effect->u.recalled.bytes = 5;
-    effect->u.recalled.at = (uint8_t *)strdup("there");
+    request = take(s, PD_REQ_GET_WORKER_STATE);
+    effect = effect_of(PD_EFF_WORKER_STATE, request->ticket, request->job);
+    effect->u.worker_state.step = 12;
+    effect->u.worker_state.bytes = 5;
+    effect->u.worker_state.at = (uint8_t *)strdup("there");
     pd_request_free(request);
     post(s, effect);
     reply = expect_reply(s, fd, PD_RECALL);
@@ -246,7 +246,7 @@ TEST(a_recall_without_a_note_is_answered_with_step_0, scene *s)
     const Paramd__RecallReply *reply;
 
     scene_say(s, fd, PD_RECALL);
-    answer(s, take(s, PD_REQ_RECALL), PD_EFF_RECALL);
+    answer(s, take(s, PD_REQ_GET_WORKER_STATE), PD_EFF_WORKER_STATE);
     reply = expect_reply(s, fd, PD_RECALL);
     assert_int_equal(reply->step, 0);
     assert_int_equal(s->prefix.payload_bytes, 0);
@@ -260,9 +260,9 @@ TEST(a_recall_waits_for_the_answer_to_the_one_before, scene *s)
 
     for (int i = 0; i < 3; i++) scene_say(s, fd, PD_RECALL);
     for (int i = 0; i < 3; i++) {
-        pd_request *request = take(s, PD_REQ_RECALL);
+        pd_request *request = take(s, PD_REQ_GET_WORKER_STATE);
         assert_null(pd_mailbox_take(s->requests));
-        answer(s, request, PD_EFF_RECALL);
+        answer(s, request, PD_EFF_WORKER_STATE);
         expect_reply(s, fd, PD_RECALL);
     }
     close(fd);
@@ -429,7 +429,7 @@ static void absorb_requests(scene *s)
             pd_store_apply(s->store, request, s->now);
             continue;
         }
-        if (request->kind == PD_REQ_NOTE) pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+        if (request->kind == PD_REQ_WORKER_STATE) pd_conn_return_buffer(s->daemon, request->u.worker_state.buffer);
         pd_request_free(request);
     }
 }

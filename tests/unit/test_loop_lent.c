@@ -65,7 +65,7 @@ TEST(refuses_a_payload_outside_of_the_segment, scene *s)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         shared_send_data(&w, PD_PUSH, 0, 1, places[i]);
         scene_settle(s);
-        scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "does not lie in the shared segment");
+        scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "is outside the shared segment");
     }
     shared_push(&w, 0, 1, 0, 1); /* the connection goes on */
     scene_settle(s);
@@ -89,7 +89,7 @@ TEST(payloads_in_shared_memory_take_nothing_of_the_ingest_budget, scene *s)
 
     for (uint32_t i = 0; i < 4; i++) shared_push(&first, i, 1, i * UNITS_A_CHUNK, 1);
     scene_turn(s);
-    assert_int_equal(s->daemon->admission.used, 0);
+    assert_int_equal(s->daemon->ingest.admission.used, 0);
     shared_end(&first);
     shared_end(&second);
 }

@@ -145,7 +145,7 @@ TEST(a_connection_whose_push_was_refused_does_not_end_a_step, scene *s)
     push(s, fd, 1, CHUNK, true);      /* this push closes the step: all other parameters are absent */
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
-    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot be ended");
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot end step");
     close(fd);
 }
 

@@ -140,7 +140,7 @@ TEST(refuses_a_share_where_the_server_shares_no_memory, scene *s)
     s->daemon->config.shared_memory = false;
     w = shared_join(s, "j", 0, 1, 1);
     assert_refuses(&w, memfd_sealed(4096, 1), 4096, PD_FAILED_PRECONDITION,
-                   "the server shares no memory (server.shared_memory)");
+                   "shared memory is disabled (server.shared_memory)");
     shared_end(&w);
 }
 
@@ -254,7 +254,7 @@ TEST(a_release_that_was_refused_releases_nothing, scene *s)
     shared_send_release(&w, UINT64_MAX);
     shared_send_release(&w, 1);
     scene_settle(s);
-    scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "are lent");
+    scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "are outstanding");
     scene_expect(s, w.fd, PD_RELEASE);
     shared_end(&w);
 }

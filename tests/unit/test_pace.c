@@ -61,21 +61,21 @@ EACH_TEST(set_up, tear_down);
 TEST(a_turn_ends_when_its_time_is_used_up, scene *s)
 {
     int fd = scene_operator(s);
-    uint64_t before = s->daemon->calls[PD_OPTIMIZERS];
+    uint64_t before = s->daemon->counters.calls[PD_OPTIMIZERS];
     int answers = 0;
 
     slow_down(s, PD_PACE_TURN_NS / 10);
     flood(s, fd, REQUESTS);
     pd_daemon_turn(s->daemon);
-    assert_in_range(s->daemon->calls[PD_OPTIMIZERS] - before, 1, 12);
-    assert_false(s->daemon->pace.first == NULL);
+    assert_in_range(s->daemon->counters.calls[PD_OPTIMIZERS] - before, 1, 12);
+    assert_false(s->daemon->peers.pace.first == NULL);
     for (int i = 0; i < REQUESTS; i++) {
         pd_daemon_turn(s->daemon);
         answers += count_answers(s, fd);
     }
-    assert_int_equal(s->daemon->calls[PD_OPTIMIZERS] - before, REQUESTS);
+    assert_int_equal(s->daemon->counters.calls[PD_OPTIMIZERS] - before, REQUESTS);
     assert_int_equal(answers, REQUESTS);
-    assert_null(s->daemon->pace.first);
+    assert_null(s->daemon->peers.pace.first);
     close(fd);
 }
 
@@ -88,10 +88,10 @@ TEST(a_request_waits_for_few_of_those_that_came_before, scene *s)
     slow_down(s, PD_PACE_SLICE_NS / 2);
     for (int i = 0; i < HOSTILE; i++) flood(s, hostile[i], REQUESTS);
     pd_daemon_turn(s->daemon);
-    before = s->daemon->calls[PD_OPTIMIZERS];
+    before = s->daemon->counters.calls[PD_OPTIMIZERS];
     flood(s, fd, 1);
     for (; count_answers(s, fd) == 0; turns++) pd_daemon_turn(s->daemon);
-    assert_true(s->daemon->calls[PD_OPTIMIZERS] - before < HOSTILE * 10); /* of 1,400 */
+    assert_true(s->daemon->counters.calls[PD_OPTIMIZERS] - before < HOSTILE * 10); /* of 1,400 */
     assert_true(turns <= HOSTILE);
     for (int i = 0; i < HOSTILE; i++) close(hostile[i]);
     close(fd);
@@ -128,10 +128,10 @@ TEST(a_connection_that_closes_leaves_the_list, scene *s)
     slow_down(s, PD_PACE_TURN_NS);
     for (int i = 0; i < HOSTILE; i++) flood(s, fds[i], REQUESTS);
     pd_daemon_turn(s->daemon);
-    assert_non_null(s->daemon->pace.first);
-    for (size_t i = 0; i < s->daemon->capacity; i++)
-        if (s->daemon->conns[i] != NULL) pd_conn_close(s->daemon->conns[i], "test");
-    assert_null(s->daemon->pace.first);
+    assert_non_null(s->daemon->peers.pace.first);
+    for (size_t i = 0; i < s->daemon->table.capacity; i++)
+        if (s->daemon->table.at[i] != NULL) pd_conn_close(s->daemon->table.at[i], "test");
+    assert_null(s->daemon->peers.pace.first);
     for (int i = 0; i < HOSTILE; i++) close(fds[i]);
 }
 
@@ -142,7 +142,7 @@ TEST(a_turn_that_has_time_holds_nothing_back, scene *s)
     slow_down(s, 1);
     flood(s, fd, REQUESTS);
     pd_daemon_turn(s->daemon);
-    assert_int_equal(s->daemon->calls[PD_OPTIMIZERS], REQUESTS);
-    assert_null(s->daemon->pace.first);
+    assert_int_equal(s->daemon->counters.calls[PD_OPTIMIZERS], REQUESTS);
+    assert_null(s->daemon->peers.pace.first);
     close(fd);
 }

@@ -98,7 +98,7 @@ TEST(no_step_of_the_job_ends_while_a_setting_is_checked, rig *r)
     push(r, 0, 7, NULL, NULL);
     push(r, 1, 7, NULL, NULL);
     rig_push(r, other, 0, 50, 1, 0, &one, 1);
-    while (job_of(r)->sets.first != NULL) {
+    while (job_of(r)->waiting.sets.first != NULL) {
         assert_int_equal(job_of(r)->steps.params[7].saved.step, 0);
         work(r);
     }
@@ -114,10 +114,10 @@ TEST(what_pushes_bring_during_the_checks_is_checked_too, rig *r)
 {
     begin_set(r, "dampening=0.5");
     push(r, 0, 0, "nesterov", "yes"); /* does not go with dampening */
-    while (job_of(r)->sets.first != NULL) work(r);
+    while (job_of(r)->waiting.sets.first != NULL) work(r);
     rig_absorb(r);
     assert_int_equal(r->error.code, PD_INVALID_ARGUMENT);
-    assert_int_equal(job_of(r)->n_overrides, 0);
+    assert_int_equal(job_of(r)->counts.overrides, 0);
     assert_int_equal(rig_ask(r, PD_INFO_SETTINGS, "job")->n_settings, 0);
     push(r, 1, 0, "nesterov", "yes");
     rig_work(r);
@@ -159,7 +159,7 @@ TEST(without_memory_a_setting_changes_nothing_in_any_part, rig *r)
             rig_work(r);
         } else {
             assert_true(failed && r->error.code == PD_NO_MEMORY);
-            assert_int_equal(job_of(r)->n_overrides, 0);
+            assert_int_equal(job_of(r)->counts.overrides, 0);
             r->error.code = PD_OK;
         }
         assert_int_equal(rig_ask(r, PD_INFO_SETTINGS, "job")->total, 0);

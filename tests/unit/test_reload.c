@@ -120,7 +120,7 @@ TEST(a_wrong_file_changes_nothing_and_says_why, fixture *f)
     write_file(f, "[limits]\nmax_jobs = 9\nmax_prams = 7\n");
     assert_false(reload(f));
     assert_int_equal(f->reload.config->max_jobs, 5);
-    expect(f, "error: reload: the configuration is wrong, the old values stay: ");
+    expect(f, "error: reload: invalid configuration, the old values stay in use: ");
     expect(f, ":3: there is no key max_prams in [limits]");
     unlink(f->path);
     assert_false(reload(f));
@@ -215,11 +215,11 @@ TEST(credentials_are_not_taken_away_while_listeners_are_open, fixture *f)
 {
     assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", "/nowhere", NULL), PD_OK);
     assert_false(reload(f));
-    expect(f, "tls.tokens and tls.client_ca are gone");
+    expect(f, "tls.tokens and tls.client_ca were removed");
     assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", "", NULL), PD_OK);
     assert_int_equal(pd_config_set(f->reload.config, "http", "token", "/nowhere", NULL), PD_OK);
     assert_false(reload(f));
-    expect(f, "http.token is gone");
+    expect(f, "http.token was removed");
     assert_int_equal(pd_config_set(f->reload.config, "server", "insecure", "yes", NULL), PD_OK);
     f->token = strdup("0123456789abcdef");
     assert_true(reload(f)); /* insecure: whoever comes without credentials may come */

@@ -400,7 +400,7 @@ TEST(notes_of_ranks_that_still_exist_are_recalled)
     save_and_restore(&next, 3);
     join(&next, 2, NEW);
     assert_string_equal(
-        next.warning, "job job: notes of ranks above 1 are dropped, since the job does not have these ranks any more");
+        next.warning, "job job: dropped the worker states of ranks above 1, which the job no longer has");
     assert_int_equal(rig_recall(&next, 1, NEW + 1), PD_OK);
     assert_int_equal(next.note_step, SAVED);
     assert_string_equal(next.note, "of rank 1");

@@ -133,9 +133,9 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     kept->params[1].step++;
     expect(kept, PD_DATA_LOSS, "is at step 7");
     kept->params[1].step--;
-    kept->notes[0].rank = COURSE_WORLD;
+    kept->worker_states[0].rank = COURSE_WORLD;
     expect(kept, PD_DATA_LOSS, "note");
-    kept->notes[0].rank = 0;
+    kept->worker_states[0].rank = 0;
     kept->job[0] = 'J';
     expect(kept, PD_DATA_LOSS, "job Job");
     kept->job[0] = 'j';
@@ -262,7 +262,7 @@ static bool train_short_of_memory(int64_t fail, float *out, int *lost)
     assert_int_equal(kept_job_step_of(&r, 0), 2);
     assert_int_equal(kept_job_step_of(&r, 1), 2);
     if (r.kept == 1) { /* only the one of the initial weights */
-        assert_true(inside_job(r.store, r.job)->checkpointing.failed > 0);
+        assert_true(inside_job(r.store, r.job)->checkpointing.counts.failed > 0);
         ++*lost;
     }
     kept_job_step(&r, 3);
