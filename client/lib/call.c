@@ -16,12 +16,13 @@ static int check_worker_state(const pd_push_options *options, pd_error *err)
 {
     if (options == NULL || options->worker_state_bytes == 0) return PD_OK;
     if (options->worker_state == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a note of %zu bytes, and no place where they are",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a worker state of %zu bytes without a pointer to them",
                        options->worker_state_bytes);
     if (options->worker_state_bytes <= PD_WORKER_STATE_BYTES) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "a note of %zu bytes: at most %d are possible. Keep the rest in a file, and its name in the note",
-                   options->worker_state_bytes, PD_WORKER_STATE_BYTES);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "a worker state of %zu bytes: at most %d. Keep the rest in a file, and the file's name in the worker state",
+        options->worker_state_bytes, PD_WORKER_STATE_BYTES);
 }
 
 /* Returns the highest step that a push is for. */

@@ -19,10 +19,10 @@
  * has not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
  * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
  * time make each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart,
- * rewind, worker_state, sync, barrier, leave), and none while another closes the handle. Different handles are independent:
- * they share nothing but lookups of the same host name that are under way. A lookup has a thread of its own, which a
- * handle leaves behind if name servers are silent; the library stays in memory after dlclose(). A handle does not
- * survive fork().
+ * rewind, worker_state, sync, barrier, leave), and none while another closes the handle. Different handles are
+ * independent: they share nothing but lookups of the same host name that are under way. A lookup has a thread of its
+ * own, which a handle leaves behind if name servers are silent; the library stays in memory after dlclose(). A handle
+ * does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -30,14 +30,14 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, worker_state, sync, barrier, leave, wait.
- * Each waits at most for the handle's deadline (pd_client_options.deadline, slice), whatever has stopped: name servers,
- * the network, the server. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
- * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
- * again to go on waiting. pd_client_close and all other calls do not wait for the network. Once calls have waited for 2
- * s without a connection, one gives a notice (pd_client_options.notice). A program that must do something while it
- * waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or has its event loop
- * watch a descriptor (pd_client_fd).
+ * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, worker_state, sync, barrier, leave,
+ * wait. Each waits at most for the handle's deadline (pd_client_options.deadline, slice), whatever has stopped: name
+ * servers, the network, the server. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
+ * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
+ * same buffers again to go on waiting. pd_client_close and all other calls do not wait for the network. Once calls have
+ * waited for 2 s without a connection, one gives a notice (pd_client_options.notice). A program that must do something
+ * while it waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or has its
+ * event loop watch a descriptor (pd_client_fd).
  *
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
@@ -301,8 +301,8 @@ typedef struct pd_push_options {
     bool sparse;
     /* The worker state of the step that is pushed: at most 1 MiB that only this worker understands, for instance its
      * place in the data and the state of its random numbers after this step. A checkpoint of the step contains the
-     * worker states of all ranks: see pd_client_worker_state. Copied. NULL: none. One push of a step is enough; the last
-     * one counts. `note` is the older name. */
+     * worker states of all ranks: see pd_client_worker_state. Copied. NULL: none. One push of a step is enough; the
+     * last one counts. `note` is the older name. */
     union {
         const void *worker_state;
         const void *note;

@@ -19,7 +19,7 @@ int pd_host_cores(void);       /* number of processor cores that this process ma
 uint64_t pd_host_memory(void); /* bytes */
 
 /* Returns the least limit of memory of this process's control group and its parents, in bytes; UINT64_MAX: none. `root`
- * stands before /proc and /sys: "" on this machine. */
+ * is the path prefix of /proc and /sys: normally "", in tests a directory. */
 uint64_t pd_host_memory_limit(const char *root);
 /* Calls `see` with the text of one file, such as cpu.max, of this process's control group and of each parent group,
  * because the limits of parents apply too. `controller` is "" for version 2 of control groups; for version 1 it is the
@@ -52,7 +52,7 @@ typedef struct pd_numa {
 } pd_numa;
 
 /* Reads a list of processors or nodes as the kernel writes it, such as "0-3,8,10-11\n". An empty list is valid. false:
- * the text is no such list, or a number is above 1023. */
+ * the text is not such a list, or a number is above 1023. */
 bool pd_numa_read_list(const char *text, cpu_set_t *out);
 /* Chooses the node with most of the processors in *allowed, and the lowest such node. `folder` lists the machine's
  * nodes, as /sys/devices/system/node does. Sets *out to the finding. */

@@ -76,7 +76,7 @@ static void *run_ahead(void *arg)
     return NULL;
 }
 
-/* Lets the thread read what follows the last read. */
+/* Lets the thread read the bytes after the last read. */
 static void begin_ahead(pd_read_ahead *disk)
 {
     uint64_t size;
@@ -90,7 +90,7 @@ static void begin_ahead(pd_read_ahead *disk)
     pd_side_unlock(&disk->side);
 }
 
-/* Waits until the thread has left the file, and drops what it has read. */
+/* Waits until the thread has left the file, and drops its pieces. */
 static void leave_ahead(pd_read_ahead *disk)
 {
     pd_side_lock(&disk->side);
@@ -138,7 +138,7 @@ static size_t take_ahead(pd_read_ahead *disk, uint8_t *to, size_t bytes, int *nu
     return taken;
 }
 
-/* Reads from the disk below. A file that goes on where the last read has ended is read ahead from here on. */
+/* Reads from the disk below. A file that continues where the last read has ended is read ahead from here on. */
 static int read_below(pd_read_ahead *disk, int file, uint64_t offset, void *at, size_t bytes)
 {
     bool goes_on = file == disk->file && offset == disk->offset && offset > 0;
@@ -208,7 +208,7 @@ typedef struct behind {
     uint8_t *at; /* on huge pages, which the disk takes in few requests */
     size_t bytes;
     int file;
-    bool placed; /* the bytes belong at `offset` of the file; false: behind those of the piece before */
+    bool placed; /* the bytes belong at `offset` of the file; false: after those of the last piece */
     uint64_t offset;
 } behind;
 
@@ -406,7 +406,7 @@ static size_t take_warm(pd_warmer *warmer, uint8_t **at)
     return bytes;
 }
 
-/* Ends a piece. If the kernel has refused it, the rest is left to its user, who meets the error if there is one. */
+/* Ends a piece. If the kernel has refused it, the rest is not touched. */
 static void end_warm(pd_warmer *warmer, bool done)
 {
     pd_side_lock(&warmer->side);

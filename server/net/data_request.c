@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle (its index
- * in the worker's Declare). `pulls`: the answer contains weights. `holds`: 1 + the version of the weights that the
- * worker has; 0: it has none. */
+/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle. `pulls`:
+ * the answer contains weights. `holds`: 1 + the version of the weights that the worker has; 0: it has none. */
 typedef struct wanted_piece {
     uint32_t handle;
     uint64_t first, count, holds;
@@ -21,12 +20,12 @@ typedef struct wanted_piece {
 /* Fills in the version table's record of one piece that a request waits for. */
 static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, wanted_piece wanted)
 {
-    const pd_handle_facts *facts = &conn->handles.facts[wanted.handle];
+    const pd_handle_facts *facts = &conn->params.handles.facts[wanted.handle];
 
-    waiter->param = conn->handles.params[wanted.handle];
-    waiter->dtype = conn->handles.decls[wanted.handle].pull_dtype;
+    waiter->param = conn->params.handles.params[wanted.handle];
+    waiter->dtype = conn->params.handles.decls[wanted.handle].pull_dtype;
     waiter->pulls = wanted.pulls;
-    waiter->update = conn->handles.decls[wanted.handle].update_dtype;
+    waiter->update = conn->params.handles.decls[wanted.handle].update_dtype;
     waiter->holds = wanted.holds;
     waiter->idle = facts->start == facts->end;
     waiter->first = (int64_t)wanted.first;
@@ -57,7 +56,7 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
                        "%s of %zu pieces: at most %u are allowed in a frame "
                        "(limits.max_pieces)",
                        pd_method_name(prefix->method), n, config->max_pieces);
-    return pd_pieces_check(pieces, n, conn->handles.facts, conn->handles.n, config->chunk_elements,
+    return pd_pieces_check(pieces, n, conn->params.handles.facts, conn->params.handles.n, config->chunk_elements,
                            prefix->payload_bytes, err);
 }
 
@@ -78,7 +77,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     for (size_t i = 0; i < n; i++) {
         const Paramd__Piece *from = pieces[i];
         request->u.data.pieces[i] = (pd_piece){
-            .param = conn->handles.params[from->handle],
+            .param = conn->params.handles.params[from->handle],
             .dtype = (pd_dtype)from->dtype,
             .absent = from->absent,
             .first = (int64_t)from->first,
@@ -116,7 +115,7 @@ static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (pieces[i]->absent)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights must be there",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights are required",
                            i);
     return PD_OK;
 }
@@ -129,8 +128,8 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
     if (rc == PD_OK && (init->replaces == 0) != (init->whole == 0))
         rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                     "Initialise: weights that replace others come with the number of their change (replaces) and that "
-                     "of their parameters (whole), initial weights without both");
+                     "Initialise: expected both `replaces` and `whole` (weights that replace others), or neither "
+                     "(initial weights)");
     if (rc != PD_OK) return rc;
     conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -163,9 +162,9 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
     return PD_OK;
 }
 
-/* Checks the scalars of a push (values such as the loss, which the server averages), after its pieces were checked. The
- * scalars belong to the round of the first piece's parameter. It is an error if this rank has no elements of that
- * parameter, because the round does not wait for the rank. */
+/* Checks the scalars of a push, after its pieces were checked. The scalars belong to the round of the first piece's
+ * parameter. It is an error if this rank has no elements of that parameter, because the round does not wait for the
+ * rank. */
 static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     const pd_handle_facts *facts;
@@ -175,18 +174,17 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "push with scalars and without pieces: they belong to the parameter "
                        "of the first piece");
-    facts = &conn->handles.facts[push->pieces[0]->handle];
+    facts = &conn->params.handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "push with scalars for the round of %.160s, of which this rank has no "
-                       "elements: the round does not wait for it; begin the push with a parameter of which it has "
-                       "some",
+                       "push with scalars for the round of %.160s: this rank has no elements of it, so the round does "
+                       "not wait for the rank. Put a parameter with elements of this rank first",
                        facts->name);
     return pd_scalars_check(push->scalars, push->n_scalars, err);
 }
 
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
-               "the wire and the store bound scalars alike");
+               "the wire and the store have the same limits of scalars");
 
 /* Copies the scalars of a push into the request to the store. They were checked before.
  * PD_NO_MEMORY: nothing is copied. */
@@ -230,8 +228,8 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
         return err->code;
     }
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "step %llu cannot be ended: a push of this connection was refused, and "
-                   "its gradients would count as absent. Read the error, push it again, and end the step behind it",
+                   "cannot end step %llu: a push of this connection was refused, and its gradients would count as "
+                   "absent. Read the error, push again, then end the step",
                    (unsigned long long)push->step);
 }
 
@@ -297,12 +295,12 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
     const pd_handle_facts *facts;
     int64_t count;
 
-    if (want->handle >= conn->handles.n)
+    if (want->handle >= conn->params.handles.n)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "want %zu: handle %u, but this connection has declared %zu "
                        "parameters",
-                       i, want->handle, conn->handles.n);
-    facts = &conn->handles.facts[want->handle];
+                       i, want->handle, conn->params.handles.n);
+    facts = &conn->params.handles.facts[want->handle];
     count = pd_range_piece(facts->start, facts->end, chunk, want->first);
     if (count < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
@@ -311,11 +309,10 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
                        i, facts->name, (unsigned long long)want->first, (long long)facts->start,
                        (unsigned long long)chunk, (long long)facts->end);
     if (want->count != (uint64_t)count)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "want %zu (%s): %llu elements from %llu on, expected the whole chunk "
-                       "or what the range has of it, %lld",
-                       i, facts->name, (unsigned long long)want->count, (unsigned long long)want->first,
-                       (long long)count);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "want %zu (%s): %llu elements from %llu, expected %lld: the whole chunk, or its part in the range", i,
+            facts->name, (unsigned long long)want->count, (unsigned long long)want->first, (long long)count);
     return PD_OK;
 }
 
@@ -330,18 +327,18 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
                        "(limits.max_pieces)",
                        pull->n_wants, conn->daemon->config.max_pieces);
     for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
-    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
+    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->params.handles.facts, err) : rc;
 }
 
-/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece (tensor
- * or chunk) once, so the limit has space for two pulls of every piece.
+/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece once,
+ * so the limit has space for two pulls of every piece.
  *
  * A pull beyond the limit is refused at once. It must not wait: its round may need a push that this connection sends
  * later. */
 static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
 {
     uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
-    uint64_t most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
+    uint64_t most = PD_HIGH_WATER + 2 * conn->params.pieces * pd_pending_bytes(1);
 
     if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -391,7 +388,7 @@ int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     pd_pending *answer;
 
     if (release->answers > lent->n)
-        return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are lent",
+        return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are outstanding",
                        (unsigned long long)release->answers, (unsigned long long)lent->n);
     answer = pd_outstanding_take(lent, release->answers + more, pd_loop_now_ms(conn->daemon));
     while (answer != NULL) {

@@ -48,7 +48,7 @@ void pd_methods_check(void);
 /* Returns whether the frames of a method may have a payload. */
 bool pd_method_takes_payload(const pd_method_entry *m);
 
-/* The callbacks of a connection's framer. pd_conn_new takes them. Their argument is the connection. */
+/* The callbacks of a connection's framer, whose argument is the connection. */
 extern const pd_framer_user pd_incoming_frames;
 
 /* Handles one effect, and frees it. Reports of closed rounds are entered on the version table until the time of

@@ -21,7 +21,7 @@ static int ask_info(const pd_conn *conn, pd_request *request, const Paramd__List
     request->u.info.start = list->start;
     request->u.info.job_name = strdup(list->job);
     request->u.info.pattern = strdup(list->param);
-    request->u.info.identity = strdup(conn->identity.text);
+    request->u.info.identity = strdup(conn->peer.identity.text);
     return request->u.info.job_name != NULL && request->u.info.pattern != NULL && request->u.info.identity != NULL
                ? PD_OK
                : PD_NO_MEMORY;
@@ -183,22 +183,22 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
     return PD_OK;
 }
 
-/* Fills in what concerns all connections and jobs, which tells of jobs that the operator may not see. */
+/* Fills in figures of all connections and jobs, including jobs that the operator may not see. */
 static void fill_whole(const pd_daemon *daemon, Paramd__StatusReply *reply, double busy[4])
 {
-    reply->connections = (uint32_t)daemon->n_conns;
-    reply->ingest_used = daemon->admission.used;
+    reply->connections = (uint32_t)daemon->table.n;
+    reply->ingest_used = daemon->ingest.admission.used;
     reply->resident_bytes = pd_resident_bytes(daemon);
     reply->peak_resident_bytes = pd_peak_resident_bytes(reply->resident_bytes);
-    reply->bytes_in = daemon->bytes_in;
-    reply->bytes_out = daemon->bytes_out;
-    reply->frames_in = daemon->frames_in;
-    reply->frames_refused = daemon->frames_refused;
-    reply->loop_polls = daemon->lag.polls;
-    busy[0] = pd_lag_percentile(&daemon->lag, 0.5);
-    busy[1] = pd_lag_percentile(&daemon->lag, 0.99);
-    busy[2] = pd_lag_percentile(&daemon->lag, 0.999);
-    busy[3] = (double)daemon->lag.largest_ns / 1e6;
+    reply->bytes_in = daemon->counters.bytes_in;
+    reply->bytes_out = daemon->counters.bytes_out;
+    reply->frames_in = daemon->counters.frames_in;
+    reply->frames_refused = daemon->counters.frames_refused;
+    reply->loop_polls = daemon->counters.lag.polls;
+    busy[0] = pd_lag_percentile(&daemon->counters.lag, 0.5);
+    busy[1] = pd_lag_percentile(&daemon->counters.lag, 0.99);
+    busy[2] = pd_lag_percentile(&daemon->counters.lag, 0.999);
+    busy[3] = (double)daemon->counters.lag.largest_ns / 1e6;
     reply->loop_busy_ms = busy;
     reply->n_loop_busy_ms = 4;
 }
@@ -209,11 +209,11 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->protocol = PD_PROTOCOL_VERSION;
     reply->cpu = (char *)pd_cpu_names[pd_cpu_in_use];
     reply->blas_core = (char *)daemon->config.blas_core;
-    reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->started_ms;
+    reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->counters.started_ms;
     reply->drain_timeout_ms = daemon->config.drain_ms;
     reply->keep_timeout_ms = daemon->config.keep_ms;
     reply->draining = info->draining || daemon->shutdown.begun;
-    reply->ingest_bytes = daemon->admission.budget;
+    reply->ingest_bytes = daemon->ingest.admission.budget;
 }
 
 /* The identities in an answer to Status. */
@@ -227,7 +227,7 @@ static size_t fill_identities(const pd_daemon *daemon, Paramd__StatusReply *repl
     size_t bytes = 0;
 
     reply->identities = to->list;
-    for (const pd_usage *usage = daemon->usages.table; usage != NULL; usage = usage->hh.next) {
+    for (const pd_usage *usage = daemon->peers.usages.table; usage != NULL; usage = usage->hh.next) {
         Paramd__IdentityInfo *info = &to->infos[reply->n_identities];
         if (reply->n_identities == MOST_IDENTITIES) {
             reply->identities_left_off++;
@@ -297,7 +297,7 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
 {
     request->u.set.job_name = strdup(set->job);
     request->u.set.pattern = strdup(set->pattern);
-    request->u.set.by = strdup(conn->label);
+    request->u.set.by = strdup(conn->peer.label);
     request->u.set.from_step = set->from_step;
     if (request->u.set.job_name == NULL || request->u.set.pattern == NULL || request->u.set.by == NULL)
         return PD_NO_MEMORY;
@@ -309,7 +309,7 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
-    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits behind it */
+    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits after it */
     size_t used = (size_t)snprintf(text, most, "%.100s", set->pattern);
 
     for (size_t i = 0; i < set->n_options && used < most; i++)

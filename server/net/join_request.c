@@ -2,7 +2,7 @@
  * segments of shared memory. */
 #include "handlers.h"
 
-#include "conn_io.h"
+#include "conn.h"
 #include "mutant.h"
 #include "printable.h"
 
@@ -56,8 +56,8 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.joins = hello->joins;
     request->u.hello.run = hello->run[0] != '\0' ? strdup(hello->run) : NULL;
     request->u.hello.job_name = strdup(hello->job);
-    request->u.hello.label = strdup(conn->label);
-    request->u.hello.identity = strdup(conn->identity.text);
+    request->u.hello.label = strdup(conn->peer.label);
+    request->u.hello.identity = strdup(conn->peer.identity.text);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL && request->u.hello.identity != NULL &&
         (hello->run[0] == '\0' || request->u.hello.run != NULL) &&
         pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) ==
@@ -78,13 +78,13 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
         pd_pending_free(pending);
         return pd_conn_no_memory(prefix, err);
     }
-    conn->access = (pd_conn_access){ 0 };
+    conn->peer.access = (pd_conn_access){ 0 };
     conn->rank = hello->rank;
     conn->remarks = hello->remarks;
     conn->state = PD_WELCOMING;
-    pd_brief_leave(&conn->daemon->brief, &conn->brief);
+    pd_brief_leave(&conn->daemon->peers.brief, &conn->links.brief);
     conn->joined = true;
-    conn->daemon->worker_ms = pd_loop_now_ms(conn->daemon);
+    conn->daemon->counters.worker_ms = pd_loop_now_ms(conn->daemon);
     pd_pendings_add(&conn->pendings, pending);
     pd_loop_post(conn->daemon, request);
     return PD_OK;
@@ -117,11 +117,12 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     int rc = check_hello(conn, hello, err);
 
     if (rc != PD_OK) return rc;
-    pd_text_print(conn->label, sizeof conn->label, hello->label[0] != '\0' ? hello->label : conn->peer);
+    pd_text_print(conn->peer.label, sizeof conn->peer.label,
+                  hello->label[0] != '\0' ? hello->label : conn->peer.address);
     if (hello->job[0] != '\0') return join(conn, prefix, hello, err);
     conn->operates = true;
     conn->state = PD_OPEN;
-    pd_brief_leave(&conn->daemon->brief, &conn->brief);
+    pd_brief_leave(&conn->daemon->peers.brief, &conn->links.brief);
     welcome(conn, prefix, NULL);
     return PD_OK;
 }
@@ -152,9 +153,7 @@ enum { NOTE_FORM = 4 };
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: range_start %llu and range_end %llu count only with "
-                       "`ranged`",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu need `ranged`",
                        parameter->name, (unsigned long long)parameter->range_start,
                        (unsigned long long)parameter->range_end);
     if (!parameter->ranged) return PD_OK;
@@ -182,7 +181,7 @@ static int read_shape(pd_param_decl *decl, const Paramd__Parameter *parameter, i
     for (int i = 0; i < shape->rank; i++)
         shape->dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
     if (pd_shape_elements(shape, elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: the shape has more than 2^63 - 1 elements",
                        parameter->name);
     if (pd_axes_check(parameter->axes, shape->rank, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", parameter->name, why.text);
@@ -195,13 +194,12 @@ static int read_types(pd_param_decl *decl, const Paramd__Parameter *parameter, p
     decl->update_dtype = (pd_dtype)parameter->update_dtype;
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 "
-                       "bfloat16",
+                       "parameter %s: unsupported pull dtype %u: expected 1 (float32), 2 (float16) or 3 (bfloat16)",
                        parameter->name, parameter->pull_dtype);
     if (parameter->update_dtype != 0 && (pd_dtype_size(decl->update_dtype) == 0 || decl->pull_dtype != PD_F32))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: updates of element type %u beside weights of type %u: "
-                       "1 float32, 2 float16, 3 bfloat16, and weights beside updates are float32",
+                       "parameter %s: unsupported update dtype %u with pull dtype %u: updates are float32 (1), float16 "
+                       "(2) or bfloat16 (3), and the weights then float32",
                        parameter->name, parameter->update_dtype, parameter->pull_dtype);
     return PD_OK;
 }
@@ -215,20 +213,20 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
     int rc = pd_name_check("parameter", parameter->name, err);
 
     if (rc != PD_OK) return rc;
-    if (conn->handles.n >= conn->daemon->config.max_params)
+    if (conn->params.handles.n >= conn->daemon->config.max_params)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "parameter %s: a job may have %u parameters (limits.max_params)",
                        parameter->name, conn->daemon->config.max_params);
     if ((rc = read_shape(&decl, parameter, &elements, err)) != PD_OK) return rc;
     if ((rc = read_types(&decl, parameter, err)) != PD_OK) return rc;
     if ((rc = read_range(&decl, parameter, elements, err)) != PD_OK) return rc;
-    if (pd_handles_add(&conn->handles, &decl, elements) != PD_OK)
+    if (pd_handles_add(&conn->params.handles, &decl, elements) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "parameter %s: out of memory, try again later", parameter->name);
     return PD_OK;
 }
 
 static pd_request *declare_request(const pd_conn *conn, const pd_pending *pending)
 {
-    const pd_handles *handles = &conn->handles;
+    const pd_handles *handles = &conn->params.handles;
     pd_request *request = pd_request_new(PD_REQ_DECLARE, pd_conn_ticket(conn, pending));
 
     if (request == NULL) return NULL;
@@ -253,42 +251,40 @@ static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
 
-    if (conn->handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
+    if (conn->params.handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare without parameters");
     request = declare_request(conn, pending);
-    if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->handles.n) != PD_OK) {
+    if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->params.handles.n) != PD_OK) {
         pd_request_free(request);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     }
-    conn->declaring = true;
+    conn->params.declaring = true;
     pd_loop_post(daemon, request);
     return PD_OK;
 }
 
 static int declare_some(pd_conn *conn, const pd_pending *pending, const Paramd__DeclareRequest *declare, pd_error *err)
 {
-    size_t before = conn->handles.n;
+    size_t before = conn->params.handles.n;
     int rc = PD_OK;
 
     for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++)
         rc = declare_one(conn, declare->parameters[i], err);
     if (rc == PD_OK && declare->last) rc = declare_all(conn, pending, err);
-    if (rc != PD_OK) pd_handles_cut(&conn->handles, before);
+    if (rc != PD_OK) pd_handles_cut(&conn->params.handles, before);
     return rc;
 }
 
 int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__DeclareRequest *declare = message;
-    size_t first = conn->handles.n;
+    size_t first = conn->params.handles.n;
     pd_pending *pending;
     int rc;
 
-    if (conn->declared)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
+    if (conn->params.declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are already declared");
     if (declare->n_parameters > PD_MAX_DECLARE)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "Declare of %zu parameters: at most %d in one, the others in "
-                       "further ones",
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one Declare: split them",
                        declare->n_parameters, PD_MAX_DECLARE);
     if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL) return pd_conn_no_memory(prefix, err);
     if ((rc = declare_some(conn, pending, declare, err)) != PD_OK) {
@@ -350,8 +346,8 @@ static uint64_t count_pieces(const pd_conn *conn)
 {
     uint64_t chunk = conn->daemon->config.chunk_elements, n = 0;
 
-    for (size_t i = 0; i < conn->handles.n; i++) {
-        const pd_handle_facts *facts = &conn->handles.facts[i];
+    for (size_t i = 0; i < conn->params.handles.n; i++) {
+        const pd_handle_facts *facts = &conn->params.handles.facts[i];
         n += facts->end == facts->start ? 1 : ((uint64_t)facts->end - 1) / chunk - (uint64_t)facts->start / chunk + 1;
     }
     return n;
@@ -363,13 +359,13 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
     Paramd__Declared *declared = calloc(n, sizeof *declared);
     Paramd__Declared **list = calloc(n, sizeof *list);
 
-    conn->declaring = false;
-    conn->declared = true;
+    conn->params.declaring = false;
+    conn->params.declared = true;
     pd_version_table_settle(conn->daemon->versions, conn->job,
                             n); /* n is the job's number of parameters, since every worker
                                                          * declares all of them */
-    for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
-    conn->pieces = count_pieces(conn);
+    for (size_t i = 0; i < n; i++) conn->params.handles.params[i] = effect->u.declared.params[i].param;
+    conn->params.pieces = count_pieces(conn);
     if (declared != NULL && list != NULL)
         reply_all(conn, effect, declared, list);
     else
@@ -387,21 +383,21 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
  * that the daemon reads count as its memory, too, so a worker may not make it map any number of them. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
-    uint64_t bytes = ROOM + conn->pieces * UNITS_A_PIECE * PD_PAYLOAD_ALIGN;
+    uint64_t bytes = ROOM + conn->params.pieces * UNITS_A_PIECE * PD_PAYLOAD_ALIGN;
 
-    for (size_t i = 0; i < conn->handles.n; i++)
-        bytes +=
-            TIMES_THE_GRADIENTS * sizeof(float) * (uint64_t)(conn->handles.facts[i].end - conn->handles.facts[i].start);
+    for (size_t i = 0; i < conn->params.handles.n; i++)
+        bytes += TIMES_THE_GRADIENTS * sizeof(float) *
+                 (uint64_t)(conn->params.handles.facts[i].end - conn->params.handles.facts[i].start);
     return bytes;
 }
 
 static int check_share(const pd_conn *conn, uint64_t bytes, pd_error *err)
 {
     if (!conn->daemon->config.shared_memory)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "Share: the server shares no memory (server.shared_memory)");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "Share: shared memory is disabled (server.shared_memory)");
     if (conn->transport->ops->take == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "Share: only a Unix socket can pass shared memory (unix:///path)");
-    if (conn->loan != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "a second Share on one connection");
+    if (conn->params.loan != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "a second Share on one connection");
     if (bytes > most_bytes(conn))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                        "Share of %llu bytes: at most %llu are allowed for the parameters of this worker",
@@ -422,7 +418,7 @@ int pd_fill_share(pd_conn *conn, pd_request *request, const pd_prefix *prefix, c
     int fd = take_descriptor(conn), rc = check_share(conn, share->bytes, err);
 
     (void)request, (void)prefix;
-    if (rc == PD_OK) return pd_loan_new(&conn->loan, fd, share->bytes, err);
+    if (rc == PD_OK) return pd_loan_new(&conn->params.loan, fd, share->bytes, err);
     if (fd >= 0 && !PD_MUTANT(refused_share_leaks)) close(fd);
     return rc;
 }
@@ -431,7 +427,7 @@ void pd_reply_share(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 {
     Paramd__ShareReply reply = PARAMD__SHARE_REPLY__INIT;
 
-    if (effect->u.share.fd >= 0 && conn->loan != NULL) {
+    if (effect->u.share.fd >= 0 && conn->params.loan != NULL) {
         reply.bytes = effect->u.share.bytes;
         conn->output.least_shared = conn->daemon->config.least_shared;
         conn->output.weights =

@@ -17,16 +17,16 @@ static void stop(pd_daemon *daemon)
 void pd_shutdown_begin(pd_daemon *daemon)
 {
     uint64_t within_ms = daemon->config.drain_ms;
-    pd_request *request = daemon->drain_request;
+    pd_request *request = daemon->mail.drain;
 
     if (daemon->shutdown.begun) return;
     daemon->shutdown.begun = true;
     daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + daemon->config.keep_ms + DRAIN_GRACE_MS;
-    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: rounds under way may finish within %.1f s",
+    pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: open rounds may finish within %.1f s",
                 (double)within_ms / 1e3);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
     daemon->platform.end_listening(daemon->platform.arg);
-    daemon->drain_request = NULL;
+    daemon->mail.drain = NULL;
     request->u.drain.deadline_ns = within_ms * 1000000u;
     request->u.drain.keep_ns = daemon->config.keep_ms * (uint64_t)1000000;
     pd_loop_post(daemon, request);
@@ -36,8 +36,8 @@ static void answer_shutdowns(pd_daemon *daemon, const pd_error *lost)
 {
     Paramd__Ok ok = PARAMD__OK__INIT;
 
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        pd_conn *conn = daemon->conns[i];
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        pd_conn *conn = daemon->table.at[i];
         pd_pending *pending;
         while (conn != NULL && conn->operates && pd_conn_live(conn) &&
                (pending = pd_pendings_of_method(&conn->pendings, PD_SHUTDOWN)) != NULL)
@@ -59,8 +59,8 @@ void pd_shutdown_drained(pd_daemon *daemon, const pd_error *lost)
 
 static bool all_written(const pd_daemon *daemon)
 {
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL && !pd_conn_has_sent(daemon->conns[i])) return false;
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        if (daemon->table.at[i] != NULL && !pd_conn_has_sent(daemon->table.at[i])) return false;
     return true;
 }
 
@@ -111,7 +111,7 @@ static void apply_limits(pd_daemon *daemon, const pd_daemon_limits *limits)
     post_limits(daemon, limits);
     if (limits->roles == NULL || pd_access_take(daemon, limits->roles, limits->store_roles) == PD_OK) return;
     pd_loop_log(daemon, LOG_ERR, (pd_log_facts){ .code = PD_NO_MEMORY },
-                "out of memory: the old roles stay, reload again");
+                "out of memory: the old roles stay in use, reload again");
 }
 
 /* Reads the configuration again, for a reload. Runs on another thread than the loop thread. */
@@ -138,7 +138,7 @@ void pd_reloading_begin(pd_daemon *daemon)
 {
     if (daemon->config.reload == NULL || daemon->shutdown.begun) return;
     /* Before the start another thread reads the configuration, and the first roles are not posted yet. */
-    if (daemon->reload.busy || daemon->requests == NULL) {
+    if (daemon->reload.busy || daemon->mail.requests == NULL) {
         daemon->reload.again = true;
         return;
     }

@@ -68,7 +68,7 @@ static int fill_drain(pd_conn *conn, pd_request *request, const pd_prefix *prefi
     (void)prefix, (void)err;
     request->u.drain.deadline_ns = ms * (uint64_t)1000000;
     request->u.drain.keep_ns = conn->daemon->config.keep_ms * (uint64_t)1000000;
-    conn->daemon->drains = true;
+    conn->daemon->shutdown.drains = true;
     pd_conn_log_command(conn, "", "drain");
     return PD_OK;
 }
@@ -146,8 +146,8 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_EXPORT] = { "Export", OPERATOR, NAMED(READ, Export), ASK(OTHERS, EXPORT, pd_fill_export) },
     [PD_SHARE] = { "Share", DECLARED, ASK(STORE, SHARE, pd_fill_share) },
     [PD_RELEASE] = { "Release", 0, .run = pd_run_release },
-    [PD_NOTE] = { "Note", WORKER, ASK(STORE, NOTE, pd_fill_worker_state), .land = pd_land_worker_state },
-    [PD_RECALL] = { "Recall", WORKER, ASK(STORE, RECALL, fill_nothing) },
+    [PD_NOTE] = { "Note", WORKER, ASK(STORE, WORKER_STATE, pd_fill_worker_state), .land = pd_land_worker_state },
+    [PD_RECALL] = { "Recall", WORKER, ASK(STORE, GET_WORKER_STATE, fill_nothing) },
     [PD_CHECKPOINT] = { "Checkpoint", 0, NAMED(ADMIN, Checkpoint), ASK(OTHERS, CHECKPOINT, pd_fill_checkpoint) },
 };
 

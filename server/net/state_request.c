@@ -27,19 +27,17 @@ static int check_export(pd_conn *conn, const Paramd__ExportRequest *export, pd_e
     int rc = PD_OK;
 
     if (export->act < PD_EXPORT_BEGIN || export->act > PD_EXPORT_END)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Export: act %u; 1 is begin, 2 a piece, 3 a counter, 4 end",
-                       export->act);
-    if (export->wait_ms > MOST_WAIT_MS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Export: wait_ms of %u, at most %d are possible", export->wait_ms,
-                       MOST_WAIT_MS);
-    if (export->first > INT64_MAX || export->count > most_bytes(conn) / sizeof(float))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Export: a piece of %llu elements from %llu on; the answer to a piece has at most %llu bytes",
-                       (unsigned long long)export->count, (unsigned long long)export->first,
-                       (unsigned long long)most_bytes(conn));
+                       "Export: unknown act %u: expected 1 (begin), 2 (piece), 3 (counter) or 4 (end)", export->act);
+    if (export->wait_ms > MOST_WAIT_MS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Export: wait_ms %u: at most %d", export->wait_ms, MOST_WAIT_MS);
+    if (export->first > INT64_MAX || export->count > most_bytes(conn) / sizeof(float))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT, "Export: a piece of %llu elements from %llu: an answer has at most %llu bytes",
+            (unsigned long long)export->count, (unsigned long long)export->first, (unsigned long long)most_bytes(conn));
     if (pd_pendings_of_method(&conn->pendings, PD_EXPORT) != NULL)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "Export: another Export of this connection is not answered yet: wait for its answer");
+                       "Export: another Export of this connection is under way: wait for its answer");
     if (export->act != PD_EXPORT_BEGIN) return PD_OK;
     if (export->state) rc = pd_access_check_job(conn, "Export with optimizer state", PD_ROLE_PUSH, export->job, err);
     if (rc == PD_OK && export->replace)
@@ -64,7 +62,7 @@ int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     request->u.export.count = (int64_t) export->count;
     request->u.export.most = most_bytes(conn);
     request->u.export.job_name = strdup(export->job);
-    request->u.export.by = strdup(conn->label);
+    request->u.export.by = strdup(conn->peer.label);
     request->u.export.param = strdup(export->param);
     request->u.export.slot = strdup(export->slot);
     if (request->u.export.job_name == NULL || request->u.export.by == NULL || request->u.export.param == NULL ||
@@ -95,16 +93,16 @@ static int check_piece(const pd_conn *conn, const Paramd__ImportRequest *import,
 
     if (import->first > INT64_MAX || import->count > most / each || import->count * each != prefix->payload_bytes)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Import: a piece of %llu elements of %llu bytes has a payload of %llu "
-                       "bytes; a piece may have %llu bytes",
+                       "Import: a piece of %llu elements of %llu bytes with a payload of %llu bytes: the sizes must "
+                       "agree, and a piece has at most %llu bytes",
                        (unsigned long long)import->count, (unsigned long long)each,
                        (unsigned long long)prefix->payload_bytes, (unsigned long long)most);
     if (import->n_shape > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions, at most %d are possible",
-                       import->n_shape, PD_MAX_RANK);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions: at most %d", import->n_shape,
+                       PD_MAX_RANK);
     for (size_t i = 0; i < import->n_shape; i++)
         if (import->shape[i] > INT64_MAX)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "Import: dimension %zu is %llu", i,
+            return pd_fail(err, PD_INVALID_ARGUMENT, "Import: invalid dimension %zu: %llu", i,
                            (unsigned long long)import->shape[i]);
     return PD_OK;
 }
@@ -113,16 +111,17 @@ static int check_import(pd_conn *conn, const Paramd__ImportRequest *import, cons
 {
     if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_RESET)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit, 5 a reset", import->act);
+                       "Import: unknown act %u: expected 1 (begin), 2 (piece), 3 (counter), 4 (commit) or 5 (reset)",
+                       import->act);
     if (import->act == PD_IMPORT_RESET &&
         pd_access_check_job(conn, "Import that resets state", PD_ROLE_ADMIN, import->job, err) != PD_OK)
         return err->code;
     if (import->act == PD_IMPORT_PIECE) return check_piece(conn, import, prefix, err);
     if (prefix->payload_bytes > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, this one has %llu bytes",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, got one of %llu bytes",
                        (unsigned long long)prefix->payload_bytes);
     if (import->value > INT64_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a counter of %llu", (unsigned long long)import->value);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: invalid counter %llu", (unsigned long long)import->value);
     return PD_OK;
 }
 
@@ -131,8 +130,8 @@ int pd_fill_import(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     const Paramd__ImportRequest *import = message;
     int rc = check_import(conn, import, prefix, err);
 
-    if (PD_MUTANT(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->quota.reserve == 0)
-        rc = pd_admission_join(&conn->daemon->admission, &conn->quota, most_bytes(conn), err);
+    if (PD_MUTANT(importer_holds_quota) && rc == PD_OK && prefix->payload_bytes > 0 && conn->params.quota.reserve == 0)
+        rc = pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, most_bytes(conn), err);
     if (rc != PD_OK) return rc;
     request->u.import.act = (pd_import_act)import->act;
     request->u.import.number = import->number;
@@ -162,14 +161,12 @@ void pd_land_import(pd_conn *conn, pd_request *request, pd_buffer *buffer)
 static int check_checkpoint(const pd_conn *conn, const Paramd__CheckpointRequest *asked, pd_error *err)
 {
     if (asked->wait_ms > MOST_WAIT_MS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Checkpoint: wait_ms of %u, at most %d are possible", asked->wait_ms,
-                       MOST_WAIT_MS);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Checkpoint: wait_ms %u: at most %d", asked->wait_ms, MOST_WAIT_MS);
     if (conn->operates) return pd_name_check("job", asked->job, err);
     if (conn->job == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "Checkpoint: this worker has no job any more: connect anew");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "Checkpoint: the job of this worker has ended: reconnect");
     if (asked->job[0] != '\0')
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Checkpoint of job %.200s: a worker asks for its own job, and names none", asked->job);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Checkpoint of job %.200s: a worker must not name a job", asked->job);
     return PD_OK;
 }
 
@@ -207,29 +204,29 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err)
 {
-    request->u.note.step = ((const Paramd__NoteRequest *)message)->step;
-    if (prefix->payload_bytes > PD_NOTE_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Note of %llu bytes: a note has at most %u bytes. Keep the rest in a file, and its name in the "
-                       "note",
-                       (unsigned long long)prefix->payload_bytes, PD_NOTE_MAX);
-    if (conn->quota.reserve == 0 || prefix->payload_bytes <= conn->quota.reserve) return PD_OK;
-    return pd_admission_join(&conn->daemon->admission, &conn->quota, prefix->payload_bytes, err);
+    request->u.worker_state.step = ((const Paramd__NoteRequest *)message)->step;
+    if (prefix->payload_bytes > PD_WORKER_STATE_MAX)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "worker state of %llu bytes: at most %u. Keep the rest in a file, and its path in the worker state",
+            (unsigned long long)prefix->payload_bytes, PD_WORKER_STATE_MAX);
+    if (conn->params.quota.reserve == 0 || prefix->payload_bytes <= conn->params.quota.reserve) return PD_OK;
+    return pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, prefix->payload_bytes, err);
 }
 
 void pd_land_worker_state(pd_conn *conn, pd_request *request, pd_buffer *buffer)
 {
-    request->u.note.buffer = buffer;
-    request->u.note.bytes = buffer != NULL ? buffer->size : 0;
-    if (conn->quota.reserve > conn->reserve)
-        (void)pd_admission_join(&conn->daemon->admission, &conn->quota, conn->reserve, NULL);
+    request->u.worker_state.buffer = buffer;
+    request->u.worker_state.bytes = buffer != NULL ? buffer->size : 0;
+    if (conn->params.quota.reserve > conn->params.reserve)
+        (void)pd_admission_join(&conn->daemon->ingest.admission, &conn->params.quota, conn->params.reserve, NULL);
 }
 
 void pd_reply_worker_state(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 {
     Paramd__RecallReply reply = PARAMD__RECALL_REPLY__INIT;
 
-    reply.step = effect->u.recalled.step;
-    reply.bytes = effect->u.recalled.bytes;
-    pd_conn_answer_with(conn, pending, &reply.base, effect->u.recalled.at, effect->u.recalled.bytes);
+    reply.step = effect->u.worker_state.step;
+    reply.bytes = effect->u.worker_state.bytes;
+    pd_conn_answer_with(conn, pending, &reply.base, effect->u.worker_state.at, effect->u.worker_state.bytes);
 }

@@ -148,7 +148,7 @@ static const pd_key keys[] = {
               "(empty) there are no checkpoints" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
-              "strangers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
+              "untrusted peers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
     { "server", "roles", PD_KEY_TEXT, AT(roles), "",
       .help = "file that says which identities may do what, and their quotas (deploy/README.md); it is read again on "
               "SIGHUP. Without a file (empty) everybody who can connect may do everything" },
@@ -204,16 +204,16 @@ static const pd_key keys[] = {
               "127.0.0.1:7072; none: there is no HTTP listener. Other machines may reach it only with a token, or with "
               "server.insecure" },
     { "http", "token", PD_KEY_TEXT, AT(http_token), "", .reload = true,
-      .help = "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
+      .help = "file with the token that requests must have (Authorization: Bearer TOKEN, or as the password of any "
               "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
-              "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed, and going back to that needs "
-              "a restart. /healthz and /readyz need none" },
+              "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed, and going back to that needs a "
+              "restart. /healthz and /readyz need none" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
     { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true, .reload = true,
-      .help = "most bytes of weights, gradient sums, optimizer state and snapshots of all jobs; auto: 80 % of the "
-              "memory that this process may use" },
+      .help = "most bytes of weights, gradient sums, optimizer state and published versions of all jobs; auto: 80 % of "
+              "the memory that this process may use" },
     { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "auto", 64 * KIB, 1024 * TIB, true,
       .help = "most bytes of gradients in flight, of all workers together; each worker has room for at least one "
               "frame. auto: an eighth of the memory that this process may use, from 256 MiB to 8 GiB, but never more "

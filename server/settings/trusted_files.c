@@ -50,11 +50,10 @@ static int check_owner(int fd, const char *path, pd_error *err)
 
     if (fstat(fd, &found) != 0) return cannot_read(path, err);
     if (!S_ISREG(found.st_mode))
-        return pd_fail(err, PD_PERMISSION_DENIED, "%.300s: the roles are not in a regular file", path);
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.300s: the file of roles is not a regular file", path);
     if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return pd_fail(err, PD_PERMISSION_DENIED,
-                       "%.200s: others can write to this file, and give themselves roles: run chmod go-w %.200s", path,
-                       path);
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s: other users can write to this file: run chmod go-w %.200s",
+                       path, path);
     if (found.st_uid == 0 || found.st_uid == geteuid()) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "%.300s: the roles belong to user %u, expected root or this process's user, %u", path,

@@ -21,7 +21,7 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
 #define PD_TOKEN_LEAST 16 /* fewest characters of a token */
 
 /* Reads the first line of a file into *out, which the caller frees. `key` names the setting that has the path, for
- * errors. The path may begin with ${CREDENTIALS_DIRECTORY} (credential.h).
+ * errors.
  *
  *   PD_NOT_FOUND          the file cannot be read
  *   PD_PERMISSION_DENIED  users besides its owner and its group may read it, or the group may write it
@@ -32,9 +32,9 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
 int pd_token_read(char **out, const char *setting, const char *key, pd_error *err);
 
 /* Makes the context of the tls:// addresses in `listen`, the setting server.listen, and of the socket named tls that
- * the service manager has opened, if `given` says that there is one. *out is NULL if there is neither. A path may begin
- * with ${CREDENTIALS_DIRECTORY}, the folder that systemd's LoadCredential= fills. Errors are those of pd_tls_server;
- * PD_INVALID_ARGUMENT also: `listen` is no list of addresses, or ${CREDENTIALS_DIRECTORY} is not set. */
+ * the service manager has opened, if `given` says that there is one. *out is NULL if there is neither. Errors are those
+ * of pd_tls_server; PD_INVALID_ARGUMENT also: `listen` is not a list of addresses, or ${CREDENTIALS_DIRECTORY} is not
+ * set. */
 int pd_tls_setup(pd_tls_context **out, const char *listen, bool given, const pd_tls_files *files, pd_error *err);
 
 #endif

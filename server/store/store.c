@@ -84,8 +84,8 @@ static void free_effects(pd_store *store)
         next = (pd_effect *)(void *)effect->mail.next;
         if (effect->kind == PD_EFF_CLOSED)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
-        if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_drop_weights(effect->u.kept);
-        if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_free(effect->u.kept);
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_drop_weights(effect->u.checkpoint_image);
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_free(effect->u.checkpoint_image);
         if (effect->kind == PD_EFF_WAL) pd_logging_drop(effect->u.wal);
         pd_effect_free(effect);
     }
@@ -126,15 +126,15 @@ static void note_deadline(pd_store *store, pd_job *job)
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     note_deadline(store, job);
-    if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
-    DL_APPEND2(store->due, job, prev_due, next_due);
-    job->queued = true;
+    if (job->due.queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
+    DL_APPEND2(store->due, job, due.prev, due.next);
+    job->due.queued = true;
 }
 
 /* Returns when the identity of a job had its last turn. A job that has no owner is an identity of its own. */
 static uint64_t party_turn(const pd_job *job)
 {
-    return job->owner != NULL ? pd_owner_turn(job->owner) : job->turn;
+    return job->owner != NULL ? pd_owner_turn(job->owner) : job->due.turn;
 }
 
 /* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago;
@@ -143,16 +143,16 @@ static pd_job *next_due(const pd_store *store)
 {
     pd_job *job, *next = store->due;
 
-    DL_FOREACH2(store->due, job, next_due)
-    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->turn < next->turn))
+    DL_FOREACH2(store->due, job, due.next)
+    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->due.turn < next->due.turn))
         next = job;
     return next;
 }
 
 static void note_turn(pd_store *store, pd_job *job)
 {
-    job->turn = ++store->turns;
-    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
+    job->due.turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
 }
 
 /* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
@@ -279,7 +279,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 /* Takes a checkpoint back from the checkpoint writer. */
 static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.kept->number);
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.checkpoint_image->number);
 
     if (job != NULL && job->gone) job = NULL;
     pd_checkpoint_done(job, &store->outbox, request, now_ns);
@@ -406,8 +406,8 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
     case PD_REQ_SHARE: pd_job_share(job, request); break;
-    case PD_REQ_NOTE: pd_job_note(job, request); break;
-    case PD_REQ_RECALL: pd_job_recall(job, request); break;
+    case PD_REQ_WORKER_STATE: pd_worker_states_take(job, request); break;
+    case PD_REQ_GET_WORKER_STATE: pd_worker_states_answer(job, request); break;
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
@@ -455,7 +455,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
-    case PD_REQ_KEPT: kept(store, request, now_ns); break;
+    case PD_REQ_CHECKPOINT_WRITTEN: kept(store, request, now_ns); break;
     case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
@@ -522,7 +522,8 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
         HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
     /* A job may have its next deadline at once: each has its turn about once. */
-    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->tick_ns <= now_ns; n--)
+    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->deadline.at_ns <= now_ns;
+         n--)
         tick(store, store->deadlines, now_ns);
     settle(store, now_ns);
 }
@@ -541,7 +542,7 @@ uint64_t pd_store_next_tick(const pd_store *store)
     uint64_t at = pd_drain_next_tick(&store->drain), jobs = UINT64_MAX;
 
     if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
-    if (store->deadlines != NULL) jobs = store->deadlines->tick_ns;
+    if (store->deadlines != NULL) jobs = store->deadlines->deadline.at_ns;
     if (store->unknown) jobs = 0;
     return jobs < at ? jobs : at;
 }

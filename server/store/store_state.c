@@ -11,8 +11,8 @@
 
 void pd_store_unqueue(pd_store *store, pd_job *job)
 {
-    if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
-    job->queued = false;
+    if (job->due.queued) DL_DELETE2(store->due, job, due.prev, due.next);
+    job->due.queued = false;
 }
 
 void pd_store_forget(pd_store *store, pd_job *job)
@@ -59,7 +59,7 @@ void pd_store_end_all(pd_store *store, const pd_error *err)
 static bool may_end(const pd_job *job, const pd_account *except)
 {
     return pd_job_is_over(job) && job->export == NULL && job->import == NULL &&
-           job->checkpointing.exports.first == NULL && &job->steps.account != except;
+           job->checkpointing.exports.waiting.first == NULL && &job->steps.account != except;
 }
 
 /* Returns whether the bytes of a job count in a budget; NULL: in that of all jobs. */
@@ -74,7 +74,8 @@ bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account 
     pd_error err;
 
     for (pd_job *job = store->jobs.names; job != NULL; job = job->hh.next)
-        if (may_end(job, except) && belongs(job, of) && (oldest == NULL || job->over_ns < oldest->over_ns))
+        if (may_end(job, except) && belongs(job, of) &&
+            (oldest == NULL || job->timers.over_ns < oldest->timers.over_ns))
             oldest = job;
     if (oldest == NULL) return false;
     pd_fail(&err, PD_ABORTED, "job %.100s has ended: it was over, and another job needs its place or its memory",

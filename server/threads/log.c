@@ -18,7 +18,7 @@ enum { SITE_BITS = 9, SITES = 1 << SITE_BITS, PLACES = 32 };
 static const uint64_t golden = 0x9e3779b97f4a7c15u; /* spreads a hash to its upper bits */
 
 /* Counts of the lines that each place in the code has logged for a job, to silence places that log too often; shared by
- * all threads. The index is a hash of the place and the job (pd_log_entry.site), so a few may share one limit. */
+ * all threads. The index is pd_log_entry.site, a hash of the place and the job, so a few may share one limit. */
 static struct site {
     _Atomic uint64_t window;
     atomic_uint spoken, missed;
@@ -248,8 +248,7 @@ static void add_text(text *t, pd_log_style style, uint64_t ms, const pd_log_entr
     add_plain(t, entry->text);
 }
 
-/* Adds the name of one of the facts about a log entry (job, rank, step, error code, author) in the line's format: `
- * key=` or `,"key":`. */
+/* Adds the name of one of the facts about a log entry in the line's format: ` key=` or `,"key":`. */
 static void add_key(text *t, pd_log_style style, const char *key)
 {
     add(t, style.format == PD_LOG_JSON ? ",\"%s\":" : " %s=", key);
@@ -359,7 +358,7 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, cons
     return t.used;
 }
 
-/* Hands a line of the log to the writer thread, or writes it at once if there is no such thread. */
+/* Hands a line to the writer thread, or writes it at once if there is no such thread. */
 static void put_line(const pd_log_entry *entry, uint64_t ms)
 {
     char line[LINE_BYTES];
@@ -397,7 +396,7 @@ void pd_log_put(const pd_log_entry *entry)
                               : !pd_log_may_speak(entry->site, ms / 1000, &missed))
         return;
     if (missed > 0) {
-        make_entry(&report, LOG_WARNING, "%u more lines like the next one were left out", missed);
+        make_entry(&report, LOG_WARNING, "left out %u more lines like the next one", missed);
         put_line(&report, ms);
     }
     put_line(entry, ms);
@@ -420,7 +419,7 @@ static size_t lost_line(char *out, size_t size, uint64_t lost)
 {
     pd_log_entry entry;
 
-    make_entry(&entry, LOG_WARNING, "%llu lines of the log were lost: nobody read the standard error fast enough",
+    make_entry(&entry, LOG_WARNING, "lost %llu lines of the log: the standard error was not read fast enough",
                (unsigned long long)lost);
     return pd_log_line(out, size, chosen, now_ms(), &entry);
 }
@@ -433,8 +432,8 @@ static void report_left_out(bool all)
     pd_log_entry report;
 
     while (pd_log_take_left_out(&left_out, ms / 1000, all)) {
-        make_entry(&report, LOG_WARNING, "%u lines about %s were left out: there were more than %d within %d s",
-                   left_out.lines, left_out.peer, PD_LOG_BURST, PD_LOG_WINDOW_S);
+        make_entry(&report, LOG_WARNING, "%u lines about %s were left out: more than %d within %d s", left_out.lines,
+                   left_out.peer, PD_LOG_BURST, PD_LOG_WINDOW_S);
         put_line(&report, ms);
     }
 }

@@ -39,18 +39,17 @@ void pd_log_stop(void);
  * is silenced if it logs too often. */
 void pd_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Logs an entry. */
 void pd_log_put(const pd_log_entry *entry);
 /* Logs how many lines about each peer were left out in windows that are over. Called about once a second or more
  * often. */
 void pd_log_tick(void);
-/* Changes the level of the log: the least urgent lines that are written. */
+/* Changes the level: the least urgent lines that are written. */
 void pd_log_set_level(int level);
 
 typedef struct pd_log_style {
     pd_log_format format;
     bool prefix, time;
-    bool fields; /* the line has fields for the systemd journal (log_journal.h), whatever `format` is */
+    bool fields; /* the line has fields for the systemd journal, whatever `format` is */
 } pd_log_style;
 /* Writes one line of the log and its newline into out (size >= 64). A line that is too long is cut. Returns the line's
  * length. `ms` is the time since 1970, in milliseconds. */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define PD_LOG_JOURNAL_SOCKET "/run/systemd/journal/socket"
-#define PD_LOG_JOURNAL_NEXT '\x1f' /* stands between two fields; the texts of fields have no control characters */
+#define PD_LOG_JOURNAL_NEXT '\x1f' /* separates two fields; the texts of fields have no control characters */
 #define PD_LOG_JOURNAL_LINE 2048   /* most bytes of a line */
 
 /* Connects to the journal's socket. Returns false if nothing listens there. */

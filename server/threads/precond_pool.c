@@ -35,10 +35,8 @@ struct pd_precond_pool {
     worker worker[]; /* the threads; the first one takes only light tasks */
 };
 
-/* ---- pool threads ---- */
-
-/* Gives a thread of the preconditioner pool a low priority, because a matrix root may be late but a step may not. On
- * Linux each thread has its own priority. Limits BLAS to one thread, without an OpenMP team. */
+/* Gives a thread of the preconditioner pool a low priority, because a root may be late but a step may not. Limits BLAS
+ * to one thread, without an OpenMP team. */
 static void settle_down(void)
 {
     pd_thread_lower(NICER);
@@ -88,8 +86,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- functions for the step thread ---- */
-
 /* Wakes a thread for a preconditioner task that was added. If the task is light and the thread for light tasks waits,
  * that thread is woken. Otherwise a thread that takes all tasks is woken. */
 static void wake(pd_precond_pool *pool, bool light)
@@ -131,7 +127,7 @@ static int start_worker(pd_precond_pool *pool, pd_error *err)
     int rc;
 
     *w = (worker){ .pool = pool, .choice = pool->n_workers == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL };
-    rc = pd_thread_start(&w->thread, run, w, "next thread of the root pool", err);
+    rc = pd_thread_start(&w->thread, run, w, "next thread of the preconditioner pool", err);
     if (rc == PD_OK) pool->n_workers++;
     return rc;
 }

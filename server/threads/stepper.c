@@ -19,13 +19,13 @@
 
 struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
-    pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
+    pd_turn turn;    /* state between two turns of the step thread */
     pd_precond_pool *pool;
-    pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
-    pd_warmer *warmer;    /* while jobs are restored */
-    pd_journal *journal;  /* NULL: jobs have no logs, or the WAL thread has ended */
-    pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
-    pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
+    pd_keeper *keeper;     /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
+    pd_warmer *warmer;     /* while jobs are restored */
+    pd_journal *journal;   /* NULL: jobs have no logs, or the WAL thread has ended */
+    pd_mailbox *requests;  /* requests to the step thread: the mailbox that it reads */
+    pd_mailbox *effects;   /* effects of the step thread: the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pd_numa numa;          /* node of the step thread and its OpenMP team */
     pthread_t thread;
@@ -42,8 +42,6 @@ static void busy(pd_stepper *stepper, uint64_t since)
     atomic_store_explicit(&stepper->busy_since, since, memory_order_relaxed);
 }
 
-/* ---- functions that a turn and the store call ---- */
-
 static uint64_t read_clock(void *arg)
 {
     (void)arg;
@@ -57,8 +55,8 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
 }
 
 /* Hands a preconditioner task, which came in an effect, to the preconditioner pool. If the pool has no memory for the
- * task, the task comes back as failed. The step thread does not wait for memory: another job may have to go on before
- * there is some. */
+ * task, the task is returned as failed. The step thread does not wait for memory: another job may have to continue
+ * before there is some. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -68,7 +66,8 @@ static void hand_to_pool(void *arg, pd_effect *effect)
         pd_effect_free(effect);
         return;
     }
-    pd_log(LOG_ERR, "out of memory for a root task: the root counts as failed, and its last good one stays in use");
+    pd_log(LOG_ERR,
+           "out of memory for a preconditioner task: it counts as failed, and the last good root stays in use");
     refused = pd_precond_queue_refuse(effect);
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
@@ -107,9 +106,7 @@ static void hand_to_journal(void *arg, pd_effect *effect)
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
-/* ---- step thread ---- */
-
-/* Applies all requests that are there, and those that follow from them. */
+/* Applies all posted requests, and those that follow from them. */
 static void finish(pd_stepper *stepper)
 {
     pd_mail *mail;
@@ -164,7 +161,7 @@ static void settle(const pd_numa *numa)
     int error = pd_numa_bind(numa);
 
     if (error != 0)
-        pd_log(LOG_WARNING, "numa: the step threads cannot be kept on node %d: %s", numa->node, strerror(error));
+        pd_log(LOG_WARNING, "numa: cannot bind the step threads to node %d: %s", numa->node, strerror(error));
     (void)pd_numa_prefer(numa);
 }
 
@@ -186,8 +183,6 @@ static void *run(void *arg)
     wind_up(stepper);
     return NULL;
 }
-
-/* ---- functions for the thread that starts and stops the step thread ---- */
 
 static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 {
@@ -214,7 +209,7 @@ static uint64_t measure_disk(const char *dir)
     pd_error why;
 
     if (pd_disk_speed(&pd_disk_posix, dir, &speed, &why) != PD_OK)
-        pd_log(LOG_WARNING, "the speed of the disk is not known: %s", why.text);
+        pd_log(LOG_WARNING, "cannot measure the disk: %s", why.text);
     return speed;
 }
 
@@ -224,7 +219,7 @@ static void warm(void *arg, void *at, size_t bytes)
     pd_warmer_put(stepper->warmer, at, bytes);
 }
 
-/* Brings the jobs of the last run back. Meanwhile the disk is read ahead, and memory for weights is touched. */
+/* Restores the jobs of the last run. Meanwhile files are read ahead, and memory for weights is touched. */
 static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     const pd_recover_user user = {
@@ -241,8 +236,8 @@ static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_erro
     return rc;
 }
 
-/* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. The jobs of the last run come
- * back. */
+/* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. Restores the jobs of the last
+ * run. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
@@ -330,8 +325,8 @@ static void ask_to_stop(pd_stepper *stepper)
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store back the published versions in effects that the loop thread has not read. The effects stay in the
- * loop thread's mailbox. */
+/* Releases the published versions in effects that the loop thread has not read. The effects stay in the loop thread's
+ * mailbox. */
 static void take_back_published(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;

@@ -33,7 +33,7 @@ int pd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const ch
     rc = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the %s cannot be started: %s", name, strerror(rc));
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "cannot start the %s: %s", name, strerror(rc));
 }
 
 int pd_side_start(pd_side_thread *t, void *(*run)(void *), void *arg, const char *name, pd_error *err)

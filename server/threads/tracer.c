@@ -204,7 +204,7 @@ static void append(pd_tracer *t, const char *text, size_t n)
 {
     t->full = t->bytes + n + NOTICE_BYTES > t->most_bytes;
     if (t->full) {
-        pd_log(LOG_NOTICE, "the trace is full: no more steps are traced (server.trace_bytes = %llu)",
+        pd_log(LOG_NOTICE, "trace full: no more steps are traced (server.trace_bytes = %llu)",
                (unsigned long long)t->most_bytes);
     } else if (fwrite(text, 1, n, t->file) != n || fflush(t->file) != 0) {
         pd_log(LOG_WARNING, "server.trace_file: no more steps are traced: %s", strerror(errno));
@@ -345,7 +345,7 @@ void pd_tracer_stop(pd_tracer *t)
 {
     if (t == NULL) return;
     pd_side_stop(&t->side);
-    /* Every event ends with a comma, so the array ends with an event that says nothing new. */
+    /* Every event ends with a comma, so the array ends with a redundant event. */
     fputs(PROCESS_NAME "\n]\n", t->file);
     free_tracer(t);
 }

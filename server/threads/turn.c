@@ -118,8 +118,8 @@ static void tidy(pd_flows *flows, pd_flow *flow)
     if (party->owner != NULL && party->waiting == 0 && party->balance_ns > 0) end(flows, party);
 }
 
-/* Moves a flow to its party's flows of the other kind, if its first request is of that kind. If out of memory, it
- * stays where it is. */
+/* Moves a flow to its party's flows of the other kind, if its first request is of that kind. Without memory it stays
+ * where it is. */
 static void move(pd_flows *flows, pd_flow *flow)
 {
     pd_flow *party, *old = flow->owner;
@@ -179,8 +179,8 @@ void pd_flows_add(pd_flows *flows, pd_request *request)
     move(flows, flow);
 }
 
-/* Returns the flow whose turn it is among those of its owner, of which at least one has requests. Those before it get
- * time for their next turn. */
+/* Returns the flow whose turn it is among those of its owner, of which at least one has requests. Flows that are passed
+ * over get time for their next turn. */
 static pd_flow *next_of(pd_flows *flows, pd_flow *owner)
 {
     pd_flow *flow;
@@ -199,7 +199,7 @@ static pd_request *take_from(pd_flows *flows, pd_flow *kind)
     pd_mail *mail;
 
     if (kind->waiting == 0) {
-        /* Nobody waits, so debts do not count any more. */
+        /* No request waits, so debts do not count any more. */
         while (kind->ring != NULL) end(flows, kind->ring);
         return NULL;
     }
@@ -267,7 +267,7 @@ void pd_turn_forward(pd_turn *turn)
             turn->user.task(turn->user.arg, effect);
             continue;
         }
-        if (effect->kind == PD_EFF_KEEP) {
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) {
             turn->user.keep(turn->user.arg, effect);
             continue;
         }
@@ -308,8 +308,8 @@ static bool may_read(const pd_turn *turn, uint64_t now)
     return now >= turn->reads_ns || (now >= quiet_at(turn) && !has_others(turn));
 }
 
-/* Notes that a request was served from `before` to `now`. After a read, other reads wait PD_TURN_READ_SHARE times as
- * long as it took, less the time that reads have not used before. */
+/* Accounts a request that was served from `before` to `now`. After a read, other reads wait PD_TURN_READ_SHARE times as
+ * long as it took, less earlier unused time of reads. */
 static void note_served(pd_turn *turn, bool reads, uint64_t before, uint64_t now)
 {
     const uint64_t unused = PD_TURN_READ_BURST_NS * (uint64_t)PD_TURN_READ_SHARE;
@@ -339,8 +339,8 @@ static uint64_t apply_next(pd_turn *turn, uint64_t now)
     return after;
 }
 
-/* Applies requests until the turn's time for them is used up, at least one. Forwards effects (the store's answers and
- * reports) in between, so that the first effects do not wait for the last request. */
+/* Applies requests until the turn's time for them is used up, at least one. Forwards effects in between, so that the
+ * first effects do not wait for the last request. */
 static void apply_for_a_while(pd_turn *turn)
 {
     uint64_t now = now_ns(turn), until = now + budget_ns(turn), slice = now + PD_TURN_SLICE_NS;

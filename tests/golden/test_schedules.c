@@ -1,14 +1,8 @@
 /* Compares the learning rates of upstream's own schedules with ours, step by step, for every trace below. Rates that
  * upstream computes in float32 agree to one unit in the last place, and rates in float64 to four. */
-#include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <float.h>
 
 #include "golden.h"
 #include "schedule.h"
@@ -82,7 +76,7 @@ static void gives_the_recorded_rates(void **state)
     pd_trace_close(trace);
 }
 
-int main(void)
+TEST_PROGRAM(all_schedules)
 {
     struct CMUnitTest tests[FILES];
 

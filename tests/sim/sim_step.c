@@ -205,7 +205,7 @@ static void describe_job(const pd_job *job)
     char missing[64];
 
     printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name,
-           job->inbox.first != NULL ? "yes" : "no", job->steps.chunks.complete != NULL ? "yes" : "no",
+           job->waiting.inbox.first != NULL ? "yes" : "no", job->steps.chunks.complete != NULL ? "yes" : "no",
            job->steps.chunks.partial != NULL ? "yes" : "no", job->steps.queue.ready != NULL ? "yes" : "no",
            job->steps.queue.n_open, (double)job->steps.shortage.retry_ns / 1e9);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)

@@ -1,17 +1,10 @@
 /* Tests sums of contributions: the result has the same bits in one pass or many, with one thread or four. */
+#include "test.h"
+
 #include "sums.h"
 #include "convert.h"
-#include "oom.h"
 #include "rig.h"
 #include "rounds.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 5, N = 200000 }; /* N elements are one chunk, which is summed in several ranges */
 
@@ -100,9 +93,10 @@ static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threa
     return out;
 }
 
-static void all_ways_to_cut_give_the_same_bits(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(all_ways_to_cut_give_the_same_bits, fixture *f)
 {
-    fixture *f = *state;
     float *expected = malloc(N * sizeof(float)), *got = malloc(N * sizeof(float));
 
     for (pd_aggregation how = PD_MEAN; how <= PD_SUM; how++) {
@@ -114,9 +108,8 @@ static void all_ways_to_cut_give_the_same_bits(void **state)
     free(got);
 }
 
-static void each_aggregate_is_what_it_says(void **state)
+TEST(each_aggregate_is_what_it_says, fixture *f)
 {
-    fixture *f = *state;
     float *sum = malloc(N * sizeof(float)), *mean = malloc(N * sizeof(float)), *weighted = malloc(N * sizeof(float));
 
     f->frames[1]->u.data.presummed = true;
@@ -134,9 +127,8 @@ static void each_aggregate_is_what_it_says(void **state)
     free(weighted);
 }
 
-static void the_last_ranks_may_be_absent_after_a_pass(void **state)
+TEST(the_last_ranks_may_be_absent_after_a_pass, fixture *f)
 {
-    fixture *f = *state;
     pd_sums sums = { 0 };
     float *accumulator = NULL;
 
@@ -150,9 +142,8 @@ static void the_last_ranks_may_be_absent_after_a_pass(void **state)
     pd_sums_free(&sums);
 }
 
-static void a_round_without_contributions_needs_no_sum(void **state)
+TEST(a_round_without_contributions_needs_no_sum, fixture *f)
 {
-    fixture *f = *state;
     pd_sums sums = { 0 };
     float *accumulator = NULL;
 
@@ -164,10 +155,9 @@ static void a_round_without_contributions_needs_no_sum(void **state)
     pd_sums_free(&sums);
 }
 
-static void finds_values_that_are_not_finite_in_any_range(void **state)
+TEST(finds_values_that_are_not_finite_in_any_range, fixture *f)
 {
     static const int places[] = { 0, N / 2, N - 1 };
-    fixture *f = *state;
 
     for (int i = 0; i < 3; i++) {
         pd_sums sums = { 0 };
@@ -183,10 +173,8 @@ static void finds_values_that_are_not_finite_in_any_range(void **state)
     }
 }
 
-static void without_memory_there_is_no_plan(void **state)
+TEST(without_memory_there_is_no_plan, fixture *f)
 {
-    fixture *f = *state;
-
     for (uint32_t r = 0; r < WORLD; r++) give(f, r);
     for (int64_t n = 0;; n++) {
         pd_sums sums = { 0 };
@@ -347,10 +335,9 @@ static bool check_element(const scene *s, int64_t e, pd_aggregation how, float g
     return true;
 }
 
-static void each_element_is_divided_by_the_ranks_that_cover_it_in_any_order(void **state)
+TEST(each_element_is_divided_by_the_ranks_that_cover_it_in_any_order, fixture *f)
 {
     static scene s;
-    fixture *f = *state;
     uint64_t seed = 11;
 
     for (int turn = 0; turn < 1500; turn++) {
@@ -378,10 +365,8 @@ static void each_element_is_divided_by_the_ranks_that_cover_it_in_any_order(void
 /* The mean of one contribution is the contribution itself, not the contribution multiplied by its weight and then
  * divided by the weight, which would round twice. This also holds if it was summed before the other ranks were known
  * to be absent. */
-static void the_mean_of_one_contribution_is_the_contribution(void **state)
+TEST(the_mean_of_one_contribution_is_the_contribution, fixture *f)
 {
-    fixture *f = *state;
-
     f->frames[1]->u.data.weight = 0.1;
     for (int early = 0; early < 2; early++) {
         pd_sums sums = { 0 };
@@ -399,20 +384,4 @@ static void the_mean_of_one_contribution_is_the_contribution(void **state)
         pd_buffer_pool_give(f->pool, accumulator);
         pd_sums_free(&sums);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(all_ways_to_cut_give_the_same_bits),
-        TEST(each_aggregate_is_what_it_says),
-        TEST(the_last_ranks_may_be_absent_after_a_pass),
-        TEST(a_round_without_contributions_needs_no_sum),
-        TEST(each_element_is_divided_by_the_ranks_that_cover_it_in_any_order),
-        TEST(the_mean_of_one_contribution_is_the_contribution),
-        TEST(finds_values_that_are_not_finite_in_any_range),
-        TEST(without_memory_there_is_no_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* Tests rounds: when a chunk is complete, how far it can be summed, and which ranks are missing. */
+#include "test.h"
+
 #include "rig.h"
 #include "rounds.h"
 #include "round.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 5, CHUNKS = 3 };
 
@@ -42,19 +37,18 @@ static bool add(fixture *f, uint32_t chunk, uint32_t rank, pd_contribution slot)
     return pd_round_add(&f->round, &f->chunks[chunk], rank, slot);
 }
 
-static void chunks_cover_the_parameter(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(chunks_cover_the_parameter, fixture *f)
+{
     assert_int_equal(f->round.n_chunks, CHUNKS);
     assert_int_equal(f->chunks[2].first, 128);
     assert_int_equal(f->chunks[2].n, 22);
     assert_ptr_equal(f->chunks[1].contributions, f->slots + WORLD);
 }
 
-static void is_complete_when_every_rank_was_heard_in_any_order(void **state)
+TEST(is_complete_when_every_rank_was_heard_in_any_order, fixture *f)
 {
-    fixture *f = *state;
     uint64_t seed = 1;
 
     for (int turn = 0; turn < 50; turn++) {
@@ -72,9 +66,8 @@ static void is_complete_when_every_rank_was_heard_in_any_order(void **state)
     }
 }
 
-static void tells_who_is_missing(void **state)
+TEST(tells_who_is_missing, fixture *f)
 {
-    fixture *f = *state;
     char text[64];
 
     assert_string_equal(pd_round_missing(&f->round, text, sizeof text), "");
@@ -89,10 +82,8 @@ static void tells_who_is_missing(void **state)
     assert_true(pd_round_misses(&f->round, 0));
 }
 
-static void knows_absence_from_a_gradient(void **state)
+TEST(knows_absence_from_a_gradient, fixture *f)
 {
-    fixture *f = *state;
-
     for (uint32_t rank = 0; rank < WORLD; rank++)
         for (uint32_t c = 0; c < CHUNKS; c++) add(f, c, rank, absent);
     assert_int_equal(pd_round_given(&f->round), PD_GIVEN_NOTHING);
@@ -127,9 +118,8 @@ static bool in_range(const pd_rank_range *range, int64_t e)
     return range->start <= e && e < range->end;
 }
 
-static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
+TEST(a_chunk_waits_for_the_ranks_whose_range_touches_it, fixture *f)
 {
-    fixture *f = *state;
     pd_rank_range ranges[WORLD];
     uint64_t seed = 3;
 
@@ -161,9 +151,8 @@ static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
     }
 }
 
-static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
+TEST(a_rank_that_gave_all_of_its_range_is_not_missing, fixture *f)
 {
-    fixture *f = *state;
     pd_rank_range ranges[WORLD] = { 0 };
     char text[64];
 
@@ -189,9 +178,8 @@ static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
     assert_string_equal(pd_round_missing(&f->round, text, sizeof text), "3,4");
 }
 
-static void a_range_that_is_taken_back_leaves_nothing_behind(void **state)
+TEST(a_range_that_is_taken_back_leaves_nothing_behind, fixture *f)
 {
-    fixture *f = *state;
     pd_rank_range ranges[WORLD] = { 0 };
     pd_chunk chunks[CHUNKS];
     pd_contribution slots[CHUNKS * WORLD];
@@ -210,9 +198,8 @@ static void a_range_that_is_taken_back_leaves_nothing_behind(void **state)
 }
 
 /* Element by element. */
-static void finds_the_first_gap_and_what_was_given(void **state)
+TEST(finds_the_first_gap_and_what_was_given, fixture *f)
 {
-    fixture *f = *state;
     pd_rank_range ranges[WORLD], gap;
     uint64_t seed = 5;
 
@@ -254,20 +241,4 @@ static void finds_the_first_gap_and_what_was_given(void **state)
         if (first == ELEMENTS)
             assert_int_equal(pd_round_given(&f->round), none ? PD_GIVEN_NOTHING : part ? PD_GIVEN_PART : PD_GIVEN_ALL);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(chunks_cover_the_parameter),
-        TEST(is_complete_when_every_rank_was_heard_in_any_order),
-        TEST(tells_who_is_missing),
-        TEST(knows_absence_from_a_gradient),
-        TEST(a_chunk_waits_for_the_ranks_whose_range_touches_it),
-        TEST(a_rank_that_gave_all_of_its_range_is_not_missing),
-        TEST(a_range_that_is_taken_back_leaves_nothing_behind),
-        TEST(finds_the_first_gap_and_what_was_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *er
 static pd_buffer *buffer_of(const pd_request *request)
 {
     if (request->kind == PD_REQ_IMPORT) return request->u.import.buffer;
-    if (request->kind == PD_REQ_NOTE) return request->u.note.buffer;
+    if (request->kind == PD_REQ_WORKER_STATE) return request->u.worker_state.buffer;
     return request->kind == PD_REQ_PUSH || request->kind == PD_REQ_INIT ? request->u.data.buffer : NULL;
 }
 

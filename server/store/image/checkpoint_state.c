@@ -23,7 +23,7 @@ void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint
 
 bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request)
 {
-    return request->u.checkpoint.changes <= job->checkpointing.kept_changes;
+    return request->u.checkpoint.changes <= job->checkpointing.newest.changes;
 }
 
 void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
@@ -59,14 +59,14 @@ void pd_checkpoint_answer_workers(pd_job *job)
 
 void pd_checkpoint_ended(pd_job *job)
 {
-    if (job->checkpointing.last_begun && job->checkpointing.last == PD_LAST_WANTED)
-        job->checkpointing.last = PD_LAST_DONE;
-    job->checkpointing.last_begun = false;
+    if (job->checkpointing.last.begun && job->checkpointing.last.state == PD_LAST_WANTED)
+        job->checkpointing.last.state = PD_LAST_DONE;
+    job->checkpointing.last.begun = false;
 }
 
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
 {
-    job->checkpointing.failed++;
+    job->checkpointing.counts.failed++;
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     pd_checkpoint_ended(job);
     pd_checkpoint_answer_all(job, step, err, 0, 0);
@@ -79,23 +79,23 @@ static const uint64_t FIRST_NS = 1000000000, MOST_NS = 60 * 1000000000ull;
  * drains and has tried the job's last checkpoint. */
 static bool is_idle(const pd_job *job)
 {
-    return job->connected == 0 || job->checkpointing.last == PD_LAST_DONE;
+    return job->connected == 0 || job->checkpointing.last.state == PD_LAST_DONE;
 }
 
 bool pd_retry_is_by_time(const pd_job *job)
 {
-    return job->checkpointing.paused || (job->checkpointing.unwritten > 0 && is_idle(job));
+    return job->checkpointing.paused || (job->checkpointing.counts.unwritten > 0 && is_idle(job));
 }
 
 void pd_retry_at_once(pd_job *job)
 {
-    job->checkpointing.retry_ns = 0;
-    job->checkpointing.retry_wait_ns = FIRST_NS;
+    job->checkpointing.retry.at_ns = 0;
+    job->checkpointing.retry.wait_ns = FIRST_NS;
 }
 
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns)
 {
-    return pd_retry_is_by_time(job) && now_ns >= job->checkpointing.retry_ns;
+    return pd_retry_is_by_time(job) && now_ns >= job->checkpointing.retry.at_ns;
 }
 
 void pd_retry_tried(pd_job *job, uint64_t now_ns)
@@ -103,15 +103,15 @@ void pd_retry_tried(pd_job *job, uint64_t now_ns)
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
     /* Attempts that steps have made due do not count: the first one by time comes soon after them. */
-    if (checkpointing->retry_wait_ns == 0 || !pd_retry_is_by_time(job)) checkpointing->retry_wait_ns = FIRST_NS;
-    checkpointing->retry_ns = now_ns + checkpointing->retry_wait_ns;
-    checkpointing->retry_wait_ns =
-        checkpointing->retry_wait_ns < MOST_NS / 2 ? 2 * checkpointing->retry_wait_ns : MOST_NS;
+    if (checkpointing->retry.wait_ns == 0 || !pd_retry_is_by_time(job)) checkpointing->retry.wait_ns = FIRST_NS;
+    checkpointing->retry.at_ns = now_ns + checkpointing->retry.wait_ns;
+    checkpointing->retry.wait_ns =
+        checkpointing->retry.wait_ns < MOST_NS / 2 ? 2 * checkpointing->retry.wait_ns : MOST_NS;
 }
 
 void pd_retry_end(pd_job *job)
 {
-    job->checkpointing.retry_wait_ns = 0;
+    job->checkpointing.retry.wait_ns = 0;
 }
 
 /* Returns whether a checkpoint could begin now. When it can again, the job is looked at in any case. */
@@ -123,7 +123,7 @@ static bool may_try(const pd_job *job)
 
 uint64_t pd_retry_next_tick(const pd_job *job)
 {
-    return pd_retry_is_by_time(job) && may_try(job) ? job->checkpointing.retry_ns : UINT64_MAX;
+    return pd_retry_is_by_time(job) && may_try(job) ? job->checkpointing.retry.at_ns : UINT64_MAX;
 }
 
 void pd_pause_begin(pd_job *job)

@@ -32,7 +32,7 @@ typedef struct pd_checkpoint {
     pd_error error;
     uint32_t copied, open; /* number of parameters that are copied; that wait for results of preconditioner tasks */
     uint32_t at;           /* number of the first parameter that may not be chosen yet */
-    uint32_t notes_at;     /* rank whose note is copied next, when all parameters are complete */
+    uint32_t states_at;    /* rank whose worker state is copied next, when all parameters are complete */
     pd_checkpoint_part parts[];
 } pd_checkpoint;
 

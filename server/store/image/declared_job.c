@@ -293,9 +293,9 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
     for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
         rc = set_types(job, &job->steps.params[i], &d->params[i], err);
-    bytes = pd_ranges_collected_bytes(job) - job->collected;
+    bytes = pd_ranges_collected_bytes(job) - job->records.collected;
     if (rc == PD_OK && (rc = pd_job_check_total(job, bytes, err)) == PD_OK) {
-        job->collected += bytes;
+        job->records.collected += bytes;
         pd_account_take(&job->steps.account, bytes);
     }
     return rc;

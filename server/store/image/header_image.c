@@ -212,7 +212,7 @@ static pd_override *read_one(pd_archive *archive, pd_job *job)
     if (pd_archive_status(archive) == PD_OK && (r.rule >= job->steps.n_rules || r.pattern == NULL))
         pd_archive_fail(archive, PD_DATA_LOSS, "an override of rule %u of %zu", r.rule, job->steps.n_rules);
     if (pd_archive_status(archive) == PD_OK) {
-        override = pd_override_new(&job->steps.rules[r.rule].hypers, r.pattern, r.by, &job->n_overrides);
+        override = pd_override_new(&job->steps.rules[r.rule].hypers, r.pattern, r.by, &job->counts.overrides);
         if (override == NULL) pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for an override");
     }
     free(r.pattern);
@@ -529,13 +529,13 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     }
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
-    job->over_ns = now_ns;
+    job->timers.over_ns = now_ns;
     /* The loop thread has none of the job's weights yet. */
-    job->unpublished = true;
-    job->restored = true;
+    job->restart.unpublished = true;
+    job->restart.restored = true;
     /* The presets may have changed since. Workers that come back must agree only with what they name. */
     job->presets = &job->steps.values;
     pd_checkpoint_policy_plan(job);
-    job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
+    job->timers.linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
     return PD_OK;
 }

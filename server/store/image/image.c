@@ -166,12 +166,12 @@ static int read_weights(pd_steps *steps, const pd_checkpoint_image *kept, pd_err
     return rc;
 }
 
-static int take_note(pd_job *job, const pd_worker_state *note, pd_error *err)
+static int take_worker_state(pd_job *job, const pd_worker_state *state, pd_error *err)
 {
-    if (note->rank >= job->steps.members.ranks || note->bytes > PD_NOTE_MAX)
-        return pd_fail(err, PD_DATA_LOSS, "job %.100s: a note of rank %u with %zu bytes does not fit %u ranks",
-                       job->steps.name, note->rank, note->bytes, job->steps.members.ranks);
-    return pd_notes_put(job, &job->ranks[note->rank], note->step, note->at, note->bytes, err);
+    if (state->rank >= job->steps.members.ranks || state->bytes > PD_WORKER_STATE_MAX)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: a worker state of rank %u with %zu bytes does not fit %u ranks",
+                       job->steps.name, state->rank, state->bytes, job->steps.members.ranks);
+    return pd_worker_states_put(job, &job->ranks[state->rank], state->step, state->at, state->bytes, err);
 }
 
 /* Returns whether all parameters are at the step of the checkpoint. */
@@ -206,14 +206,15 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpo
     }
     if (rc == PD_OK && kept->read_state != NULL) rc = kept->read_state(kept->read_arg, kept->n_params, err);
     if (rc == PD_OK) rc = read_weights(&(*out)->steps, kept, err);
-    for (uint32_t i = 0; rc == PD_OK && i < kept->n_notes; i++) rc = take_note(*out, &kept->notes[i], err);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_worker_states; i++)
+        rc = take_worker_state(*out, &kept->worker_states[i], err);
     if (rc != PD_OK || (rc = pd_header_image_settle(*out, now_ns, err)) != PD_OK) return rc;
-    (*out)->checkpointing.on_disk = (*out)->checkpointing.kept = true;
+    (*out)->checkpointing.on_disk = (*out)->checkpointing.newest.exists = true;
     (*out)->checkpointing.says_over = true;
-    (*out)->checkpointing.durable_step = (*out)->checkpointing.kept_step = kept->step;
+    (*out)->checkpointing.durable_step = (*out)->checkpointing.newest.step = kept->step;
     (*out)->checkpointing.log.retry = kept->step + 1;
-    (*out)->checkpointing.durable_ns = now_ns;
-    (*out)->checkpointing.bytes = kept->bytes;
+    (*out)->checkpointing.newest.durable_ns = now_ns;
+    (*out)->checkpointing.newest.bytes = kept->bytes;
     pd_control_restored(*out);
     if (is_even(*out, kept->step)) pd_logging_begin(*out, kept->step);
     return PD_OK;

@@ -201,8 +201,8 @@ static bool has_base(const pd_job *job, uint64_t base)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    return checkpointing->kept && checkpointing->kept_step >= base &&
-           checkpointing->kept_changes == checkpointing->cut_changes;
+    return checkpointing->newest.exists && checkpointing->newest.step >= base &&
+           checkpointing->newest.changes == checkpointing->cut.changes;
 }
 
 /* ---- handing entries over ---- */
@@ -210,8 +210,8 @@ static bool has_base(const pd_job *job, uint64_t base)
 static void hand_over(pd_job *job, pd_effect *effect)
 {
     effect->mail.next = NULL;
-    effect->u.wal->base = job->checkpointing.kept_step;
-    if (effect->u.wal->step <= job->checkpointing.kept_step) {
+    effect->u.wal->base = job->checkpointing.newest.step;
+    if (effect->u.wal->step <= job->checkpointing.newest.step) {
         /* The checkpoint was cut while the entry waited, and makes it superfluous. */
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
@@ -268,7 +268,7 @@ void pd_logging_begin(pd_job *job, uint64_t base)
 void pd_logging_resume(pd_job *job, uint64_t step)
 {
     job->checkpointing.durable_step = job->checkpointing.control.copied = step;
-    if (job->checkpointing.log.wanted) pd_step_log_begin(&job->steps, job->checkpointing.kept_step, step);
+    if (job->checkpointing.log.wanted) pd_step_log_begin(&job->steps, job->checkpointing.newest.step, step);
 }
 
 static void log_step(pd_job *job)

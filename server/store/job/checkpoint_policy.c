@@ -15,14 +15,14 @@ static int make_farewell(pd_job *job)
 {
     pd_checkpoint_image *kept = calloc(1, sizeof *kept);
 
-    job->checkpointing.farewell = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, job->steps.number);
+    job->checkpointing.farewell = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, job->steps.number);
     if (job->checkpointing.farewell == NULL || kept == NULL || (kept->job = strdup(job->steps.name)) == NULL) {
         free(kept);
         return PD_NO_MEMORY;
     }
     kept->ended = true;
     kept->number = job->steps.number;
-    job->checkpointing.farewell->u.kept = kept;
+    job->checkpointing.farewell->u.checkpoint_image = kept;
     return PD_OK;
 }
 
@@ -50,7 +50,7 @@ void pd_checkpoint_policy_end(pd_job *job)
     pd_effect *farewell = job->checkpointing.farewell;
 
     if (farewell == NULL || !job->checkpointing.on_disk) return;
-    farewell->u.kept->creator = job->saved.creator;
+    farewell->u.checkpoint_image->creator = job->saved.creator;
     job->checkpointing.farewell = NULL;
     pd_effects_add(job->steps.outbox, farewell);
 }
@@ -58,7 +58,7 @@ void pd_checkpoint_policy_end(pd_job *job)
 void pd_checkpoint_policy_tell(pd_job *job)
 {
     pd_effect *effect =
-        job->checkpointing.kept ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
+        job->checkpointing.newest.exists ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
 
     if (effect == NULL) return;
     effect->u.durable_step = job->checkpointing.durable_step;
@@ -119,18 +119,18 @@ bool pd_checkpoint_policy_loses(const pd_job *job)
     uint64_t begin = job->steps.values.at[PD_JOB_KEY_START_STEP];
 
     if (!checkpointing->durable || job->gone) return false;
-    if (checkpointing->kept && checkpointing->kept_changes != checkpointing->changes) return true;
-    return largest_step(job) > (checkpointing->kept ? checkpointing->durable_step : begin);
+    if (checkpointing->newest.exists && checkpointing->newest.changes != checkpointing->changes) return true;
+    return largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
 }
 
 void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why)
 {
-    uint64_t durable = job->checkpointing.kept ? job->checkpointing.durable_step : 0, step = largest_step(job);
+    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0, step = largest_step(job);
     char newest[64] = "it has no checkpoint";
 
-    if (job->checkpointing.kept)
+    if (job->checkpointing.newest.exists)
         snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
-                 durable > job->checkpointing.kept_step ? "log has an entry" : "newest checkpoint is", durable);
+                 durable > job->checkpointing.newest.step ? "log has an entry" : "newest checkpoint is", durable);
     pd_say(
         job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
         "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
@@ -160,12 +160,12 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
     double speed = (double)job->steps.config->disk_speed;
 
     if (!job->checkpointing.durable || job->steps.config->disk_speed == 0) return;
-    job->checkpointing.size = checkpoint_bytes;
+    job->checkpointing.load.checkpoint_bytes = checkpoint_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
            "a checkpoint has %.1f MiB, which the disk writes in %.2f s (%.0f MiB/s)", (double)checkpoint_bytes / MIB,
            seconds(job, checkpoint_bytes), speed / MIB);
     if (!job->checkpointing.log.wanted) return;
-    job->checkpointing.entry_size = entry_bytes;
+    job->checkpointing.load.record_bytes = entry_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
            "an entry of its log has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
            seconds(job, entry_bytes));
@@ -175,33 +175,34 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
 static bool warn_of_checkpoints(pd_job *job, double steps_per_s)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
-    double steps = steps_per_s * seconds(job, checkpointing->size);
+    double steps = steps_per_s * seconds(job, checkpointing->load.checkpoint_bytes);
 
     if (checkpointing->every == 0 || steps <= (double)checkpointing->every) return false;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "the job outruns the disk: a checkpoint of %.1f MiB takes it %.2f s, in which the job takes %.0f steps, but "
            "checkpoint_every is %" PRIu64 ": some checkpoints will be left out",
-           (double)checkpointing->size / MIB, seconds(job, checkpointing->size), steps, checkpointing->every);
+           (double)checkpointing->load.checkpoint_bytes / MIB, seconds(job, checkpointing->load.checkpoint_bytes),
+           steps, checkpointing->every);
     return true;
 }
 
 static bool warn_of_entries(pd_job *job, double steps_per_s)
 {
-    double busy = steps_per_s * seconds(job, job->checkpointing.entry_size);
+    double busy = steps_per_s * seconds(job, job->checkpointing.load.record_bytes);
 
     if (busy <= 0.5) return false;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
            "the log takes %.0f %% of the disk: entries of %.1f MiB at %.1f steps a second. durability = checkpoint "
            "writes less",
-           100 * busy, (double)job->checkpointing.entry_size / MIB, steps_per_s);
+           100 * busy, (double)job->checkpointing.load.record_bytes / MIB, steps_per_s);
     return true;
 }
 
 void pd_outrun_look(pd_job *job, uint64_t now_ns)
 {
-    double speed = pd_speed_at(&job->speed, now_ns);
+    double speed = pd_speed_at(&job->figures.speed, now_ns);
 
-    if (job->checkpointing.outrun || job->checkpointing.size == 0 || speed <= 0) return;
-    job->checkpointing.outrun = warn_of_checkpoints(job, speed);
-    if (job->checkpointing.entry_size > 0) job->checkpointing.outrun |= warn_of_entries(job, speed);
+    if (job->checkpointing.load.warned || job->checkpointing.load.checkpoint_bytes == 0 || speed <= 0) return;
+    job->checkpointing.load.warned = warn_of_checkpoints(job, speed);
+    if (job->checkpointing.load.record_bytes > 0) job->checkpointing.load.warned |= warn_of_entries(job, speed);
 }

@@ -349,5 +349,5 @@ uint64_t pd_ranges_collected_bytes(const pd_job *job)
 
 int pd_ranges_check_memory(const pd_job *job, pd_error *err)
 {
-    return pd_job_check_total(job, pd_ranges_collected_bytes(job) - job->collected, err);
+    return pd_job_check_total(job, pd_ranges_collected_bytes(job) - job->records.collected, err);
 }

@@ -63,8 +63,8 @@ static void count_ranges(pd_job *job)
 {
     uint64_t bytes = pd_ranges_collected_bytes(job);
 
-    pd_account_take(&job->steps.account, bytes - job->collected);
-    job->collected = bytes;
+    pd_account_take(&job->steps.account, bytes - job->records.collected);
+    job->records.collected = bytes;
 }
 
 static bool has_ready_roots(const pd_param *param)
@@ -249,7 +249,7 @@ static int publish_again(pd_job *job, pd_error *err)
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
     pd_checkpoint_policy_tell(job);
-    job->unpublished = false;
+    job->restart.unpublished = false;
     return PD_OK;
 }
 
@@ -336,7 +336,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);
-    if (job->init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->init_ns = now_ns;
+    if (job->reports.init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->reports.init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
     note_declared(job, rank);
     return PD_OK;
@@ -402,7 +402,7 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
     if (d->stage == MATCHING) rc = check_whole(job, d, err);
     if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING)) rc = take_reserve(job, request, d, err);
     if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING)) rc = make_answer(job, d, err);
-    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->unpublished) {
+    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->restart.unpublished) {
         rc = publish_again(job, err);
         *budget_ns -= AGAIN_ALL_NS * (double)d->n;
     }
@@ -467,8 +467,8 @@ static void undo(pd_job *job, const pd_request *request)
     count_ranges(job);
 }
 
-/* Works at a Declare, the oldest one in job->declares, as far as the time budget allows. Returns false if it needs more
- * time. Otherwise it is answered, and the request is freed. */
+/* Works at a Declare, the oldest one in job->waiting.declares, as far as the time budget allows. Returns false if it
+ * needs more time. Otherwise it is answered, and the request is freed. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;
@@ -490,10 +490,10 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
 
 void pd_job_declare_some(pd_job *job, double budget_ns, uint64_t now_ns)
 {
-    while (job->declares.first != NULL && budget_ns > 0) {
-        pd_request *request = job->declares.first, *next = (pd_request *)(void *)request->mail.next;
+    while (job->waiting.declares.first != NULL && budget_ns > 0) {
+        pd_request *request = job->waiting.declares.first, *next = (pd_request *)(void *)request->mail.next;
         if (!declare_one(job, request, &budget_ns, now_ns)) return;
-        if ((job->declares.first = next) == NULL) job->declares.last = NULL;
+        if ((job->waiting.declares.first = next) == NULL) job->waiting.declares.last = NULL;
     }
 }
 
@@ -501,13 +501,13 @@ void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     double batch_ns = job->steps.config->batch_ns, at_once_ns = batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS;
 
-    pd_request_queue_add(&job->declares, request);
-    if (job->declares.first == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns)
+    pd_request_queue_add(&job->waiting.declares, request);
+    if (job->waiting.declares.first == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns)
         pd_job_declare_some(job, at_once_ns, now_ns);
 }
 
 void pd_job_refuse_declares(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->declares, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->waiting.declares, job->steps.outbox, err);
     if (job->planning != NULL) forget_set(job);
 }

@@ -19,7 +19,7 @@ static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
  * the gradients of all parameters together) works on a step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
-    bool somebody = job->linger_ns == 0;
+    bool somebody = job->timers.linger_ns == 0;
 
     if (job->steps.queue.n_open == 0) return NULL;
     if (job->steps.queue.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps)))
@@ -31,7 +31,7 @@ static const pd_param *find_open(const pd_job *job)
 
 static bool is_open(const pd_job *job)
 {
-    return job->inbox.first != NULL || find_open(job) != NULL;
+    return job->waiting.inbox.first != NULL || find_open(job) != NULL;
 }
 
 /* Finds a job of which something is true. *number: the job that was found last, which is looked at first. NULL: there
@@ -89,7 +89,7 @@ static const pd_job *find_lost(const pd_jobs *jobs)
 
     HASH_ITER(hh, jobs->names, job, next)
     if (pd_checkpoint_policy_loses(job) &&
-        (job->checkpointing.last == PD_LAST_WANTED || job->checkpointing.error[0] != '\0'))
+        (job->checkpointing.last.state == PD_LAST_WANTED || job->checkpointing.error[0] != '\0'))
         return job;
     return NULL;
 }
@@ -103,7 +103,8 @@ static void describe_lost(const pd_job *job, pd_error *err)
         err, PD_ABORTED,
         "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
         "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-        job->steps.name, why, (unsigned long long)(job->checkpointing.kept ? job->checkpointing.durable_step : 0));
+        job->steps.name, why,
+        (unsigned long long)(job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)
@@ -124,7 +125,7 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, 
 /* Returns whether the job's last checkpoint is neither on the disk nor has failed. */
 static bool is_unkept(const pd_job *job)
 {
-    return job->checkpointing.durable && job->checkpointing.last == PD_LAST_WANTED;
+    return job->checkpointing.durable && job->checkpointing.last.state == PD_LAST_WANTED;
 }
 
 static bool is_late(const pd_drain *drain, uint64_t now_ns)
@@ -154,7 +155,7 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
     drain->last_ns = longest_wait(drain);
     drain->last_until_ns = now_ns + drain->last_ns;
     HASH_ITER(hh, jobs->names, job, next)
-    if (job->checkpointing.durable) job->checkpointing.last = PD_LAST_WANTED;
+    if (job->checkpointing.durable) job->checkpointing.last.state = PD_LAST_WANTED;
     return true;
 }
 

@@ -59,7 +59,7 @@ static void forget(pd_job *job)
     pd_riders_release(&job->steps);
     pd_account_give(&job->steps.account, export->bytes);
     pd_request_free(export->begin);
-    job->checkpointing.exported = export->party;
+    job->checkpointing.exports.party = export->party;
     free(export);
     job->export = NULL;
 }
@@ -80,7 +80,7 @@ static void abandon(pd_job *job, const pd_error *err)
 
 void pd_export_release(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->checkpointing.exports, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->checkpointing.exports.waiting, job->steps.outbox, err);
     if (job->export == NULL) return;
     if (job->export->begin != NULL) pd_request_refuse(job->steps.outbox, job->export->begin, err);
     job->export->begin = NULL;
@@ -110,15 +110,15 @@ void pd_export_worker_comes(pd_job *job)
 /* Drops the begins of this connection's exports that wait for others. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
-    pd_request_queue all = job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting;
 
-    job->checkpointing.exports = (pd_request_queue){ 0 };
+    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (request->ticket.conn == conn)
             pd_request_free(request);
         else
-            pd_request_queue_add(&job->checkpointing.exports, request);
+            pd_request_queue_add(&job->checkpointing.exports.waiting, request);
     }
 }
 
@@ -244,7 +244,7 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
 {
     uint32_t n = 0, of_party = 0;
 
-    for (const pd_request *r = job->checkpointing.exports.first; r != NULL;
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
          r = (const pd_request *)(const void *)r->mail.next)
         n++, of_party += r->party == request->party;
     if (n < MOST_WAITING && of_party < MOST_OF_PARTY) return PD_OK;
@@ -258,11 +258,11 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
  * is none, the oldest one. NULL: none waits. */
 static pd_request *take_waiting(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports, *left = &job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting, *left = &job->checkpointing.exports.waiting;
     pd_request *next = all.first;
 
     for (pd_request *r = all.first; r != NULL; r = (pd_request *)(void *)r->mail.next)
-        if (next->party == job->checkpointing.exported && r->party != next->party) next = r;
+        if (next->party == job->checkpointing.exports.party && r->party != next->party) next = r;
     *left = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
@@ -282,28 +282,28 @@ void pd_export_go_on(pd_job *job, uint64_t now_ns)
 
 void pd_export_wait_again(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting;
     pd_request *request = job->export != NULL && !job->export->state ? job->export->begin : NULL;
 
     if (request == NULL) return;
     job->export->begin = NULL;
     forget(job);
-    job->checkpointing.exports = (pd_request_queue){ 0 };
-    pd_request_queue_add(&job->checkpointing.exports, request);
-    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports, pd_request_queue_take(&all));
+    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
+    pd_request_queue_add(&job->checkpointing.exports.waiting, request);
+    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports.waiting, pd_request_queue_take(&all));
 }
 
 /* Refuses the begins in the queue that have waited for too long. */
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting;
     pd_error err;
 
-    job->checkpointing.exports = (pd_request_queue){ 0 };
+    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (now_ns < request->u.export.wait_ns) {
-            pd_request_queue_add(&job->checkpointing.exports, request);
+            pd_request_queue_add(&job->checkpointing.exports.waiting, request);
             continue;
         }
         if (job->export != NULL)
@@ -571,7 +571,8 @@ static int take_begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_erro
         abandon(job, &why);
     }
     if (!is_busy(job)) return begin(job, request, now_ns, err);
-    if ((rc = check_queue(job, request, err)) == PD_OK) pd_request_queue_add(&job->checkpointing.exports, request);
+    if ((rc = check_queue(job, request, err)) == PD_OK)
+        pd_request_queue_add(&job->checkpointing.exports.waiting, request);
     return rc;
 }
 
@@ -598,7 +599,7 @@ uint64_t pd_export_expires_ns(const pd_job *job)
 {
     uint64_t at = ends_ns(job);
 
-    for (const pd_request *r = job->checkpointing.exports.first; r != NULL;
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
          r = (const pd_request *)(const void *)r->mail.next)
         if (r->u.export.wait_ns < at) at = r->u.export.wait_ns;
     return at;

@@ -121,7 +121,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
 
 static int check(pd_job *job, const pd_request *frame, pd_error *err)
 {
-    uint64_t number = ++job->frames;
+    uint64_t number = ++job->counts.frames;
 
     for (size_t i = 0; i < frame->u.data.n; i++) {
         int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);

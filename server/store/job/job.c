@@ -75,7 +75,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     job->saved.creator = creator_of(env, number, hello);
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
-    job->touched = true;
+    job->figures.touched = true;
     if (hello->u.hello.run != NULL && (job->run = strdup(hello->u.hello.run)) == NULL) goto no_memory;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
@@ -100,7 +100,7 @@ fail:
 static void free_notes(pd_job *job)
 {
     for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
-        for (uint32_t i = 0; i < job->ranks[r].n_notes; i++) free(job->ranks[r].notes[i].at);
+        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
 }
 
 void pd_job_free(pd_job *job)
@@ -112,11 +112,11 @@ void pd_job_free(pd_job *job)
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
     free(job->run);
-    for (uint32_t i = 0; i < job->checkpointing.n_spares; i++) free(job->checkpointing.spares[i]);
-    free(job->checkpointing.spares);
-    if (job->checkpointing.farewell != NULL) pd_checkpoint_image_free(job->checkpointing.farewell->u.kept);
+    for (uint32_t i = 0; i < job->checkpointing.spares.n; i++) free(job->checkpointing.spares.at[i]);
+    free(job->checkpointing.spares.at);
+    if (job->checkpointing.farewell != NULL) pd_checkpoint_image_free(job->checkpointing.farewell->u.checkpoint_image);
     pd_effect_free(job->checkpointing.farewell);
-    free(job->listing);
+    free(job->figures.listing);
     free(job->ranks);
     free(job->steps.quotas);
     pd_step_times_free(&job->steps.times);
@@ -250,8 +250,8 @@ uint32_t pd_linger_ms(const pd_job *job, uint64_t now_ns)
 {
     uint64_t ms;
 
-    if (job->linger_ns <= now_ns) return 0;
-    ms = (job->linger_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (job->timers.linger_ns <= now_ns) return 0;
+    ms = (job->timers.linger_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
     return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 

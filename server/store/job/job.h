@@ -87,67 +87,96 @@ typedef struct pd_control_keeping {
     uint64_t read;         /* number of records that were read at the start */
 } pd_control_keeping;
 
+/* The newest durable checkpoint of a job. */
+typedef struct pd_newest_checkpoint {
+    bool exists;
+    uint64_t step, bytes;
+    uint64_t durable_ns; /* time at which it became durable */
+    uint64_t written_ns; /* time that writing it took; 0: it was written before the server started */
+    uint64_t changes;    /* pd_checkpoint_policy.changes at its cut */
+} pd_newest_checkpoint;
+
+/* The checkpoint that is being made or written. */
+typedef struct pd_checkpoint_cut {
+    uint64_t step;
+    uint64_t changes; /* pd_checkpoint_policy.changes at the cut */
+    uint64_t counted; /* bytes that the job counts for its worker states while the checkpoint writer has it */
+} pd_checkpoint_cut;
+
+/* When a checkpoint is tried again by time (checkpoint_state.h). */
+typedef struct pd_checkpoint_retry {
+    uint64_t at_ns;   /* time of the next attempt */
+    uint64_t wait_ns; /* time from there to the one after it; 0: none has failed since the newest durable one */
+} pd_checkpoint_retry;
+
+typedef struct pd_checkpoint_counts {
+    uint64_t written;
+    uint64_t skipped;   /* not begun, because something else was under way */
+    uint64_t failed;    /* could not be made or written */
+    uint64_t unwritten; /* could not be written, since the last one that was */
+} pd_checkpoint_counts;
+
+/* What the job writes to the disk. */
+typedef struct pd_disk_load {
+    /* Bytes of a checkpoint and of a record with aggregates, computed when the job was planned; 0: the disk's speed is
+     * not known, or the job writes none. */
+    uint64_t checkpoint_bytes, record_bytes;
+    bool warned; /* it was logged that the job outruns the disk */
+} pd_disk_load;
+
 typedef struct pd_checkpoint_policy {
     bool durable;   /* the job has checkpoints */
     bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
-    bool kept;      /* a checkpoint of the job is durable: that of `kept_step` */
     bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
     bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
     /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
     uint64_t every;
     /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
     uint64_t next;
-    struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
-    uint64_t cut_step;            /* step of the checkpoint that is being made */
-    bool writing;                 /* the checkpoint writer has a checkpoint of this job */
-    uint64_t results;             /* number of checkpoints that have come back from the checkpoint writer */
-    pd_disk_watch watch;
-    bool paused; /* the job begins no step until a checkpoint is on the disk: checkpoint_state.h */
-    /* of a job that tries a checkpoint again by time (checkpoint_state.h): time of the next attempt, and the time from
-     * there to the one after it; retry_wait_ns 0: none has failed since the last one that is durable */
-    uint64_t retry_ns, retry_wait_ns;
-    /* steps up to this one are on disk, by a checkpoint or by the log; time at which the newest checkpoint became
-     * durable; its bytes on the disk; its step */
-    uint64_t durable_step, durable_ns, bytes, kept_step;
-    /* Bytes of a checkpoint and of an entry of the log, computed when the job was planned; 0: the disk's speed is not
-     * known, or the job has no log. */
-    uint64_t size, entry_size;
-    /* Number of times that the state has changed otherwise than by a step (an import, weights that were replaced); and
-     * that number at the cut of the present checkpoint, and of the newest one that is durable */
-    uint64_t changes, cut_changes, kept_changes;
-    bool outrun;                  /* it was logged that the job outruns the disk */
-    uint64_t written, written_ns; /* number of checkpoints that were written; time that writing the newest one took */
     uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */
+    struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
+    bool writing;                 /* the checkpoint writer has a checkpoint of this job */
+    pd_checkpoint_cut cut;
+    pd_newest_checkpoint newest;
+    uint64_t durable_step; /* steps up to this one are on disk, by a checkpoint or by the WAL */
+    /* number of times that the state has changed otherwise than by a step: an import, weights that were replaced */
+    uint64_t changes;
+    uint64_t results; /* number of checkpoints that have come back from the checkpoint writer */
+    pd_disk_watch watch;
+    pd_disk_load load;
+    bool paused; /* the job begins no step until a checkpoint is on the disk: checkpoint_state.h */
+    pd_checkpoint_retry retry;
+    pd_checkpoint_counts counts;
+    char error[256]; /* why the last attempt failed; empty: it did not */
     pd_log_keeping log;
     pd_control_keeping control;
-    /* For each parameter, memory for the copy of its state, which comes back with a checkpoint and serves the next one:
-     * fresh memory would cost as much time as the copy. NULL: there is none. Its size follows from the optimizer's
-     * plan. */
-    uint8_t **spares;
-    uint32_t n_spares;
-    uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the checkpoint writer has */
-    /* number of checkpoints that were not begun because something else was under way; that could not be made or
-     * written */
-    uint64_t skipped, failed;
-    uint64_t unwritten;       /* number of checkpoints that could not be written, since the last one that was */
-    char error[256];          /* why the last attempt failed; empty: it did not */
-    pd_request_queue asked;   /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
-    pd_request_queue exports; /* begins of exports that wait for another one, or for the cut of a checkpoint */
-    uint64_t exported;        /* number of the identity that has exported the job last; 0: nobody */
-    pd_last_checkpoint last;
-    bool last_begun;     /* the last checkpoint is being made or written */
+    /* For each parameter, memory for the copy of its state, which returns with a checkpoint and serves the next one:
+     * fresh memory would cost as much time as the copy. Its size follows from the optimizer's plan. */
+    struct {
+        uint8_t **at; /* NULL: there is none */
+        uint32_t n;
+    } spares;
+    pd_request_queue asked; /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
+    struct {
+        pd_request_queue waiting; /* begins of exports that wait for another one, or for the cut of a checkpoint */
+        uint64_t party;           /* number of the identity that has exported the job last; 0: nobody */
+    } exports;
+    struct {
+        pd_last_checkpoint state;
+        bool begun; /* it is being made or written */
+    } last;
     pd_effect *farewell; /* tells the checkpoint writer that the job has ended; allocated with the job */
 } pd_checkpoint_policy;
 
 typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD_RANK_LEFT } pd_rank_state;
 
-enum { PD_SUPERSEDED = 4, PD_NOTES = 4 };
+enum { PD_SUPERSEDED = 4, PD_WORKER_STATES = 4 };
 
 /* The part of a rank's record that survives a restart of the server: store/image writes and reads it. */
 typedef struct pd_rank_saved {
     uint64_t nonce; /* nonce of the process that has the rank, or of the last one that had it */
-    /* Number of processes that have had the rank so far. A contribution's record (pd_contribution) stores this number, to
-     * tell the contributions of these processes apart. */
+    /* Number of processes that have had the rank so far. A contribution's record (pd_contribution) stores this number,
+     * to tell the contributions of these processes apart. */
     uint32_t process;
     bool present; /* some process has or has had the rank */
     bool left;    /* the process that had the rank last has left it for good: pd_rank.state is LEFT */
@@ -167,13 +196,6 @@ typedef struct pd_rank_saved {
      * counts its barriers from 1. */
     uint64_t barrier_base;
 } pd_rank_saved;
-
-/* A note of a worker, which belongs to one of its steps: worker_states.h. */
-typedef struct pd_note {
-    uint64_t step;
-    uint8_t *at; /* NULL: the note is empty */
-    size_t bytes;
-} pd_note;
 
 /* A rank of the job, and the process that has it. */
 typedef struct pd_rank {
@@ -196,8 +218,8 @@ typedef struct pd_rank {
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (pd_barrier_joined). */
     bool barrier_guessed;
-    pd_note notes[PD_NOTES]; /* the rank's last notes, sorted by step */
-    uint32_t n_notes;
+    pd_worker_state worker_states[PD_WORKER_STATES]; /* the rank's last ones, sorted by step */
+    uint32_t n_worker_states;
 } pd_rank;
 
 /* Sums over a job's parameters, which are shown to operators (job_figures.h). They are computed again when the job has
@@ -231,6 +253,90 @@ typedef struct pd_job_saved {
     uint64_t refused, duplicates;
 } pd_job_saved;
 
+/* The parameters of a job, and the records of their rounds: arrays over all parameters, one after another. */
+typedef struct pd_job_records {
+    pd_param *names; /* hash table of the parameters by name */
+    pd_chunk *chunks;
+    pd_contribution *contributions;
+    pd_rank_range *ranges; /* of ranged parameters */
+    /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
+     * them */
+    uint64_t collected;
+} pd_job_records;
+
+/* Requests that wait, the oldest first. */
+typedef struct pd_job_waiting {
+    pd_request_queue declares; /* Declare requests that are not answered yet */
+    pd_request_queue sets;     /* Set requests that have not come into force yet */
+    /* frames that wait to be scanned or copied before they are filed: initial weights, and pushes under nonfinite =
+     * reject */
+    pd_request_queue inbox;
+} pd_job_waiting;
+
+/* What is computed for operators: job_figures.h. */
+typedef struct pd_job_figures {
+    pd_speed speed;       /* recent steps and their times, for the job's steps per second */
+    pd_job_totals totals; /* sums over the job's parameters, as they were last computed */
+    /* index of the list that an operator asked for last, which finds a page fast; NULL: none */
+    struct pd_listing *listing;
+    uint64_t published; /* pd_publishing.number when the figures were copied last */
+    bool touched;       /* the figures may have changed since they were copied last */
+} pd_job_figures;
+
+typedef struct pd_job_counts {
+    uint64_t replayed; /* contributions to steps that their workers had seen closed before they joined */
+    /* number of the last frame that was checked; parameters and chunks store such numbers, to find what a frame names
+     * twice */
+    uint64_t frames;
+    uint32_t overrides;     /* overrides in the job */
+    uint64_t pushed_hypers; /* contributions that have brought hyperparameters */
+} pd_job_counts;
+
+/* What a restart has left to do. */
+typedef struct pd_job_restart {
+    bool restored;    /* the job was read from an image or a checkpoint */
+    bool joined;      /* a worker has joined since the job was created or restored */
+    bool unpublished; /* the job was restored, and the loop thread does not have its weights yet */
+} pd_job_restart;
+
+typedef struct pd_job_timers {
+    uint64_t over_ns;    /* time at which the last rank left, if all have: pd_job_is_over */
+    uint64_t linger_ns;  /* time at which the job ends unless a worker connects; 0: a worker is connected */
+    uint64_t release_ns; /* time at which lost ranks give their reserves back: reserves.h; 0: none is lost */
+} pd_job_timers;
+
+/* Reports to workers that wait: overdue.h. */
+typedef struct pd_job_reports {
+    /* time at which overdue rounds (open longer than step_timeout) or missing initial weights were last reported; 0:
+     * never */
+    uint64_t noticed_ns;
+    /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
+     * with initial weights, or of the last report that some are missing. */
+    uint64_t init_ns;
+    /* when to look next for requests that wait for a rank which has left, whether to look earlier, and when that was
+     * done last */
+    uint64_t look_ns, looked_ns;
+    bool look_soon;
+    /* the parameter that was named last, and the last step that it had closed then: each overdue round is logged
+     * once */
+    const pd_param *noticed;
+    uint64_t noticed_step;
+} pd_job_reports;
+
+/* A job's place in the store's queue of jobs that have work. */
+typedef struct pd_job_due {
+    struct pd_job *prev, *next;
+    bool queued;
+    uint64_t turn; /* number of the store's batch of work in which this job worked last */
+} pd_job_due;
+
+/* The time of a job's next deadline, as of its last change, and its place in the heap: jobs.h. */
+typedef struct pd_job_deadline {
+    bool is_set;
+    uint64_t at_ns;
+    struct pd_job *later, *prev, *next;
+} pd_job_deadline;
+
 typedef struct pd_job {
     pd_job_saved saved;
     pd_steps steps;
@@ -240,83 +346,29 @@ typedef struct pd_job {
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
-    uint64_t over_ns;             /* time at which the last of them left, if all have: pd_job_is_over */
-    uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
-    bool shares;       /* its weights lie in a segment that workers can map (buffer_pool.h) */
-    /* the job is dropped (ended), and exists only until its preconditioner tasks have come back */
-    bool gone;
-
-    pd_param *names; /* hash table of the parameters by name */
-    /* array with the chunks (sections) of all parameters, one parameter after another */
-    pd_chunk *chunks;
-    pd_contribution *contributions;
-    /* array with the ranges of all ranged parameters (each rank contributes a range), one parameter after another */
-    pd_rank_range *ranges;
-    /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
-     * them */
-    uint64_t collected;
-    /* number of the last frame that was checked; pd_param.seen and pd_chunk.seen store such numbers, to find what a
-     * frame names twice */
-    uint64_t frames;
-    /* number of overrides in the job (values of hyperparameters that operators have set): override.h */
-    uint32_t n_overrides;
-    pd_speed speed;       /* recent steps and their times, for the job's steps per second */
-    pd_job_totals totals; /* sums over the job's parameters, as they were last computed for operators */
-    /* index of the list that an operator asked for last, which finds a page fast; NULL: none */
-    struct pd_listing *listing;
-
-    pd_request_queue declares; /* Declare requests that are not answered yet */
-    pd_request_queue sets;     /* Set requests that have not come into force yet */
-    uint64_t pushed_hypers;    /* number of contributions that have brought hyperparameters */
-    /* State of the planning of the parameters that the first rank declares; NULL: no planning is under way. Until it
-     * is finished, n_params is 0. */
+    bool shares;                  /* its weights lie in a segment that workers can map (buffer_pool.h) */
+    bool gone; /* the job is dropped, and exists only until its preconditioner tasks have come back */
+    pd_job_records records;
+    pd_job_waiting waiting;
+    pd_job_figures figures;
+    pd_job_counts counts;
+    pd_job_restart restart;
+    pd_job_timers timers;
+    pd_job_reports reports;
+    pd_job_due due;
+    pd_job_deadline deadline;
+    /* the planning of the parameters that the first rank declares; NULL: none is under way. Until it is finished,
+     * n_params is 0. */
     struct pd_planning *planning;
-    /* frames that wait to be scanned or copied before they are filed: initial weights, and pushes under nonfinite =
-     * reject */
-    pd_request_queue inbox;
-    /* the job was read from an image, and the loop thread does not have its weights yet */
-    bool unpublished;
     pd_replacing replacing;
-    struct pd_import *import;           /* an operator's import of optimizer state that is under way; NULL: none */
-    struct pd_export *export;           /* an operator's export of weights or state that is under way; NULL: none */
-    pd_checkpoint_policy checkpointing; /* the job's checkpoints */
-    pd_owner *owner;                    /* counts the job against its owner's quota; NULL: nobody counts it */
-    char *owner_identity;               /* whose job it is; NULL: nobody's. Survives a restart of the server */
-    /* the launch that the job belongs to: store_hello.c; NULL: not known. Survives a restart of the server */
-    char *run;
-    bool restored;      /* the job was read from an image or a checkpoint */
-    bool joined;        /* a worker has joined since the job was created or restored */
-    uint64_t published; /* pd_publishing.number when its figures were copied last */
-    bool touched;       /* its figures may have changed since they were copied last: job_figures.h */
-
-    struct pd_job *prev_due, *next_due; /* links in the store's queue of jobs that have work */
-    bool queued;                        /* whether the job is in the store's queue of jobs that have work */
-    uint64_t turn;                      /* number of the store's batch of work in which this job worked last */
-    /* the time of its next deadline, as of its last change, and links by that time: jobs.h */
-    uint64_t tick_ns;
-    bool has_deadline;
-    struct pd_job *later, *prev_tick, *next_tick;
-    /* time at which the job ends unless a worker connects; 0: a worker is connected */
-    uint64_t linger_ns;
-    /* time at which ranks that are lost give their reserves of the ingest budget back: reserves.h; 0: none is lost */
-    uint64_t release_ns;
-    /* time at which overdue rounds (open longer than step_timeout) or missing initial weights were last reported; 0:
-     * never */
-    uint64_t noticed_ns;
-    /* Time from which the wait for missing initial weights is counted: that of the first Declare, of the last frame
-     * with initial weights, or of the last report that some are missing. */
-    uint64_t init_ns;
-    /* when to look next for requests that wait for a rank which has left, whether to look earlier, and when that was
-     * done last: overdue.h */
-    uint64_t look_ns, looked_ns;
-    bool look_soon;
-    const pd_param *noticed;
-    /* last step that parameter `noticed` had closed when overdue rounds were last reported; so that each overdue round
-     * is logged only once */
-    uint64_t noticed_step;
-    uint64_t drain_step; /* while the server drains: the last step whose rounds may still close */
-    /* memory for the effect (message) JOB_GONE, allocated with the job so that its end can be reported when memory is
-     * short */
+    struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
+    struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
+    pd_checkpoint_policy checkpointing;
+    pd_owner *owner;      /* counts the job against its owner's quota; NULL: nobody counts it */
+    char *owner_identity; /* whose job it is; NULL: nobody's. Survives a restart of the server */
+    char *run;            /* the run that the job belongs to; NULL: not known. Survives a restart of the server */
+    uint64_t drain_step;  /* while the server drains: the last step whose rounds may still close */
+    /* the effect JOB_GONE, allocated with the job so that its end can be reported when out of memory */
     pd_effect *gone_notice;
 } pd_job;
 

@@ -19,12 +19,14 @@
 static const char *state_text(const pd_job *job)
 {
     if (pd_job_is_over(job)) return "over";
-    return job->linger_ns > 0 ? "lingering" : job->steps.n_params > 0 && pd_job_sealed(job) ? "running" : "gathering";
+    return job->timers.linger_ns > 0                       ? "lingering"
+           : job->steps.n_params > 0 && pd_job_sealed(job) ? "running"
+                                                           : "gathering";
 }
 
 static void fill_totals(pd_job_info *info, const pd_job *job)
 {
-    const pd_job_totals *totals = &job->totals;
+    const pd_job_totals *totals = &job->figures.totals;
 
     info->elements = totals->elements;
     info->weight_bytes = totals->elements * sizeof(float);
@@ -80,7 +82,7 @@ static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *chec
     else if (late == checkpoint)
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
                  "the disk has had the checkpoint of step %llu for %llu s and does not answer",
-                 (unsigned long long)checkpointing->cut_step, (unsigned long long)seconds);
+                 (unsigned long long)checkpointing->cut.step, (unsigned long long)seconds);
     else
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
                  "the disk has had entries of the log for %llu s and does not answer", (unsigned long long)seconds);
@@ -94,9 +96,9 @@ static void fill_keeping(pd_job_info *info, const pd_checkpoint_policy *checkpoi
                                        : "none");
     describe_trouble(info, checkpointing, now_ns);
     info->durable_step = checkpointing->durable_step;
-    info->checkpoint_bytes = checkpointing->bytes;
-    if (checkpointing->kept && now_ns > checkpointing->durable_ns)
-        info->checkpoint_age_ms = (now_ns - checkpointing->durable_ns) / 1000000;
+    info->checkpoint_bytes = checkpointing->newest.bytes;
+    if (checkpointing->newest.exists && now_ns > checkpointing->newest.durable_ns)
+        info->checkpoint_age_ms = (now_ns - checkpointing->newest.durable_ns) / 1000000;
 }
 
 static double seconds_of(const pd_job_times *times, pd_step_phase phase)
@@ -150,12 +152,12 @@ void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->refused_steps = job->steps.saved.refused_steps;
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
-    info->replayed = job->replayed;
+    info->replayed = job->counts.replayed;
     info->gradient_norm = pd_global_clip_last(&job->steps);
     info->clipped_steps = pd_global_clip_clipped(&job->steps);
     info->outlier_steps = pd_global_clip_outliers(&job->steps);
     info->number = job->steps.number;
-    info->steps_per_second = pd_speed_at(&job->speed, now_ns);
+    info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;
     info->loss_step = job->steps.figures.loss_step;
     fill_waits(info, job, now_ns);
@@ -239,7 +241,7 @@ bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *j
 
 static bool is_valid(const pd_job *job)
 {
-    const pd_job_totals *totals = &job->totals;
+    const pd_job_totals *totals = &job->figures.totals;
 
     return totals->params == job->steps.params && totals->n == job->steps.n_params &&
            totals->changes == job->steps.changes;
@@ -348,7 +350,7 @@ bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns)
         if (++count->at < job->steps.n_params && !(*budget_ns > 0)) return false;
     }
     name_optimizers(count);
-    job->totals = count->sofar;
+    job->figures.totals = count->sofar;
     *count = (pd_totals_count){ 0 };
     return true;
 }
@@ -381,9 +383,9 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
     const pd_steps *steps = &job->steps;
 
     stats->waits_ns = pd_job_sealed(job) && steps->queue.waiting != NULL ? steps->queue.waiting->round.started_ns : 0;
-    stats->step_ns = job->speed.n > 0 ? job->speed.last.ns : 0;
+    stats->step_ns = job->figures.speed.n > 0 ? job->figures.speed.last.ns : 0;
     stats->no_gradient = steps->figures.no_gradient;
-    stats->rewinds = job->restored;
+    stats->rewinds = job->restart.restored;
     stats->n_scalars = steps->figures.n_scalars;
     for (size_t i = 0; i < steps->figures.n_scalars; i++) stats->scalars[i] = steps->figures.scalars[i];
     stats->roots_out = steps->tasks_out;
@@ -399,11 +401,11 @@ static void copy_times(pd_job_stats *stats, const pd_job_times *times)
 
 static void copy_keeping(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
 {
-    stats->durable_ns = checkpointing->kept ? checkpointing->durable_ns : 0;
-    stats->checkpoints = checkpointing->written;
-    stats->checkpoints_failed = checkpointing->failed;
-    stats->checkpoints_skipped = checkpointing->skipped;
-    stats->checkpoint_ns = checkpointing->written_ns;
+    stats->durable_ns = checkpointing->newest.exists ? checkpointing->newest.durable_ns : 0;
+    stats->checkpoints = checkpointing->counts.written;
+    stats->checkpoints_failed = checkpointing->counts.failed;
+    stats->checkpoints_skipped = checkpointing->counts.skipped;
+    stats->checkpoint_ns = checkpointing->newest.written_ns;
     stats->log_times = checkpointing->log.times;
     stats->log_bytes = checkpointing->log.bytes;
     stats->log_breaks = checkpointing->log.broken;
@@ -417,7 +419,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     if (stats == NULL) return NULL;
     stats->at_ns = now_ns;
     pd_listed_job_fill(&stats->info, job, now_ns);
-    stats->root_age = job->totals.root_age;
+    stats->root_age = job->figures.totals.root_age;
     copy_workers(stats, job);
     copy_progress(stats, job);
     copy_times(stats, &job->steps.times.total);
@@ -434,7 +436,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 
 void pd_publishing_note(pd_publishing *publishing, pd_job *job)
 {
-    job->touched = publishing->wanted = true;
+    job->figures.touched = publishing->wanted = true;
 }
 
 static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
@@ -462,11 +464,11 @@ static bool publish_some(pd_publishing *publishing, const pd_jobs *jobs, pd_effe
 
     HASH_ITER(hh, jobs->names, job, next)
     {
-        if (!job->touched || job->published == publishing->number) continue;
+        if (!job->figures.touched || job->figures.published == publishing->number) continue;
         if (!(budget_ns > 0) || !pd_totals_some(&publishing->counting, job, &budget_ns)) return false;
-        job->published = publishing->number;
-        job->touched = !publish(job, outbox, now_ns);
-        publishing->wanted |= job->touched;
+        job->figures.published = publishing->number;
+        job->figures.touched = !publish(job, outbox, now_ns);
+        publishing->wanted |= job->figures.touched;
         budget_ns -= cost_of(job);
     }
     return true;

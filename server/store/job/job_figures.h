@@ -30,8 +30,8 @@ typedef struct pd_totals_count {
 } pd_totals_count;
 
 /* Counts on for about *budget_ns, from which it subtracts the time, but one item at least. Returns true when
- * job->totals has the sums: those of the time when the counting began or of a later one. Then `count` is all zero
- * again. If `count` has begun with another job it begins anew. */
+ * job->figures.totals has the sums: those of the time when the counting began or of a later one. Then `count` is all
+ * zero again. If `count` has begun with another job it begins anew. */
 bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns);
 
 /* A page that is being made. */

@@ -23,9 +23,9 @@ static const uint64_t second = 1000000000ull;
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
-    if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
+    if ((job->waiting.declares.first != NULL || job->waiting.sets.first != NULL) && !job->gone) return true;
     if (job->gone || now_ns < job->steps.shortage.retry_ns) return false;
-    return pd_import_writes(job) || job->inbox.first != NULL || pd_steps_have_work(&job->steps);
+    return pd_import_writes(job) || job->waiting.inbox.first != NULL || pd_steps_have_work(&job->steps);
 }
 
 void pd_job_work(pd_job *job, uint64_t now_ns)
@@ -34,18 +34,18 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     double slice_ns = config->batch_ns / 2 < SLICE_NS ? config->batch_ns / 2 : SLICE_NS;
 
     job->steps.changes++;
-    if (job->declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
-    if (job->sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
+    if (job->waiting.declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
+    if (job->waiting.sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
     if (pd_job_set_holds(job) || now_ns < job->steps.shortage.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, slice_ns, now_ns);
         return;
     }
     job->steps.shortage.retry_ns = 0;
-    if (job->inbox.first != NULL) pd_overdue_look(job);
+    if (job->waiting.inbox.first != NULL) pd_overdue_look(job);
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
-    if (job->steps.progress.furthest > 0) pd_speed_note(&job->speed, job->steps.progress.furthest, now_ns);
+    if (job->steps.progress.furthest > 0) pd_speed_note(&job->figures.speed, job->steps.progress.furthest, now_ns);
     pd_export_look(job, now_ns);
 }
 
@@ -59,7 +59,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
     at = earlier(at, pd_reserves_next(job));
-    if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
+    if (job->timers.linger_ns > 0) at = earlier(at, job->timers.linger_ns);
     return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
 
@@ -70,7 +70,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_export_tick(job, now_ns);
     pd_reserves_tick(job, now_ns);
     if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
-    if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
+    if (job->timers.linger_ns == 0 || now_ns < job->timers.linger_ns) return true;
     if (job->steps.n_params == 0)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",
                 job->steps.name);
@@ -95,7 +95,7 @@ static void release_slots(pd_job *job)
 
 static void release_requests(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->inbox, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->waiting.inbox, job->steps.outbox, err);
     pd_barriers_refuse(job, err);
 }
 

@@ -86,12 +86,12 @@ void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job)
     if (job->steps.tasks_out > 0) return;
     HASH_DELETE(hh_number, jobs->numbers, job);
     leave(job);
-    if (!free_some(job, FREED_AT_ONCE)) LL_APPEND2(jobs->ended, job, next_due);
+    if (!free_some(job, FREED_AT_ONCE)) LL_APPEND2(jobs->ended, job, due.next);
 }
 
 void pd_jobs_free_some(pd_jobs *jobs)
 {
-    pd_job *job = jobs->ended, *next = job != NULL ? job->next_due : NULL;
+    pd_job *job = jobs->ended, *next = job != NULL ? job->due.next : NULL;
 
     if (job != NULL && free_some(job, FREED_AT_ONCE)) jobs->ended = next;
 }
@@ -175,13 +175,14 @@ int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const 
 /* Joins two heaps. The first job of each has no siblings. */
 static pd_job *meld(pd_job *a, pd_job *b)
 {
-    pd_job *first = b == NULL || (a != NULL && a->tick_ns <= b->tick_ns) ? a : b, *other = first == a ? b : a;
+    pd_job *first = b == NULL || (a != NULL && a->deadline.at_ns <= b->deadline.at_ns) ? a : b,
+           *other = first == a ? b : a;
 
     if (other == NULL) return first;
-    other->prev_tick = first;
-    other->next_tick = first->later;
-    if (other->next_tick != NULL) other->next_tick->prev_tick = other;
-    first->later = other;
+    other->deadline.prev = first;
+    other->deadline.next = first->deadline.later;
+    if (other->deadline.next != NULL) other->deadline.next->deadline.prev = other;
+    first->deadline.later = other;
     return first;
 }
 
@@ -190,8 +191,8 @@ static pd_job *take_alone(pd_job **list)
     pd_job *job = *list;
 
     if (job == NULL) return NULL;
-    *list = job->next_tick;
-    job->next_tick = job->prev_tick = NULL;
+    *list = job->deadline.next;
+    job->deadline.next = job->deadline.prev = NULL;
     return job;
 }
 
@@ -202,7 +203,7 @@ static pd_job *meld_all(pd_job *siblings)
 
     while ((pair = take_alone(&siblings)) != NULL) {
         pair = meld(pair, take_alone(&siblings));
-        pair->next_tick = pairs;
+        pair->deadline.next = pairs;
         pairs = pair;
     }
     while ((pair = take_alone(&pairs)) != NULL) all = meld(all, pair);
@@ -211,26 +212,26 @@ static pd_job *meld_all(pd_job *siblings)
 
 static void remove_job(pd_job **first, pd_job *job)
 {
-    pd_job *rest = meld_all(job->later), *before = job->prev_tick;
+    pd_job *rest = meld_all(job->deadline.later), *before = job->deadline.prev;
 
     if (job == *first) {
         *first = rest;
     } else {
-        if (before->later == job)
-            before->later = job->next_tick;
+        if (before->deadline.later == job)
+            before->deadline.later = job->deadline.next;
         else
-            before->next_tick = job->next_tick;
-        if (job->next_tick != NULL) job->next_tick->prev_tick = before;
+            before->deadline.next = job->deadline.next;
+        if (job->deadline.next != NULL) job->deadline.next->deadline.prev = before;
         *first = meld(*first, rest);
     }
-    job->later = job->prev_tick = job->next_tick = NULL;
+    job->deadline.later = job->deadline.prev = job->deadline.next = NULL;
 }
 
 void pd_deadlines_set(pd_job **first, pd_job *job, uint64_t at_ns)
 {
-    if (job->has_deadline ? job->tick_ns == at_ns : at_ns == UINT64_MAX) return;
-    if (job->has_deadline) remove_job(first, job);
-    job->tick_ns = at_ns;
-    job->has_deadline = at_ns != UINT64_MAX;
-    if (job->has_deadline) *first = meld(*first, job);
+    if (job->deadline.is_set ? job->deadline.at_ns == at_ns : at_ns == UINT64_MAX) return;
+    if (job->deadline.is_set) remove_job(first, job);
+    job->deadline.at_ns = at_ns;
+    job->deadline.is_set = at_ns != UINT64_MAX;
+    if (job->deadline.is_set) *first = meld(*first, job);
 }

@@ -9,7 +9,7 @@ typedef struct pd_jobs {
     uint64_t hash_key[2];    /* secret key of the hash function for names: name_hash.h */
     pd_job *names, *numbers; /* hash tables of the jobs by name and by number */
     uint32_t n, last_number; /* number of jobs that exist; number that the newest job has */
-    pd_job *ended;           /* jobs that are in neither table any more, linked by next_due: their memory is freed */
+    pd_job *ended;           /* jobs that are in neither table any more, linked by due.next: their memory is freed */
 } pd_jobs;
 
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */

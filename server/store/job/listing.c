@@ -63,10 +63,10 @@ void pd_listing_free(pd_listing *listing)
  * page is made the index belongs to it alone. */
 static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
 {
-    if (is_of(job->listing, job, walk->kind, pattern)) {
-        walk->listing = job->listing;
+    if (is_of(job->figures.listing, job, walk->kind, pattern)) {
+        walk->listing = job->figures.listing;
         walk->counted = true;
-        job->listing = NULL;
+        job->figures.listing = NULL;
         return PD_OK;
     }
     walk->listing = make(job, walk->kind, pattern);
@@ -115,8 +115,8 @@ bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job)
 void pd_listing_end(pd_listing_walk *walk, pd_job *job)
 {
     if (job != NULL && walk->listing != NULL && walk->counted) {
-        pd_listing_free(job->listing);
-        job->listing = walk->listing;
+        pd_listing_free(job->figures.listing);
+        job->figures.listing = walk->listing;
     } else {
         pd_listing_free(walk->listing);
     }

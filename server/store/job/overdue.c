@@ -33,7 +33,8 @@ static uint64_t count_slots(const pd_job *job)
 {
     const pd_round *last = job->steps.n_params > 0 ? &job->steps.params[job->steps.n_params - 1].round : NULL;
 
-    return last != NULL ? (uint64_t)(last->chunks + last->n_chunks - job->chunks) * job->steps.members.ranks : 0;
+    return last != NULL ? (uint64_t)(last->chunks + last->n_chunks - job->records.chunks) * job->steps.members.ranks
+                        : 0;
 }
 
 /* Returns the least time between two reports, or between two looks that a request has asked for. */
@@ -209,15 +210,15 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     const pd_param *oldest = job->steps.queue.waiting;
     uint32_t n;
 
-    job->noticed_ns = now_ns;
+    job->reports.noticed_ns = now_ns;
     /* Out of memory, so the report is tried again at the next deadline. */
     if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
-    if (job->noticed != oldest || job->noticed_step != oldest->saved.step)
+    if (job->reports.noticed != oldest || job->reports.noticed_step != oldest->saved.step)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
-    job->noticed = oldest;
-    job->noticed_step = oldest->saved.step;
+    job->reports.noticed = oldest;
+    job->reports.noticed_step = oldest->saved.step;
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -225,8 +226,8 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
  * these are contributions to a round, which is reported when it is overdue. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
-    uint64_t at = job->init_ns + timeout_of(job),
-             next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
+    uint64_t at = job->reports.init_ns + timeout_of(job),
+             next = job->reports.noticed_ns > 0 ? job->reports.noticed_ns + between_reports(job) : 0;
 
     if (job->steps.progress.n_begun == job->steps.n_params || pd_job_averages_init(job)) return UINT64_MAX;
     return next > at ? next : at;
@@ -255,7 +256,7 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
     pd_fail(err, PD_DEADLINE_EXCEEDED,
             "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
             "weights that came stand, pull again to go on waiting",
-            ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));
+            ranks, param->name, more, (unsigned long long)((now_ns - job->reports.init_ns) / second));
 }
 
 /* Reports missing initial weights to the workers that wait to pull weights: which ranks have not sent them. */
@@ -271,7 +272,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
         pd_effects_add(job->steps.outbox, effect);
     }
-    job->init_ns = job->noticed_ns = now_ns;
+    job->reports.init_ns = job->reports.noticed_ns = now_ns;
 }
 
 /* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether
@@ -335,10 +336,10 @@ static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, u
     snprintf(of, sizeof of, " of %.55s", param->name);
     effect->u.timed_out.step = step;
     describe_deserter(job, deserter(job, param, owes), what, of, &effect->u.timed_out.error);
-    if (job->noticed != param || job->noticed_step != param->saved.step)
+    if (job->reports.noticed != param || job->reports.noticed_step != param->saved.step)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
-    job->noticed = param;
-    job->noticed_step = param->saved.step;
+    job->reports.noticed = param;
+    job->reports.noticed_step = param->saved.step;
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -355,25 +356,25 @@ static void refuse_barriers(pd_job *job)
 /* Returns when to look next for requests that wait for a rank which has left for good. */
 static uint64_t deserted_at(const pd_job *job)
 {
-    uint64_t soon = job->looked_ns > 0 ? job->looked_ns + rest_ns(job) : 0;
+    uint64_t soon = job->reports.looked_ns > 0 ? job->reports.looked_ns + rest_ns(job) : 0;
 
     if (job->left == 0 || job->connected == 0) return UINT64_MAX;
-    return job->look_soon && soon < job->look_ns ? soon : job->look_ns;
+    return job->reports.look_soon && soon < job->reports.look_ns ? soon : job->reports.look_ns;
 }
 
 void pd_overdue_look(pd_job *job)
 {
-    job->look_soon = true;
+    job->reports.look_soon = true;
 }
 
 static void look_for_deserters(pd_job *job, uint64_t now_ns)
 {
-    uint64_t step, most = job->look_soon ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
+    uint64_t step, most = job->reports.look_soon ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
     const pd_param *param = find_deserted(job, most, &step);
 
-    job->look_soon = false;
-    job->looked_ns = now_ns;
-    job->look_ns = now_ns + (uint64_t)AGAIN_MS * (second / 1000);
+    job->reports.look_soon = false;
+    job->reports.looked_ns = now_ns;
+    job->reports.look_ns = now_ns + (uint64_t)AGAIN_MS * (second / 1000);
     refuse_barriers(job);
     if (param != NULL) {
         report_deserted(job, param, owes_gradient, step);
@@ -396,7 +397,7 @@ static uint64_t overdue_at(const pd_job *job)
 
     if (job->steps.queue.waiting == NULL) return UINT64_MAX;
     at = job->steps.queue.waiting->round.started_ns + timeout_of(job);
-    next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
+    next = job->reports.noticed_ns > 0 ? job->reports.noticed_ns + between_reports(job) : 0;
     return next > at ? next : at;
 }
 

@@ -287,7 +287,7 @@ static int make_result(command *c, pd_error *err)
 static void begin_preparing(command *c)
 {
     c->at = 0;
-    c->news = c->job->pushed_hypers;
+    c->news = c->job->counts.pushed_hypers;
     c->result->params = 0;
     memset(c->result->at, 0, c->result->n * sizeof *c->result->at);
     memset(c->shown, 0, c->result->n * sizeof *c->shown);
@@ -534,8 +534,8 @@ static uint32_t count_handled(const command *c)
 static bool check_some(command *c, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = PD_OK;
-    if (c->stage > PREPARING && c->news != c->job->pushed_hypers) c->stage = PREPARING;
-    if (c->stage == PREPARING && c->news != c->job->pushed_hypers) begin_preparing(c);
+    if (c->stage > PREPARING && c->news != c->job->counts.pushed_hypers) c->stage = PREPARING;
+    if (c->stage == PREPARING && c->news != c->job->counts.pushed_hypers) begin_preparing(c);
     while (*rc == PD_OK && c->stage < TAKING) {
         if (!(*budget_ns > 0)) return false;
         *rc = c->at < count_handled(c) ? advance(c, budget_ns, err) : next_stage(c, budget_ns, err);
@@ -587,7 +587,7 @@ static bool set_one(pd_job *job, pd_request *request, double *budget_ns, uint64_
     int rc = c != NULL ? PD_OK : err.code;
 
     if (rc == PD_OK && !check_some(c, budget_ns, &rc, &err)) return false;
-    pd_request_queue_take(&job->sets);
+    pd_request_queue_take(&job->waiting.sets);
     if (rc == PD_OK)
         take_command(c, now_ns, budget_ns);
     else
@@ -597,13 +597,13 @@ static bool set_one(pd_job *job, pd_request *request, double *budget_ns, uint64_
 
 void pd_job_set_some(pd_job *job, double budget_ns, uint64_t now_ns)
 {
-    while (job->sets.first != NULL && budget_ns > 0)
-        if (!set_one(job, job->sets.first, &budget_ns, now_ns)) return;
+    while (job->waiting.sets.first != NULL && budget_ns > 0)
+        if (!set_one(job, job->waiting.sets.first, &budget_ns, now_ns)) return;
 }
 
 bool pd_job_set_holds(const pd_job *job)
 {
-    const command *c = job->sets.first != NULL ? job->sets.first->part : NULL;
+    const command *c = job->waiting.sets.first != NULL ? job->waiting.sets.first->part : NULL;
 
     return c != NULL && c->stage >= PREPARING;
 }
@@ -620,13 +620,13 @@ void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *requ
         return;
     }
     batch_ns = job->steps.config->batch_ns;
-    pd_request_queue_add(&job->sets, request);
-    if (job->sets.first == request) pd_job_set_some(job, batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS, now_ns);
+    pd_request_queue_add(&job->waiting.sets, request);
+    if (job->waiting.sets.first == request) pd_job_set_some(job, batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS, now_ns);
 }
 
 void pd_job_refuse_sets(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->sets, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->waiting.sets, job->steps.outbox, err);
 }
 
 /* Adds a record for each parameter that the command matches. */

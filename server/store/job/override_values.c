@@ -52,13 +52,14 @@ int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *requ
     pd_error why;
 
     if (r->override != NULL) return PD_OK;
-    r->override = pd_override_new(&param->rule->hypers, request->u.set.pattern, request->u.set.by, &job->n_overrides);
+    r->override =
+        pd_override_new(&param->rule->hypers, request->u.set.pattern, request->u.set.by, &job->counts.overrides);
     if (r->override == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
     for (size_t i = 0; i < request->u.set.n; i++) {
         int rc = read_option(request, r->override, i, known, &why);
         if (rc != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     }
-    if (job->n_overrides <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(request, r->override)) return PD_OK;
+    if (job->counts.overrides <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(request, r->override)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", job->steps.name,
                    PD_MAX_JOB_OVERRIDES);
 }

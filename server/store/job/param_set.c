@@ -23,7 +23,7 @@ pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
 
 pd_param *pd_job_param(const pd_job *job, const char *name)
 {
-    return pd_param_named(job, job->names, name);
+    return pd_param_named(job, job->records.names, name);
 }
 
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
@@ -82,7 +82,7 @@ void pd_param_set_leave(pd_job *job)
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_reserves_forget(job);
     job->steps.changes++;
-    HASH_CLEAR(hh, job->names);
+    HASH_CLEAR(hh, job->records.names);
 }
 
 bool pd_param_set_free_some(pd_job *job, uint32_t n)
@@ -98,24 +98,24 @@ void pd_param_set_free_rest(pd_job *job)
     pd_shared_weights_unref(job->steps.memory.shared);
     job->steps.memory.shared = NULL;
     free(job->steps.params);
-    free(job->chunks);
-    free(job->contributions);
-    free(job->ranges);
+    free(job->records.chunks);
+    free(job->records.contributions);
+    free(job->records.ranges);
     free(job->steps.batch.params);
     free(job->steps.batch.optims);
     free(job->steps.together.groups);
     free(job->steps.together.clip);
     job->steps.params = NULL;
-    job->chunks = NULL;
-    job->contributions = NULL;
-    job->ranges = NULL;
+    job->records.chunks = NULL;
+    job->records.contributions = NULL;
+    job->records.ranges = NULL;
     job->steps.batch.params = NULL;
     job->steps.batch.optims = NULL;
     job->steps.together.groups = NULL;
     job->steps.together.clip = NULL;
     job->steps.n_params = job->steps.progress.n_begun = job->steps.progress.n_least = 0;
-    job->init_ns = 0;
-    job->collected = 0;
+    job->reports.init_ns = 0;
+    job->records.collected = 0;
     if (!job->gone) pd_unread_return(job->steps.unread);
 }
 

@@ -307,7 +307,7 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Allocates the records of chunks, slots (one rank's contribution to a chunk) and ranges of all parameters, in three
+/* Allocates the records of chunks, contributions and ranges of all parameters, in three
  * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
  * touched. */
 static int make_records(pd_job *job, pd_error *err)
@@ -318,13 +318,13 @@ static int make_records(pd_job *job, pd_error *err)
     for (size_t i = 0; i < n_params; i++)
         n += pd_count_chunks(job->steps.params[i].elements, job->steps.config->chunk_elements);
     for (size_t i = 0; i < n_params; i++) ranged += job->steps.params[i].ranged;
-    job->ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->ranges);
-    job->chunks = calloc(n, sizeof *job->chunks);
-    job->contributions = calloc(n, job->steps.members.ranks * sizeof *job->contributions);
+    job->records.ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->records.ranges);
+    job->records.chunks = calloc(n, sizeof *job->records.chunks);
+    job->records.contributions = calloc(n, job->steps.members.ranks * sizeof *job->records.contributions);
     job->steps.batch.params = calloc(n_params, sizeof *job->steps.batch.params);
     job->steps.batch.optims = calloc(n_params, sizeof *job->steps.batch.optims);
-    if (job->chunks == NULL || job->contributions == NULL || job->ranges == NULL || job->steps.batch.params == NULL ||
-        job->steps.batch.optims == NULL)
+    if (job->records.chunks == NULL || job->records.contributions == NULL || job->records.ranges == NULL ||
+        job->steps.batch.params == NULL || job->steps.batch.optims == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     return PD_OK;
 }
@@ -332,17 +332,18 @@ static int make_records(pd_job *job, pd_error *err)
 static void lay_chunks(pd_job *job, pd_param *param)
 {
     pd_planning *planning = job->planning;
-    pd_rank_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
+    pd_rank_range *ranges =
+        param->ranged ? job->records.ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round,
-                  &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
-                                      .members = &job->steps.members,
-                                      .param = param,
-                                      .elements = param->elements,
-                                      .chunk_elements = (int64_t)job->steps.config->chunk_elements,
-                                      .chunks = job->chunks + planning->chunks,
-                                      .contributions = job->contributions + planning->chunks * job->steps.members.ranks,
-                                      .ranges = ranges });
+    pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
+                                                     .members = &job->steps.members,
+                                                     .param = param,
+                                                     .elements = param->elements,
+                                                     .chunk_elements = (int64_t)job->steps.config->chunk_elements,
+                                                     .chunks = job->records.chunks + planning->chunks,
+                                                     .contributions = job->records.contributions +
+                                                                      planning->chunks * job->steps.members.ranks,
+                                                     .ranges = ranges });
     param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->steps.members.ranks : 1);
     planning->chunks += param->round.n_chunks;
 }
@@ -381,7 +382,7 @@ static void show_params(pd_job *job)
     pd_planning *planning = job->planning;
 
     job->steps.n_params = planning->n;
-    job->names = planning->names;
+    job->records.names = planning->names;
     planning->names = NULL;
 }
 

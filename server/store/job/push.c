@@ -293,7 +293,7 @@ static void note_refusal(pd_job *job, const pd_request *frame)
  * not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
-    uint64_t number = ++job->frames, known = 0;
+    uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
     if (frame->u.data.step == 0)
@@ -326,7 +326,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
-    job->replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
+    job->counts.replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
     pd_contribute(
         &job->steps, chunk, frame->rank,
         (pd_contribution){
@@ -351,7 +351,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
         job->saved.duplicates++;
     } else if (frame->u.data.n_hypers > 0) {
         keep_hypers(param, frame->rank);
-        job->pushed_hypers++;
+        job->counts.pushed_hypers++;
     }
     if (is_closed(param, frame)) return;
     pd_weight_keep(job, param, piece, frame);
@@ -392,7 +392,7 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
     } else if (check_push(job, request, !scanned, &err) != PD_OK) {
         refuse_push(job, request, &err);
     } else if (scanned) {
-        pd_request_queue_add(&job->inbox, request);
+        pd_request_queue_add(&job->waiting.inbox, request);
     } else {
         file_push(job, request, now_ns);
     }
@@ -449,7 +449,7 @@ void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
     if (pd_job_averages_init(job) && request->u.data.replaces == 0)
         pd_init_file(job, request, now_ns);
     else
-        pd_request_queue_add(&job->inbox, request);
+        pd_request_queue_add(&job->waiting.inbox, request);
 }
 
 static double cost_of(const pd_job *job, const pd_request *request)
@@ -467,15 +467,15 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
 {
     double cost_ns = 0;
 
-    while (job->inbox.first != NULL && cost_ns < job->steps.config->batch_ns) {
-        pd_request *request = pd_request_queue_take(&job->inbox);
+    while (job->waiting.inbox.first != NULL && cost_ns < job->steps.config->batch_ns) {
+        pd_request *request = pd_request_queue_take(&job->waiting.inbox);
         cost_ns += cost_of(job, request);
         if (request->kind == PD_REQ_PUSH) {
             pd_push_take_scanned(job, request, now_ns);
         } else if (request->u.data.replaces != 0) {
             pd_replace_take(job, request);
         } else {
-            job->init_ns = now_ns;
+            job->reports.init_ns = now_ns;
             pd_init_take(job, request);
         }
     }

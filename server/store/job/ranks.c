@@ -109,7 +109,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     job->left -= old.state == PD_RANK_LEFT;
     rank->saved.left = false;
     job->checkpointing.says_over = false;
-    job->joined = true;
+    job->restart.joined = true;
     rank->state = PD_RANK_CONNECTED;
     if (!same && old.state != PD_RANK_ABSENT) expect_back(job, hello, now_ns);
     rank->conn = hello->ticket.conn;
@@ -132,7 +132,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     /* A process that goes back itself tells a lower number when it joins the next time. */
     if (!same || hello->u.hello.steps > rank->seen) rank->seen = hello->u.hello.steps;
     pd_checkpoint_policy_plan(job);
-    job->linger_ns = 0;
+    job->timers.linger_ns = 0;
     welcome(job, hello, created, linger_ms);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
         fence(job, hello, old.conn, old.label, same);
@@ -176,13 +176,13 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->state = state;
     rank->saved.left = state == PD_RANK_LEFT;
     job->left += rank->saved.left;
-    if (pd_job_is_over(job)) job->over_ns = now_ns;
+    if (pd_job_is_over(job)) job->timers.over_ns = now_ns;
     pd_checkpoint_policy_plan(job);
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
     pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);
     if (job->connected > 0) return;
-    job->linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
+    job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
 static void lose(pd_job *job, const pd_request *request, uint64_t now_ns)
@@ -271,10 +271,10 @@ void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same)
 {
     if (!same) {
         rank->saved.barrier_base = PD_MUTANT(barriers_of_others) ? 0 : job->saved.barrier - passed;
-        rank->barrier_guessed = job->restored && passed > 0;
+        rank->barrier_guessed = job->restart.restored && passed > 0;
         return;
     }
-    if (!job->restored || rank->barrier_guessed) return;
+    if (!job->restart.restored || rank->barrier_guessed) return;
     passed += rank->saved.barrier_base;
     if (passed > job->saved.barrier && passed - job->saved.barrier < INT64_MAX) raise(job, passed);
 }

@@ -78,7 +78,7 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
 
 static int check(pd_job *job, const pd_request *frame, pd_error *err)
 {
-    uint64_t number = ++job->frames;
+    uint64_t number = ++job->counts.frames;
     int rc = pd_frame_may_come(job, frame, err);
 
     if (rc == PD_OK && frame->rank != 0)

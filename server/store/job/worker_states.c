@@ -1,4 +1,4 @@
-/* worker_states.c - holds the last notes of each rank, sorted by step. */
+/* worker_states.c - holds the last worker states of each rank, sorted by step. */
 #include "worker_states.h"
 
 #include "param_set.h"
@@ -9,56 +9,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-const pd_note *pd_notes_find(const pd_rank *rank, uint64_t step)
+const pd_worker_state *pd_worker_states_find(const pd_rank *rank, uint64_t step)
 {
-    const pd_note *found = NULL;
+    const pd_worker_state *found = NULL;
 
-    for (uint32_t i = 0; i < rank->n_notes && rank->notes[i].step <= step; i++) found = &rank->notes[i];
+    for (uint32_t i = 0; i < rank->n_worker_states && rank->worker_states[i].step <= step; i++)
+        found = &rank->worker_states[i];
     return found;
 }
 
 static void drop(pd_job *job, pd_rank *rank, uint32_t i)
 {
-    pd_account_give(&job->steps.account, rank->notes[i].bytes);
-    free(rank->notes[i].at);
-    rank->n_notes--;
-    memmove(&rank->notes[i], &rank->notes[i + 1], (rank->n_notes - i) * sizeof rank->notes[0]);
+    pd_account_give(&job->steps.account, rank->worker_states[i].bytes);
+    free(rank->worker_states[i].at);
+    rank->n_worker_states--;
+    memmove(&rank->worker_states[i], &rank->worker_states[i + 1],
+            (rank->n_worker_states - i) * sizeof rank->worker_states[0]);
 }
 
-/* Makes room for a note of step `step`: drops the note of the same step, or the oldest note if all places are taken.
- * The note that the checkpoint being made needs is not dropped. */
+/* Makes room for a worker state of step `step`: drops the one of the same step, or the oldest one if all places are
+ * taken. The one that the checkpoint being made needs is not dropped. */
 static void make_room(pd_job *job, pd_rank *rank, uint64_t step)
 {
-    const pd_note *needed = job->checkpointing.making != NULL ? pd_notes_find(rank, job->checkpointing.cut_step) : NULL;
+    const pd_worker_state *needed =
+        job->checkpointing.making != NULL ? pd_worker_states_find(rank, job->checkpointing.cut.step) : NULL;
 
-    for (uint32_t i = 0; i < rank->n_notes; i++)
-        if (rank->notes[i].step == step) {
+    for (uint32_t i = 0; i < rank->n_worker_states; i++)
+        if (rank->worker_states[i].step == step) {
             drop(job, rank, i);
             return;
         }
-    if (rank->n_notes == PD_NOTES) drop(job, rank, needed == &rank->notes[0] ? 1 : 0);
+    if (rank->n_worker_states == PD_WORKER_STATES) drop(job, rank, needed == &rank->worker_states[0] ? 1 : 0);
 }
 
-static void insert(pd_rank *rank, pd_note note)
+static void insert(pd_rank *rank, pd_worker_state state)
 {
-    uint32_t i = rank->n_notes++;
+    uint32_t i = rank->n_worker_states++;
 
-    assert(i < PD_NOTES);
-    for (; i > 0 && rank->notes[i - 1].step > note.step; i--) rank->notes[i] = rank->notes[i - 1];
-    rank->notes[i] = note;
+    assert(i < PD_WORKER_STATES);
+    for (; i > 0 && rank->worker_states[i - 1].step > state.step; i--)
+        rank->worker_states[i] = rank->worker_states[i - 1];
+    rank->worker_states[i] = state;
 }
 
-int pd_notes_put(pd_job *job, pd_rank *rank, uint64_t step, const void *at, size_t bytes, pd_error *err)
+int pd_worker_states_put(pd_job *job, pd_rank *rank, uint64_t step, const void *at, size_t bytes, pd_error *err)
 {
-    pd_note note = { .step = step, .bytes = bytes };
+    pd_worker_state state = { .step = step, .bytes = bytes };
     int rc = pd_job_check_total(job, bytes, err);
 
     if (rc != PD_OK) return rc;
-    if (bytes > 0 && (note.at = malloc(bytes)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for a note of %zu bytes", job->steps.name, bytes);
-    if (bytes > 0) memcpy(note.at, at, bytes);
+    if (bytes > 0 && (state.at = malloc(bytes)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for a worker state of %zu bytes", job->steps.name,
+                       bytes);
+    if (bytes > 0) memcpy(state.at, at, bytes);
     make_room(job, rank, step);
-    insert(rank, note);
+    insert(rank, state);
     pd_account_take(&job->steps.account, bytes);
     return PD_OK;
 }
@@ -66,19 +71,19 @@ int pd_notes_put(pd_job *job, pd_rank *rank, uint64_t step, const void *at, size
 static int take(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_rank *rank = pd_rank_speaker(job, request, err);
-    const pd_buffer *buffer = request->u.note.buffer;
+    const pd_buffer *buffer = request->u.worker_state.buffer;
 
     if (rank == NULL) return err->code;
-    if (request->u.note.step == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a note belongs to a step, the first of which is 1, not to step 0");
-    if (request->u.note.bytes > PD_NOTE_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a note has at most %u bytes, not %zu", PD_NOTE_MAX,
-                       request->u.note.bytes);
-    return pd_notes_put(job, rank, request->u.note.step, buffer != NULL ? buffer->at : NULL,
-                        buffer != NULL ? request->u.note.bytes : 0, err);
+    if (request->u.worker_state.step == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "worker state: expected a step from 1 on, got 0");
+    if (request->u.worker_state.bytes > PD_WORKER_STATE_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "worker state: expected at most %u bytes, got %zu",
+                       PD_WORKER_STATE_MAX, request->u.worker_state.bytes);
+    return pd_worker_states_put(job, rank, request->u.worker_state.step, buffer != NULL ? buffer->at : NULL,
+                                buffer != NULL ? request->u.worker_state.bytes : 0, err);
 }
 
-void pd_job_note(pd_job *job, pd_request *request)
+void pd_worker_states_take(pd_job *job, pd_request *request)
 {
     pd_error err;
 
@@ -90,28 +95,28 @@ void pd_job_note(pd_job *job, pd_request *request)
     pd_request_done(job->steps.outbox, request);
 }
 
-void pd_job_recall(pd_job *job, pd_request *request)
+void pd_worker_states_answer(pd_job *job, pd_request *request)
 {
     pd_error err;
     const pd_rank *rank = pd_rank_speaker(job, request, &err);
-    const pd_note *note = rank != NULL ? pd_notes_find(rank, pd_steps_least(&job->steps)) : NULL;
-    uint8_t *copy = note != NULL && note->bytes > 0 ? malloc(note->bytes) : NULL;
+    const pd_worker_state *state = rank != NULL ? pd_worker_states_find(rank, pd_steps_least(&job->steps)) : NULL;
+    uint8_t *copy = state != NULL && state->bytes > 0 ? malloc(state->bytes) : NULL;
     pd_effect *effect;
 
-    if (rank != NULL && note != NULL && note->bytes > 0 && copy == NULL) {
-        pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory for a note of %zu bytes: ask again", job->steps.name,
-                note->bytes);
+    if (rank != NULL && state != NULL && state->bytes > 0 && copy == NULL) {
+        pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory for a worker state of %zu bytes: ask again",
+                job->steps.name, state->bytes);
         rank = NULL;
     }
     if (rank == NULL) {
         pd_request_refuse(job->steps.outbox, request, &err);
         return;
     }
-    effect = pd_answer(request, PD_EFF_RECALL);
-    if (copy != NULL) memcpy(copy, note->at, note->bytes);
-    effect->u.recalled.step = note != NULL ? note->step : 0;
-    effect->u.recalled.at = copy;
-    effect->u.recalled.bytes = note != NULL ? note->bytes : 0;
+    effect = pd_answer(request, PD_EFF_WORKER_STATE);
+    if (copy != NULL) memcpy(copy, state->at, state->bytes);
+    effect->u.worker_state.step = state != NULL ? state->step : 0;
+    effect->u.worker_state.at = copy;
+    effect->u.worker_state.bytes = state != NULL ? state->bytes : 0;
     pd_effects_add(job->steps.outbox, effect);
     pd_request_free(request);
 }

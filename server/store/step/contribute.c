@@ -26,8 +26,8 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
         if (!pd_chunk_ends_at(round, round->chunks[c].summed)) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
 }
 
-/* Removes the parameter from steps->queue.waiting (the queue for deadlines) if all contributions to its round have come,
- * and it need not wait for other parameters either. */
+/* Removes the parameter from steps->queue.waiting (the queue for deadlines) if all contributions to its round have
+ * come, and it need not wait for other parameters either. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))

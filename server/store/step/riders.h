@@ -20,7 +20,8 @@
 
 /* The aggregate of the parameter's round is complete. */
 void pd_riders_collected(const pd_steps *steps, pd_param *param);
-/* Puts the parameter, whose step could begin, into steps->queue.ready; or into steps->queue.stopped, if a rider stops it. */
+/* Puts the parameter, whose step could begin, into steps->queue.ready; or into steps->queue.stopped, if a rider stops
+ * it. */
 void pd_riders_admit(pd_steps *steps, pd_param *param);
 /* The step is about to begin. Writes the values that it uses in place of declared or scheduled ones into
  * value[PD_MAX_HYPERS], and their mask. The optimizer's step count must be set, since schedules read it. PD_NO_MEMORY:

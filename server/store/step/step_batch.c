@@ -58,8 +58,8 @@ static int prepare(pd_steps *steps, pd_param *param)
     return param->end.outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
 
-/* Moves parameters from steps->queue.ready to steps->batch.params and begins their steps: as many as the time budget allows, but
- * at least one.
+/* Moves parameters from steps->queue.ready to steps->batch.params and begins their steps: as many as the time budget
+ * allows, but at least one.
  *
  * If a step belongs to an atomic group, it begins, but the parameter is not put
  * into the batch: it waits until all steps of the group have begun.

@@ -1,10 +1,11 @@
 /* step_group.h - lets parameters wait for other parameters of their job before they step: decides which ones wait,
  * and until when.
  *
- * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to steps->queue.ready at
- * once, or is held (stage PD_HELD) until the parameters that it waits for are ready. Its contributions are summed by
- * then and their frames released, so a held parameter takes nothing from the ingest budget (memory for received
- * frames). There are two reasons to wait: the job steps as a whole, or the parameter belongs to a step group.
+ * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to
+ * steps->queue.ready at once, or is held (stage PD_HELD) until the parameters that it waits for are ready. Its
+ * contributions are summed by then and their frames released, so a held parameter takes nothing from the ingest budget
+ * (memory for received frames). There are two reasons to wait: the job steps as a whole, or the parameter belongs to a
+ * step group.
  *
  * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): no parameter begins step s
  * before the aggregates of all parameters for step s are complete. If one of these rounds is skipped, all parameters
