@@ -79,9 +79,9 @@ typedef struct pd_hyper {
 PD_API const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *ops, size_t *count);
 
 /* The older names of pd_optimizer_name, pd_optimizer_about and pd_optimizer_hypers. */
-PD_API const char *pd_optimizer_name(const pd_optimizer_ops *ops);
-PD_API const char *pd_optimizer_about(const pd_optimizer_ops *ops);
-PD_API const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *ops, size_t *count);
+PD_API const char *pd_row_name(const pd_optimizer_ops *ops);
+PD_API const char *pd_row_about(const pd_optimizer_ops *ops);
+PD_API const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count);
 
 #define PD_MAX_HYPERS 64
 /* Most bytes of a hyperparameter that is a text (PD_TEXT). */
