@@ -1,13 +1,6 @@
 /* rig_wal.c - plays the WAL thread for the store of a rig: writes the entries of logs, and repeats them. */
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "test.h"
 #include "wal_copy.h"
 
 /* Writes an entry as wal_files.h says: it begins a chain, or follows the entry before. */

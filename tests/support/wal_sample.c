@@ -1,12 +1,7 @@
 /* wal_sample.c - entries of a log for tests, and a job that writes them, is stopped, and comes back. */
 #include "wal_sample.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { PARTS = 3 };
 

@@ -57,14 +57,14 @@ static const pd_optimizer_ops square_row = {
 
 static const pd_optimizer_ops *rows[] = { &coupled_row, &square_row, &stacked_row, NULL, NULL };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     rows[3] = pd_optim_find("kron");
     config.rows = rows;
     config.max_total_bytes = 1 << 24;
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 /* Takes one step of one parameter with one worker. Every element of the gradient is `value`. */
@@ -93,7 +93,7 @@ static void drop(rig *r)
 
 /* ---- failing roots in the log ---- */
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
 {

@@ -7,22 +7,9 @@
 
 #include "wal_sample.h"
 
-static int set_up(void **state)
+static void set_up(log_course *c)
 {
-    log_course *c = calloc(1, sizeof *c);
-
     course_new(c);
-    *state = c;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    log_course *c = *state;
-
-    course_free(c);
-    free(c);
-    return 0;
 }
 
 static void count_name(void *what, const char *name)
@@ -58,7 +45,7 @@ static void restart(log_course *c, mem_disk_crash_kind kind)
 
 /* ---- tests ---- */
 
-FIXTURE(set_up, tear_down);
+FIXTURE(log_course, set_up, course_free);
 
 TEST(a_job_without_a_log_has_no_entries, log_course *c)
 {
