@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "printable.h"
+#include "text.h"
 
 static const char *const kinds[] = {
     [PD_IDENTITY_USER] = "user", [PD_IDENTITY_TOKEN] = "token", [PD_IDENTITY_CERTIFICATE] = "certificate"

@@ -2,7 +2,7 @@
  * apply the same rules. */
 #include "scalar_check.h"
 
-#include "printable.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>

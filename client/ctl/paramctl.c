@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "format.h"
 #include "help.h"
-#include "nearest.h"
+#include "text.h"
 #include "programs.h"
 #include "sibling.h"
 #include "watch.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "format.h"
-#include "printable.h"
+#include "text.h"
 
 static void add(pd_top_detail *out, bool alarm, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void add(pd_top_detail *out, bool alarm, const char *format, ...)

@@ -1,7 +1,7 @@
 /* landing.c - decides where the payload of an answer is received: in the caller's weights, in a buffer, or nowhere. */
 #include "landing.h"
 
-#include "copy.h"
+#include "pages.h"
 #include "core_end.h"
 #include "note.h"
 #include "parts.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy.h"
+#include "pages.h"
 #include "frame.h"
 
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)

@@ -1,7 +1,7 @@
 /* window.c - keeps the frames of this process's last steps. */
 #include "window.h"
 
-#include "copy.h"
+#include "pages.h"
 #include "frame.h"
 #include "hash.h"
 #include "parts.h"

@@ -11,8 +11,7 @@
 #include "format.h"
 #include "help.h"
 #include "local_daemons.h"
-#include "nearest.h"
-#include "units.h"
+#include "text.h"
 #include "sock.h"
 
 #define MOST_SECONDS 1000000.0

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "printable.h"
+#include "text.h"
 
 char *pd_bytes_text(char text[PD_CELL], uint64_t bytes)
 {

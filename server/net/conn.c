@@ -2,7 +2,7 @@
 #include "conn.h"
 
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

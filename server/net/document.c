@@ -1,7 +1,7 @@
 /* document.c - writes texts, numbers and labels into a text that grows. */
 #include "document.h"
 
-#include "utf8.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include "info_reply.h"
 #include "note_request.h"
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 #include "share_request.h"
 #include "shutdown.h"
 

@@ -4,7 +4,7 @@
 
 #include "conn_io.h"
 #include "option_copy.h"
-#include "printable.h"
+#include "text.h"
 #include "name_check.h"
 
 #include <stdlib.h>

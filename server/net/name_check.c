@@ -1,7 +1,7 @@
 /* name_check.c - checks the names that a peer gives to jobs and parameters. */
 #include "name_check.h"
 
-#include "printable.h"
+#include "text.h"
 #include "request.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* batch.c - runs many steps in waves. A wave takes one piece of work from each step, and runs the units of all
- * pieces in one parallel region. A unit is the part of a piece that one thread computes. */
+/* batch.c - runs many steps in waves. A wave takes one piece of work from each step, and runs the units of all pieces
+ * in one parallel region. A unit is the part of a piece that one thread computes. */
 #include "batch.h"
 
 #include <assert.h>
@@ -19,8 +19,8 @@
 #include "pages.h"
 #include "stored.h"
 
-/* If a wave is estimated to take less than this, it runs on one thread: waking the other threads would take longer.
- * The number of threads does not change the results. */
+/* If a wave is estimated to take less than this, it runs on one thread: waking the other threads would take longer. The
+ * number of threads does not change the results. */
 #define WORTH_SHARING_NS 50000.0
 
 /* A step's next piece of work: one phase, or one of the stages in which slots or tasks are copied. A wave runs one
@@ -41,8 +41,6 @@ struct pd_batch {
     double (*partial)[PD_MAX_PARTIALS];
     bool *spoils; /* for each unit that looks at new weights: whether it has found some that the step has spoiled */
 };
-
-/* ---- memory ---- */
 
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
 {
@@ -83,22 +81,20 @@ int pd_batch_threads(const pd_batch *batch)
     return batch->threads;
 }
 
-/* ---- moving one step from stage to stage ---- */
-
 static bool skipped(const pd_optim *optim)
 {
-    const pd_phase *phase = &optim->row->phases[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->phase];
     return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->saved.count);
 }
 
-/* Returns the phase before which the step must stop to copy the inputs of its preconditioner tasks, or to begin to
- * use their results (adopt). Returns the number of phases if neither is left to do. */
+/* Returns the phase before which the step must stop to copy the inputs of its preconditioner tasks, or to begin to use
+ * their results (adopt). Returns the number of phases if neither is left to do. */
 static int next_stop(const pd_optim *optim)
 {
     int stop = optim->n_phases;
 
-    if (!optim->captured && optim->row->capture_phase < stop) stop = optim->row->capture_phase;
-    if (!optim->adopted && optim->row->adopt_phase < stop) stop = optim->row->adopt_phase;
+    if (!optim->captured && optim->ops->capture_phase < stop) stop = optim->ops->capture_phase;
+    if (!optim->adopted && optim->ops->adopt_phase < stop) stop = optim->ops->adopt_phase;
     return stop;
 }
 
@@ -109,12 +105,11 @@ static bool next_phase(pd_optim *optim, int end)
     return optim->phase < end;
 }
 
-/* Chooses the stage of a step that has run its phases up to the next stop: capture (copy the inputs of preconditioner
- * tasks), wait until their results can be used (adopted), or close. If both stops are before the same phase, capture
- * comes first. */
+/* Chooses the stage of a step that has run its phases up to the next stop: capture, wait until their results can be
+ * used, or close. If both stops are before the same phase, capture comes first. */
 static void leave_phases(pd_optim *optim)
 {
-    if (!optim->captured && optim->phase == optim->row->capture_phase) {
+    if (!optim->captured && optim->phase == optim->ops->capture_phase) {
         optim->captured = true;
         optim->stage = PD_STAGE_CAPTURE;
         pd_tasks_prepare(optim);
@@ -174,7 +169,7 @@ static int64_t count_units(const pd_optim *optim)
     if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) return (int64_t)optim->n_whole;
     if (optim->stage == PD_STAGE_CHECK) return count_ranges(plan);
     if (optim->stage != PD_STAGE_PHASES) return (int64_t)optim->n_work;
-    switch (optim->row->phases[optim->phase].kind) {
+    switch (optim->ops->phases[optim->phase].kind) {
     case PD_RANGES: return count_ranges(plan);
     case PD_BLOCKS: return (int64_t)plan->n_blocks;
     case PD_STRIPES: return (int64_t)plan->n_blocks * plan->stripes;
@@ -187,7 +182,7 @@ static int64_t count_units(const pd_optim *optim)
  * thread ran which unit. */
 static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIALS], int64_t n)
 {
-    const pd_phase *phase = &optim->row->phases[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->phase];
     double *total = optim->total[optim->phase];
 
     for (int64_t i = 0; i < n; i++)
@@ -197,7 +192,7 @@ static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIA
 
 static void end_round(pd_optim *optim)
 {
-    const pd_phase *phase = &optim->row->phases[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->phase];
 
     optim->round++;
     if (phase->rounds != NULL && optim->round < phase->rounds(&optim->shared->plan, optim->hyper)) return;
@@ -231,8 +226,6 @@ static void finish_work(const pd_batch *batch, const piece *p)
     }
 }
 
-/* ---- running units, on any thread of the parallel region ---- */
-
 /* Returns whether the step has made some of n weights, from `first` on, infinite or NaN that were finite. */
 static bool spoils_weights(const pd_optim *optim, int64_t first, int64_t n)
 {
@@ -257,11 +250,11 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
 {
     const pd_optim *optim = p->optim;
     const pd_plan *plan = &optim->shared->plan;
-    const pd_phase *phase = &optim->row->phases[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->phase];
     pd_unit unit = {
         .plan = plan,
         .hyper = optim->hyper,
-        .fact = optim->shared->fact,
+        .stats = optim->shared->stats,
         .random = optim->shared->random,
         .random_of_all = optim->shared->random_of_all,
         .draws = optim->io.draws,
@@ -329,13 +322,11 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
     }
 }
 
-/* ---- waves ---- */
-
 /* Returns whether threads can share a piece of work that is a single unit: it may have large products, or copies of
  * large matrices. */
 static bool can_be_shared(const pd_optim *optim)
 {
-    bool by_block = optim->stage == PD_STAGE_PHASES && optim->row->phases[optim->phase].kind == PD_BLOCKS;
+    bool by_block = optim->stage == PD_STAGE_PHASES && optim->ops->phases[optim->phase].kind == PD_BLOCKS;
 
     return optim->shared->plan.large_products &&
            (by_block || optim->stage == PD_STAGE_CAPTURE || optim->stage == PD_STAGE_ADOPT);

@@ -6,9 +6,8 @@
 #include "optimizer_types.h"
 
 /* Runs n steps that have begun, as far as possible: each until it ends, or until it has to wait for a preconditioner
- * task (the computation of a matrix root beside the steps). The phases of different steps run in one parallel region of
- * at most `threads` (>= 1) threads. Steps that still have to wait are skipped. PD_NO_MEMORY: there is no scratch
- * memory, and no step has run. */
+ * task. The phases of different steps run in one parallel region of at most `threads` (>= 1) threads. Steps that still
+ * have to wait are skipped. PD_NO_MEMORY: there is no scratch memory, and no step has run. */
 int pd_batch_run(pd_optim *const *steps, size_t n, int threads);
 
 typedef struct pd_batch pd_batch; /* memory for running optimizer steps: scratch memory of each thread, and lists */

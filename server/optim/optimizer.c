@@ -16,8 +16,6 @@
 #define FLOPS_PER_NS 50.0
 #define STEP_NS 500.0
 
-/* ---- state ---- */
-
 static int make_tasks(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
@@ -39,23 +37,23 @@ static double estimate_ns(const pd_optim *optim)
     return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
 }
 
-static int build(pd_optim *optim, const pd_declaration *declaration, const double *fact, pd_plan *plan)
+static int build(pd_optim *optim, const pd_declaration *declaration, const double *stats, pd_plan *plan)
 {
-    optim->row = declaration->hypers.row;
+    optim->ops = declaration->hypers.row;
     snprintf(optim->name, sizeof optim->name, "%s", declaration->name);
     optim->hypers = declaration->hypers;
     if ((optim->shared = calloc(1, sizeof *optim->shared)) == NULL) return PD_NO_MEMORY;
     optim->shared->refs = 1;
-    memcpy(optim->shared->fact, fact, sizeof optim->shared->fact);
+    memcpy(optim->shared->stats, stats, sizeof optim->shared->stats);
     optim->shared->random = pd_random_stream(declaration->seed, declaration->name);
     optim->shared->random_of_all = pd_random_stream(declaration->seed, "");
     optim->saved.count = declaration->start_step;
     optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
-    while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
+    while (optim->n_phases < PD_MAX_PHASES && optim->ops->phases[optim->n_phases].run != NULL) optim->n_phases++;
     optim->last_ranges = optim->n_phases - 1;
-    while (optim->last_ranges >= 0 && optim->row->phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
-    assert(optim->row->capture_phase <= optim->n_phases && optim->row->adopt_phase <= optim->n_phases);
+    while (optim->last_ranges >= 0 && optim->ops->phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
+    assert(optim->ops->capture_phase <= optim->n_phases && optim->ops->adopt_phase <= optim->n_phases);
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
@@ -69,11 +67,11 @@ static int no_memory(const pd_declaration *declaration, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for the optimizer's state", declaration->name);
 }
 
-int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_optim *optim = calloc(1, sizeof *optim);
 
-    if (optim != NULL && build(optim, declaration, fact, plan) == PD_OK) {
+    if (optim != NULL && build(optim, declaration, stats, plan) == PD_OK) {
         *out = optim;
         return PD_OK;
     }
@@ -91,13 +89,13 @@ bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc)
     return *rc == PD_OK;
 }
 
-int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan,
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan,
                      pd_error *err)
 {
     pd_optim *optim;
     pd_fill at = { 0 };
     double unlimited = INFINITY;
-    int rc = pd_optim_bare(&optim, declaration, fact, plan, err);
+    int rc = pd_optim_bare(&optim, declaration, stats, plan, err);
 
     if (rc != PD_OK) return rc;
     if (!pd_optim_fill(optim, &at, &unlimited, &rc)) {
@@ -108,12 +106,12 @@ int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const do
     return PD_OK;
 }
 
-int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)
+int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_error *err)
 {
     pd_plan plan;
-    int rc = pd_plan_make(&plan, declaration, fact, err);
+    int rc = pd_plan_make(&plan, declaration, stats, err);
 
-    if (rc == PD_OK) rc = pd_optim_planned(out, declaration, fact, &plan, err);
+    if (rc == PD_OK) rc = pd_optim_planned(out, declaration, stats, &plan, err);
     pd_plan_free(&plan);
     return rc;
 }
@@ -132,8 +130,6 @@ void pd_optim_free(pd_optim *optim)
     free(optim->work);
     free(optim);
 }
-
-/* ---- reading ---- */
 
 const pd_plan *pd_optim_plan(const pd_optim *optim)
 {
@@ -195,8 +191,6 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
     return optim->saved.roots[task];
 }
 
-/* ---- setting the state back ---- */
-
 bool pd_optim_is_still(const pd_optim *optim)
 {
     if (optim->stage != PD_STAGE_IDLE) return false;
@@ -216,8 +210,6 @@ void pd_optim_forget_roots(pd_optim *optim)
     }
 }
 
-/* ---- beginning a step; batch.c runs it ---- */
-
 void pd_optim_set_count(pd_optim *optim, int64_t count)
 {
     assert(optim->stage == PD_STAGE_IDLE && count >= 0 && (count >= optim->saved.count || pd_optim_rests(optim)));
@@ -233,8 +225,7 @@ static void put_in_force(pd_optim *optim, const pd_step_io *io)
         if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
 }
 
-/* Makes the step the only member of its atomic group. pd_optim_bind may later put
- * it into a larger group. */
+/* Makes the step the only member of its atomic group. pd_optim_bind may later put it into a larger group. */
 static void unbind(pd_optim *optim)
 {
     optim->own.steps = optim->own.first = 1;
@@ -248,13 +239,13 @@ static void unbind(pd_optim *optim)
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
     assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL &&
-           (io->update == NULL || optim->row->update_dtype != NULL));
+           (io->update == NULL || optim->ops->update_dtype != NULL));
     optim->io = *io;
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    /* The step counter advances only after this function has read the schedules,
-     * because the first step uses their values at count 0. */
+    /* The step counter advances only after this function has read the schedules, because the first step uses their
+     * values at count 0. */
     put_in_force(optim, io);
     optim->saved.count++;
     optim->phase = 0;
@@ -299,8 +290,6 @@ void pd_optim_cancel(pd_optim *optim)
     pd_optim_end(optim);
 }
 
-/* ---- atomic groups: steps that fail together ---- */
-
 /* Returns whether this step may still fail because a preconditioner task fails. With root_delay 0 this is possible if
  * the step itself starts preconditioner tasks. With another root_delay it is possible if the result of an earlier task
  * is due in this step. */
@@ -308,10 +297,10 @@ static bool may_refuse(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
-    if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
+    if (optim->ops->refusal == NULL || plan->n_tasks == 0) return false;
     if (plan->root_delay == PD_ROOT_READY) return optim->saved.oldest != NULL;
     if (optim->saved.oldest != NULL && optim->saved.oldest->count <= optim->saved.count - plan->root_delay) return true;
-    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->saved.count, NULL);
+    return plan->root_delay == 0 && optim->ops->due(plan, optim->hyper, optim->saved.count, NULL);
 }
 
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group)

@@ -25,27 +25,25 @@
 #include "part.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
-#include "survey.h"
 #include "task.h"
 
 /* Plans a parameter's optimizer, allocates its state and writes the initial values. Copies the parts of `declaration`
  * that it needs. Stores the optimizer in *out. PD_INVALID_ARGUMENT: the optimizer refuses the declaration.
  * PD_NO_MEMORY: out of memory. */
-int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
-/* Makes an optimizer as pd_optim_new does, but from a plan (the list of its state tensors and tasks) that was made from
- * the same arguments. The optimizer takes over the plan's arrays, and the plan is empty afterwards. PD_NO_MEMORY: out
- * of memory. */
-int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan,
+int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_error *err);
+/* Makes an optimizer as pd_optim_new does, but from a plan that was made from the same arguments. The optimizer takes
+ * over the plan's arrays, and the plan is empty afterwards. PD_NO_MEMORY: out of memory. */
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan,
                      pd_error *err);
 /* Makes an optimizer as pd_optim_planned does, but does not write initial values, since that takes long: call
  * pd_optim_fill until it returns true. */
-int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
 /* Writes initial values of the optimizer state, beginning at *at. Estimates the time that the writing takes, and
  * subtracts it from *budget_ns. Stops when the budget is used up or all values are written. A tensor that is stored in
  * fewer bits than float32 is written in one go.
  *
- * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc: *at then points
- * to the first tensor of the state that is not written. */
+ * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc: *at then points to
+ * the first tensor of the state that is not written. */
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
 void pd_optim_free(pd_optim *optim); /* Frees an optimizer, even while a step is under way. Accepts NULL. */
 
@@ -58,8 +56,8 @@ int64_t pd_optim_state_bytes(const pd_optim *optim);
  * slot, and a slot that is stored in fewer bits than float32, have memory only during a step. The elements of a float64
  * slot are double: cast the pointer. */
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i);
-/* Returns the estimated time of one step on one core, from bytes moved and operations. Schedulers limit their
- * batches with it. */
+/* Returns the estimated time of one step on one core, from bytes moved and operations. Schedulers limit their batches
+ * with it. */
 double pd_optim_cost_ns(const pd_optim *optim);
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
 /* Returns the record of the matrix root that preconditioner task number `task` computes: its age, its error, and how
@@ -71,8 +69,7 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
  *   has no gradient.
  * - Saved state is restored.
  *
- * The counter may go back only while no preconditioner task is captured (its inputs copied, its result not stored
- * yet). */
+ * The counter may go back only while no preconditioner task is captured. */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
  * must stay valid longer: until all preconditioner tasks of the step have run, even if the optimizer is freed before.
@@ -127,8 +124,6 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
  * Weights that lie in the memory of those before are not looked at. All phases have run then, so the state keeps the
  * changes of the step. */
 void pd_optim_guard(pd_optim *optim);
-
-/* ---- for batch.c and model.c ---- */
 
 /* Ends a step: frees its temporary memory. */
 void pd_optim_end(pd_optim *optim);

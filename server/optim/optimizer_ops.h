@@ -39,8 +39,8 @@
  * If a row has phases of kind PD_RANGES, the last one of them writes the new weights.
  *
  * A phase of kind PD_STRIPES is for an iteration on one large matrix, which needs more than products. It has
- * plan->stripes units for each block, and is repeated (`rounds`), with a barrier after each round. The
- * number of stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
+ * plan->stripes units for each block, and is repeated (`rounds`), with a barrier after each round. The number of
+ * stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
 #ifndef PD_OPTIMIZER_OPS_H
 #define PD_OPTIMIZER_OPS_H
 
@@ -49,45 +49,41 @@
 #include "random.h"
 
 #define PD_MAX_PHASES 12
-/* most numbers that a unit (the work of one thread in a phase, a pass of the step) can report (pd_unit.partial) */
+/* most numbers that a unit can report (pd_unit.partial) */
 #define PD_MAX_PARTIALS 8
-#define PD_MAX_FACTS 8 /* most facts (numbers about all parameters of a job) that an optimizer can have */
+#define PD_MAX_MODEL_STATS 8 /* most facts that an optimizer can have */
 
 /* Values of pd_optimizer_ops.gradient_most. The square of PD_SQUARE_MOST is the largest float32 number, up to rounding.
  * Sums of 3e8 products of numbers up to PD_PRODUCT_MOST are finite. */
 #define PD_SQUARE_MOST 0x1.fffffep63f
 #define PD_PRODUCT_MOST 1e15f
 
-/* ---- facts: numbers about all parameters of a job, needed before one of them is planned ---- */
-
 /* How the values of several units or parameters are combined: the result is the largest value, or the sum. The values
  * are taken in order; without values the result is 0. If one value is NaN, so is the result. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
-typedef struct pd_fact {
+typedef struct pd_model_stat {
     const char *name; /* "largest_block" */
     pd_fold fold;     /* how the values of all parameters, in declaration order, are combined into the job's value */
-} pd_fact;
-
-/* ---- phases ---- */
+} pd_model_stat;
 
 typedef enum pd_unit_kind {
-    /* a unit (part that one thread computes) is a range of the parameter's elements, for element-wise work */
+    /* a unit is a range of the parameter's elements, for element-wise work */
     PD_RANGES,
     PD_BLOCKS, /* a unit is one of the plan's blocks */
-    /* Each block is cut into plan->stripes units, which threads compute in parallel. The plan must
-     * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
+    /* Each block is cut into plan->stripes units, which threads compute in parallel. The plan must then have no state
+     * tensor that is blockwise. */
     PD_STRIPES,
     PD_WHOLE, /* the phase is a single unit, which one thread computes */
 } pd_unit_kind;
 
-/* The arguments of one call of a phase, for one unit: the part of its work that one thread computes.
- * All pointers are borrowed for the call. */
+/* The arguments of one call of a phase, for one unit: the part of its work that one thread computes. All pointers are
+ * borrowed for the call. */
 typedef struct pd_unit {
     const pd_plan *plan;
     const double *hyper; /* the hyperparameters of this step, in the order of the optimizer's table of them */
     /* Numbers about all parameters of the job (survey.h), in the order of the optimizer's table of such numbers. */
-    const double *fact;
+    const double *stats;
     int64_t count; /* number of the step, from 1; a round that was skipped does not count */
     int64_t index; /* index of this unit in the phase */
     int64_t n_units;
@@ -95,7 +91,7 @@ typedef struct pd_unit {
     int64_t first, n;
     /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase computes */
     const pd_block *block;
-    /* for PD_STRIPES: number of the stripe (group of rows of the block) that this call computes, from 0 */
+    /* for PD_STRIPES: number of the stripe that this call computes, from 0 */
     int64_t stripe;
     /* For a phase that is repeated in each step (pd_phase.rounds): how often it has run before in this step. */
     int64_t round;
@@ -134,14 +130,12 @@ typedef struct pd_phase {
     int64_t (*rounds)(const pd_plan *plan, const double *hyper);
 } pd_phase;
 
-/* Returns the first of n matrix rows that belong to a unit's stripe (the rows that one thread computes), or with `end`
- * = 1 the row behind its last one. The sizes of stripes differ by at most one row. */
+/* Returns the first of n matrix rows that belong to a unit's stripe, or with `end` = 1 the row behind its last one. The
+ * sizes of stripes differ by at most one row. */
 static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 {
     return n * (unit->stripe + end) / unit->plan->stripes;
 }
-
-/* ---- tasks ---- */
 
 /* Why no root can be computed from the inputs of a preconditioner task: PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF:
  * they have infinities but no NaN. */
@@ -150,8 +144,8 @@ typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 typedef struct pd_task_view {
     const pd_plan *plan;
     const pd_task_spec *spec;
-    const double *hyper; /* the hyperparameters of the step in which the task was captured (its inputs were copied) */
-    const double *fact;
+    const double *hyper; /* the hyperparameters of the step in which the task was captured */
+    const double *stats;
     pd_random random, random_of_all; /* the random streams of the parameter and of the job */
     const pd_draws *draws;
     /* number of the step in which the inputs of the preconditioner task were copied */
@@ -168,15 +162,13 @@ typedef struct pd_task_view {
     int status;
 } pd_task_view;
 
-/* ---- the row ---- */
-
 struct pd_optimizer_ops {
     const char *name;       /* the optimizer's name, as users write it */
     const char *about;      /* one line */
     const pd_hyper *hypers; /* table of the optimizer's hyperparameters; the last entry has no name */
     /* table of the numbers about all parameters of a job (facts) that the optimizer needs; the last entry has no name;
      * NULL: it needs none */
-    const pd_fact *facts;
+    const pd_model_stat *stats;
 
     /* Checks conditions on several hyperparameters. Also checks that the values `now` of one step suit the state of a
      * parameter that was declared with the values `declared`. Hyperparameters that are texts are read from `declared`,
@@ -185,19 +177,18 @@ struct pd_optimizer_ops {
     /* true: `check` also tests the ranges of numbers, to give the original implementation's own error text for them */
     bool words_ranges;
     /* Returns a warning about declared values that are valid but doubtful, or NULL. The warning is static text without
-     * a newline, and is logged once per rule (the line by which a job chooses the optimizer). NULL in place of the
-     * function: no warnings. */
+     * a newline, and is logged once per rule. NULL in place of the function: no warnings. */
     const char *(*warning)(const pd_hypers *declared);
-    /* Computes what this parameter contributes to each fact (number about all parameters of a job). Works for any
-     * shape, even one that the function `plan` will refuse. NULL if `facts` is NULL. */
-    void (*survey)(const pd_declaration *declaration, double *fact);
+    /* Computes what this parameter contributes to each fact. Works for any shape, even one that the function `plan`
+     * will refuse. NULL if `facts` is NULL. */
+    void (*prepass)(const pd_declaration *declaration, double *stats);
     /* Fills *plan for a declared parameter: lists its state and its preconditioner tasks. The caller frees the plan,
      * also after an error. `fact` has the numbers about all parameters of the job. */
-    int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+    int (*plan)(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
-    /* Index of the phase before which preconditioner tasks are captured (their inputs are copied), and of the phase
-     * before which results are adopted. An index equal to the number of phases means: after the last phase. */
+    /* Index of the phase before which preconditioner tasks are captured, and of the phase before which results are
+     * adopted. An index equal to the number of phases means: after the last phase. */
     int capture_phase, adopt_phase;
     size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
@@ -271,5 +262,9 @@ struct pd_optimizer_ops {
      * with these hyperparameters there is no such type. NULL: the optimizer does not give the change of the weights. */
     pd_dtype (*update_dtype)(const double *hyper);
 };
+
+extern const pd_optimizer_ops *const pd_optimizer_table[]; /* the known optimizers; NULL after the last one */
+/* The optimizer of parameters that a worker declares as model state. The job's rules do not apply to them. */
+extern const pd_optimizer_ops pd_model_state;
 
 #endif

@@ -43,8 +43,8 @@ typedef struct pd_atomic_group {
 } pd_atomic_group;
 
 typedef struct pd_root_stats {
-    /* Numbers of preconditioner tasks that became due, whose roots were adopted, and that failed. `waits`
-     * is the number of steps that waited for a task. */
+    /* Numbers of preconditioner tasks that became due, whose roots were adopted, and that failed. `waits` is the number
+     * of steps that waited for a task. */
     int64_t due, adopted, failed, waits;
     /* with PD_ROOT_READY, number of tasks whose result was out of date because a newer matrix root was in use, or that
      * were not made because four earlier ones of the same root were still pending. Operators see it as "unused"; images

@@ -1,6 +1,6 @@
-/* part.c - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state (a
- * slot), or the elements of it that belong to one block of the parameter. Values are given as float64, whatever type
- * the state is stored in. */
+/* part.c - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state,
+ * or the elements of it that belong to one block of the parameter. Values are given as float64, whatever type the state
+ * is stored in. */
 #include "part.h"
 
 #include <assert.h>
@@ -13,8 +13,6 @@
 #include "stored.h"
 
 enum { TILE = 1024 };
-
-/* ---- finding a part ---- */
 
 /* Returns whether a slot has one element for each element of the parameter. The blocks that the parameter is cut into
  * then divide the slot as well. */
@@ -61,8 +59,6 @@ bool pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, 
     return false;
 }
 
-/* ---- a part as runs of contiguous elements: a whole slot is one run ---- */
-
 typedef struct runs {
     int64_t n, length;
 } runs;
@@ -88,8 +84,6 @@ static bool is_idle(const pd_optim *optim, const pd_part *part)
     return optim->stage == PD_STAGE_IDLE && part->slot < optim->shared->plan.n_slots &&
            !optim->shared->plan.slots[part->slot].temporary;
 }
-
-/* ---- reading ---- */
 
 static void widen(double *out, const float *from, int64_t n)
 {
@@ -167,8 +161,6 @@ void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
     for (int64_t k = 0; k < n; k++) out[k] = (float)wide[k];
     if (spec->symmetric) pd_mirror(pd_mat_dense(out, spec->shape.dim[0], spec->shape.dim[1]));
 }
-
-/* ---- writing ---- */
 
 /* Writes the values of a part into a state tensor of float32 elements, or of float64 elements if `wide`. */
 static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part *part, const double *in)

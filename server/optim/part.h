@@ -1,5 +1,5 @@
-/* part.h - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state (a
- * slot), or the elements of it that belong to one block of the parameter. */
+/* part.h - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state,
+ * or the elements of it that belong to one block of the parameter. */
 #ifndef PD_PART_H
 #define PD_PART_H
 
@@ -8,8 +8,7 @@
 
 typedef struct pd_part {
     size_t slot; /* index of the state tensor in plan->slots */
-    /* The block whose elements are the part. NULL: the part is contiguous
-     * elements. */
+    /* The block whose elements are the part. NULL: the part is contiguous elements. */
     const pd_block *box;
     int64_t first; /* first of the part's contiguous elements; 0 if the part is a whole tensor */
     pd_shape shape;

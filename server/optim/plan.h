@@ -1,6 +1,6 @@
 /* plan.h - the plan of one parameter's optimizer: the blocks that the parameter is cut into, the tensors of its state
- * (slots) and the preconditioner tasks, and the functions by which the optimizer fills it. Called
- * by the step thread, or by the thread that plans.
+ * and the preconditioner tasks, and the functions by which the optimizer fills it. Called by the step thread, or by the
+ * thread that plans.
  *
  * A step runs in phases (optimizer_ops.h). A unit is the part of a phase that one thread computes, for instance a
  * block. */
@@ -12,8 +12,7 @@
 
 /* most input tensors of a preconditioner task, and also most output tensors */
 #define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)
-/* usual number of elements in a unit (the part of a phase that one thread computes) of a PD_RANGES phase (a pass of a
- * step over ranges of elements) */
+/* usual number of elements in a unit of a PD_RANGES phase */
 #define PD_RANGE_ELEMENTS 65536
 
 /* Which elements of a slot a preconditioner task of block number b gets. If the slot is an input, the task gets a copy
@@ -52,9 +51,8 @@ typedef struct pd_slot_spec {
     /* The type in which the state tensor is stored between steps. With PD_STORE_F64, the phases of a step and the root
      * tasks see float64: they cast the pointer to double *. With any other type they see float32.
      *
-     * Changes are stored at the end of the step. If the tensor is blockwise (in float32 only while its block is
-     * computed), they are stored when the thread is done with the block. A tensor that did not change keeps its stored
-     * bytes. */
+     * Changes are stored at the end of the step. If the tensor is blockwise, they are stored when the thread is done
+     * with the block. A tensor that did not change keeps its stored bytes. */
     pd_storage storage;
     bool diagonal_apart; /* This state tensor is a square matrix in int8 or int16 whose diagonal is kept in float32. */
     /* This state tensor is used only while `block` is computed, by the phases of a step and by preconditioner tasks. So
@@ -65,9 +63,9 @@ typedef struct pd_slot_spec {
      * that block. */
     bool of_block;
     /* The share of this state tensor that a preconditioner task of a block gets. If the share is not PD_SHARE_WHOLE,
-     * the tensor is seen as float32 (also if it is stored in fewer bits), and must not be blockwise (in float32 only
-     * while a block is computed), symmetric or of_block. A tensor with PD_SHARE_BOX may be temporary and in_after: its
-     * memory exists when tasks copy their inputs. */
+     * the tensor is seen as float32 (also if it is stored in fewer bits), and must not be blockwise, symmetric or
+     * of_block. A tensor with PD_SHARE_BOX may be temporary and in_after: its memory exists when tasks copy their
+     * inputs. */
     pd_share share;
     /* follows[i] is the dimension of the declared parameter that corresponds to dimension i of this state tensor, whole
      * or cut into pieces; -1: no dimension corresponds. A later version can derive from it how to divide the tensor
@@ -115,13 +113,12 @@ typedef struct pd_plan {
     size_t n_slots, n_lasting; /* n_lasting: number of slots that are not temporary */
     pd_task_spec *tasks;
     size_t n_tasks;
-    /* Number of elements in a unit (the part that one thread computes) of a PD_RANGES phase (a pass of a step over
-     * ranges of elements); the last unit may have fewer. */
+    /* Number of elements in a unit of a PD_RANGES phase; the last unit may have fewer. */
     int64_t range_elements;
     /* floats of scratch memory that one thread needs: the most that any phase needs */
     size_t scratch_floats;
-    /* Number of steps from the capture of a preconditioner task to the use of the matrix root that it
-     * computes, or PD_ROOT_READY. */
+    /* Number of steps from the capture of a preconditioner task to the use of the matrix root that it computes, or
+     * PD_ROOT_READY. */
     int root_delay;
     /* index of a float32 state tensor that holds the error of the matrix root that each task computes, shown to
      * operators; -1: there is none */
@@ -130,29 +127,29 @@ typedef struct pd_plan {
      * preconditioner tasks only read it. */
     void *own;
     size_t own_bytes;
-    /* number of units that a PD_STRIPES phase (a pass of a step over groups of matrix
-     * rows) has for each block, at least 1 */
+    /* number of units that a PD_STRIPES phase has for each block, at least 1 */
     int64_t stripes;
     /* whether products in phases over blocks, or in `adopt`, are so large that threads share them (stripes.h): even a
      * single unit is then worth waking all threads */
     bool large_products;
-    /* A note for the user who declares the parameter (for instance: an option has no effect). It is shown in the
-     * answer to Declare, in the log and to operators. "": no note. */
+    /* A note for the user who declares the parameter (for instance: an option has no effect). It is shown in the answer
+     * to Declare, in the log and to operators. "": no note. */
     char note[240];
     /* estimated floating-point operations of the matrix products in one step; element-wise work is not counted */
     double flops;
 } pd_plan;
 
-/* ---- for the optimizers that fill a plan ---- */
-
 /* These functions append a slot or a preconditioner task to the plan. They return its index, or PD_NO_MEMORY. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
+/* Adds a slot to the plan for each name; the list of names ends with NULL. The slots have the parameter's shape and
+ * begin with zeros. Returns PD_OK or PD_NO_MEMORY. */
+int pd_plan_slots(pd_plan *plan, const char *const *names);
+/* Adds a slot that holds one number, `fill` at first. Returns PD_OK or PD_NO_MEMORY. */
+int pd_plan_number(pd_plan *plan, const char *name, float fill);
 /* Cuts the shape of the plan into blocks of at most block_size along every dimension. With a block_size of at most 0
  * there is one block. PD_NO_MEMORY: out of memory, or too many blocks. */
 int pd_plan_blocks(pd_plan *plan, int64_t block_size);
-
-/* ---- for all users of a plan ---- */
 
 void pd_plan_free(pd_plan *plan); /* frees the plan's arrays, but not the struct; accepts an empty plan */
 /* Returns the largest number of units that a phase of the plan has. */
@@ -180,5 +177,11 @@ int64_t pd_slot_item_elements(const pd_slot_spec *spec);
  * (float64 or float32). */
 int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
+
+/* These functions return the number of statistics of a plan whose shape was cut into blocks, and the number of rows of
+ * one of them. Each dimension of a block has a statistic, a square matrix with one row for each index. The statistic of
+ * dimension d of a block has the number block * rank + d. */
+int64_t pd_statistics_count(const pd_plan *plan);
+int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
 
 #endif

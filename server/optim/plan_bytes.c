@@ -22,10 +22,10 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec)
     return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
 }
 
-/* Unused bytes after a large slot keep loops fast. A loop reads one element of each slot at
- * a time, and AMD's first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would
- * throw each other out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache
- * line and those bits. */
+/* Unused bytes after a large slot keep loops fast. A loop reads one element of each slot at a time, and AMD's
+ * first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would throw each other
+ * out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache line and those
+ * bits. */
 int64_t pd_slot_gap(const pd_slot_spec *spec)
 {
     enum { LARGE = 4 << 20, SPREAD = 4096 + 64 };
@@ -144,8 +144,8 @@ static int64_t array_bytes(size_t n, size_t size)
     return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size));
 }
 
-/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase (a
- * range or block that one thread computes) has some (pd_unit.partial). */
+/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase has
+ * some (pd_unit.partial). */
 static int64_t batch_bytes(const pd_plan *plan)
 {
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)(sizeof(double[PD_MAX_PARTIALS]) + sizeof(bool)) +

@@ -17,8 +17,8 @@ static inline int64_t pd_pages_bytes(int64_t bytes)
     return bytes == INT64_MAX ? bytes : (bytes / 64 + 1) * 64 + 96;
 }
 
-/* Returns the bytes that one slot takes as it is stored; 0 for a slot that lives for one
- * step only. INT64_MAX: the number does not fit. */
+/* Returns the bytes that one slot takes as it is stored; 0 for a slot that lives for one step only. INT64_MAX: the
+ * number does not fit. */
 int64_t pd_slot_bytes(const pd_slot_spec *spec);
 /* Returns the unused bytes that follow a large slot in memory, so that loops over several slots are fast. A multiple of
  * 64. Slots that are small, stored in fewer bits than float32, or live for one step only have none. */

@@ -24,8 +24,8 @@ typedef struct pd_recovered {
         /* Shape of the block. It begins with the dimension at which the block was cut: earlier dimensions are
          * dropped. */
         pd_shape shape;
-        /* Place of the block's first element in the flat tensor. Its elements follow there without gaps, in
-         * row-major order. */
+        /* Place of the block's first element in the flat tensor. Its elements follow there without gaps, in row-major
+         * order. */
         int64_t offset;
     } at[PD_MAX_RECOVERED];
 } pd_recovered;

@@ -2,13 +2,24 @@
  * steps), task.c (preconditioner tasks: computations of matrix roots), batch.c (runs steps), stored.c (keeps the slots,
  * the tensors of the state), part.c (reads slots). Used by the step thread, unless a comment says otherwise.
  *
- * A step captures a preconditioner task, and the same step or a later one adopts it (stores
- * its result). */
+ * A step captures a preconditioner task, and the same step or a later one adopts it (stores its result). */
 #ifndef PD_STATE_H
 #define PD_STATE_H
 
+#include "optimizer_ops.h"
 #include "optimizer_types.h"
-#include "shared_plan.h"
+
+/* The data that an optimizer shares with its preconditioner tasks. They never change. Only the step thread makes and
+ * frees optimizers and tasks, so it alone counts the references. */
+typedef struct pd_shared_plan {
+    unsigned refs;
+    pd_plan plan;
+    double stats[PD_MAX_MODEL_STATS];
+    pd_random random, random_of_all;
+} pd_shared_plan;
+
+/* Removes one reference; the last one frees the shared data. Accepts NULL. */
+void pd_shared_plan_drop(pd_shared_plan *shared);
 
 /* The point that a step has reached. */
 typedef enum pd_stage {
@@ -18,7 +29,7 @@ typedef enum pd_stage {
     PD_STAGE_PHASES,
     PD_STAGE_CAPTURE, /* copying the inputs of the preconditioner tasks that this step starts */
     /* waiting for the preconditioner tasks whose results this step must use, and for the other steps of its atomic
-     * group (steps that succeed or fail together) */
+     * group */
     PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
     PD_STAGE_CHECK, /* looking whether the new weights are finite, where no phase over ranges has done so */
@@ -61,7 +72,7 @@ typedef struct pd_optim_saved {
  * belong to the step under way. */
 struct pd_optim {
     pd_optim_saved saved;
-    const pd_optimizer_ops *row;
+    const pd_optimizer_ops *ops;
     char name[PD_NAME_KEPT];
     pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
@@ -85,7 +96,6 @@ struct pd_optim {
     int64_t temporary_floats;
     int64_t after_floats; /* floats of the tensor that may use the memory of the new weights, `after` */
 
-    /* ---- the step under way ---- */
     pd_stage stage;
     int phase;     /* index of the next phase to run */
     int64_t round; /* number of times that the next phase to run has run in this step already */
@@ -101,7 +111,6 @@ struct pd_optim {
     float *temporary;
     double (*total)[PD_MAX_PARTIALS];
 
-    /* ---- failure of the step under way, or of the last one ---- */
     /* the steps that succeed or fail together with this one; &own if the step may fail alone */
     pd_atomic_group *group;
     /* The atomic group of this step alone. If the step is in a larger group, own.why is a copy of that group's
@@ -118,7 +127,6 @@ struct pd_optim {
     /* whether the step is refused if it makes finite weights infinite or NaN; whether it has done so */
     bool guards, spoils;
 
-    /* ---- the preconditioner tasks of the step ---- */
     /* preconditioner tasks whose inputs are being copied or whose results are being stored; has room for all tasks of
      * the plan */
     pd_task **work;
@@ -149,7 +157,7 @@ struct pd_pending_task {
 
 struct pd_task {
     pd_pending_task *pending; /* the optimizer's record of this preconditioner task */
-    const pd_optimizer_ops *row;
+    const pd_optimizer_ops *ops;
     pd_shared_plan *shared;
     pd_task_view view;
     int status; /* PD_CANCELLED until the preconditioner task has run; then PD_OK, or why it gave no root */

@@ -1,6 +1,6 @@
-/* stored.c - keeps the tensors of a parameter's optimizer state (slots) in memory. Float32 and float64 slots are used
- * in place. Coded slots are stored in fewer bits; they get a float32 form while a step, a unit (the work of one thread,
- * for instance on a block) or a preconditioner task uses them. */
+/* stored.c - keeps the tensors of a parameter's optimizer state in memory. Float32 and float64 slots are used in place.
+ * Coded slots are stored in fewer bits; they get a float32 form while a step, a unit or a preconditioner task uses
+ * them. */
 #include "stored.h"
 
 #include <assert.h>
@@ -30,8 +30,6 @@ static int64_t floats_of(const pd_slot_spec *spec)
 {
     return pd_floats_padded(pd_slot_elements(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
 }
-
-/* ---- measuring ---- */
 
 static int add(int64_t *sum, int64_t more)
 {
@@ -122,8 +120,6 @@ int pd_slots_measure(pd_optim *optim)
     return PD_OK;
 }
 
-/* ---- the memory of the state ---- */
-
 static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
 {
     if (spec->storage == PD_STORE_F64)
@@ -187,10 +183,7 @@ int pd_slots_make(pd_optim *optim)
     return PD_OK;
 }
 
-/* ---- initial values ---- */
-
-/* Fills a coded slot with initial values: makes its float32 form and
- * encodes it. */
+/* Fills a coded slot with initial values: makes its float32 form and encodes it. */
 static int fill_coded(const pd_optim *optim, int slot, int64_t n)
 {
     float *values = pd_floats_new(n);
@@ -222,8 +215,6 @@ int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns)
     *at = (pd_fill){ .slot = at->slot + 1 };
     return PD_OK;
 }
-
-/* ---- temporary slots and float32 forms during a step ---- */
 
 int pd_slots_open(pd_optim *optim)
 {
@@ -268,8 +259,6 @@ void pd_stored_close(const pd_optim *optim, size_t i)
         pd_quantize(&stored->codes, optim->slot[stored->slot]);
 }
 
-/* ---- float32 forms of a block's slots: optim->slot[i] of such a slot belongs to the thread that runs the unit ---- */
-
 void pd_block_open(const pd_optim *optim, int64_t block, float *memory)
 {
     size_t first, end;
@@ -292,8 +281,6 @@ void pd_block_close(const pd_optim *optim, int64_t block)
         optim->slot[optim->stored[i].slot] = NULL;
     }
 }
-
-/* ---- copies ---- */
 
 const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
 {
@@ -375,8 +362,6 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
     else
         copy(optim->slot[slot], from, spec_of(optim, slot));
 }
-
-/* ---- copies of a task's share of a slot ---- */
 
 /* Returns where the item of a preconditioner task begins in a slot that has one item for each block (PD_SHARE_ITEM).
  * The slot must have its float32 form now. */

@@ -1,5 +1,5 @@
-/* task.c - preconditioner tasks: copies their inputs, hands them to the scheduler, takes them
- * back, and decides whether a task that failed makes the step fail. */
+/* task.c - preconditioner tasks: copies their inputs, hands them to the scheduler, takes them back, and decides whether
+ * a task that failed makes the step fail. */
 #include "task.h"
 
 #include <assert.h>
@@ -10,8 +10,6 @@
 #include "kernels.h"
 #include "pages.h"
 #include "stored.h"
-
-/* ---- capture ---- */
 
 /* Assigns the memory of a preconditioner task to n tensors, one after the other. Tensor i is as large as the task's
  * share of the state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the number of floats that the
@@ -36,9 +34,8 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
            lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Allocates one arena. With a root delay of 0, results are used and the
- * tasks freed in the same step. With another delay, with a single task, or if out of memory, returns NULL: then each
- * task allocates its own memory. */
+/* Allocates one arena. With a root delay of 0, results are used and the tasks freed in the same step. With another
+ * delay, with a single task, or if out of memory, returns NULL: then each task allocates its own memory. */
 static pd_task_arena *arena_new(const pd_plan *plan)
 {
     pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
@@ -50,6 +47,13 @@ static pd_task_arena *arena_new(const pd_plan *plan)
     if ((arena->memory = pd_floats_new(floats)) != NULL) return arena;
     free(arena);
     return NULL;
+}
+
+void pd_shared_plan_drop(pd_shared_plan *shared)
+{
+    if (shared == NULL || --shared->refs > 0) return;
+    pd_plan_free(&shared->plan);
+    free(shared);
 }
 
 static void arena_drop(pd_task_arena *arena)
@@ -83,7 +87,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_
     pd_task *task = calloc(1, sizeof *task);
 
     if (task == NULL) return NULL;
-    task->row = optim->row;
+    task->ops = optim->ops;
     task->status = PD_CANCELLED;
     task->kept = optim->keeps_tasks;
     memcpy(task->hyper, optim->hyper, sizeof task->hyper);
@@ -92,7 +96,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_
     task->view = (pd_task_view){ .plan = &task->shared->plan,
                                  .spec = spec,
                                  .hyper = task->hyper,
-                                 .fact = task->shared->fact,
+                                 .stats = task->shared->stats,
                                  .count = count,
                                  .random = task->shared->random,
                                  .random_of_all = task->shared->random_of_all,
@@ -132,7 +136,7 @@ void pd_tasks_prepare(pd_optim *optim)
     pd_task_arena *arena;
 
     optim->n_work = 0;
-    if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->saved.count, optim->slot)) return;
+    if (plan->n_tasks == 0 || !optim->ops->due(plan, optim->hyper, optim->saved.count, optim->slot)) return;
     optim->saved.stats.due += (int64_t)plan->n_tasks;
     if (!has_room(optim)) {
         optim->saved.stats.replaced += (int64_t)plan->n_tasks;
@@ -160,9 +164,9 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
         pd_slot_part_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
-/* Inserts a preconditioner task into the list of pending tasks (those whose results are not stored in the state yet).
- * The list is sorted by the step in which the inputs were copied, and within a step by the order of the plan. Call it
- * only while no task of the list is at the preconditioner pool. */
+/* Inserts a preconditioner task into the list of pending tasks. The list is sorted by the step in which the inputs were
+ * copied, and within a step by the order of the plan. Call it only while no task of the list is at the preconditioner
+ * pool. */
 static void insert(pd_optim *optim, pd_pending_task *pending)
 {
     pd_pending_task **link = &optim->saved.oldest;
@@ -223,8 +227,6 @@ pd_task *pd_optim_capture(pd_optim *optim)
     return task;
 }
 
-/* ---- running a task: any thread ---- */
-
 /* Returns whether n tensors of a preconditioner task have finite values only. Tensor i belongs to the state tensor with
  * index slot[i]. */
 static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
@@ -275,7 +277,7 @@ static int run_checked(pd_task *task)
         task->view.error = NAN;
         return PD_INVALID_ARGUMENT;
     }
-    if ((rc = task->row->task(&task->view)) != PD_OK) return rc;
+    if ((rc = task->ops->task(&task->view)) != PD_OK) return rc;
     return all_finite(plan, spec, spec->output, spec->n_outputs, task->output) ? PD_OK : PD_OUT_OF_RANGE;
 }
 
@@ -310,8 +312,6 @@ bool pd_task_replaceable(const pd_task *task)
 {
     return task->shared->plan.root_delay == PD_ROOT_READY && !task->kept;
 }
-
-/* ---- delivery ---- */
 
 void pd_optim_deliver(pd_optim *optim, pd_task *task)
 {
@@ -390,8 +390,6 @@ static bool is_stale(const pd_optim *optim, const pd_task *task)
            (task->status == PD_CANCELLED || task->view.count < optim->saved.roots[pd_task_index(task)].count);
 }
 
-/* ---- refusal: does a failed task fail the step? ---- */
-
 static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
 {
     pd_error text = { 0 };
@@ -399,7 +397,7 @@ static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
 
     if (task->status == PD_OK || is_stale(optim, task)) return false;
     task->view.status = task->status;
-    if ((rc = optim->row->refusal(&task->view, &text)) == PD_OK) return false;
+    if ((rc = optim->ops->refusal(&task->view, &text)) == PD_OK) return false;
     (void)pd_fail(why, rc, "%s: %.340s", optim->name, text.text);
     return true;
 }
@@ -477,7 +475,7 @@ void pd_step_settle(pd_optim *optim)
         pending->due = is_due(optim, pending);
     settle_taken(optim);
     for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
-        if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why))
+        if (pending->due && optim->last == NULL && optim->ops->refusal != NULL && refuses(optim, pending->task, &why))
             optim->last = pending;
     }
     group->arrived++;
@@ -505,8 +503,6 @@ bool pd_optim_waits(const pd_optim *optim)
     if (optim->stage != PD_STAGE_WAIT) return false;
     return optim->settled ? !pd_step_is_decided(optim) : !tasks_are_back(optim);
 }
-
-/* ---- adoption ---- */
 
 /* Takes the preconditioner task that follows `before` from the list of pending tasks, and adds it to optim->work, so
  * that its result is stored. Throws the task away instead if its result is out of date, or if it comes after the task
@@ -542,8 +538,8 @@ void pd_tasks_collect(pd_optim *optim)
 
 static void adopt(const pd_optim *optim, const pd_task *task)
 {
-    if (optim->row->adopt != NULL) {
-        optim->row->adopt(&task->view, optim->slot);
+    if (optim->ops->adopt != NULL) {
+        optim->ops->adopt(&task->view, optim->slot);
         return;
     }
     for (int k = 0; k < task->view.spec->n_outputs; k++)
@@ -556,7 +552,7 @@ void pd_tasks_adopt(const pd_optim *optim, size_t i)
 
     task->view.status = task->status;
     if (task->status == PD_OK) adopt(optim, task);
-    if (task->status != PD_CANCELLED && optim->row->note != NULL) optim->row->note(&task->view, optim->slot);
+    if (task->status != PD_CANCELLED && optim->ops->note != NULL) optim->ops->note(&task->view, optim->slot);
 }
 
 static void count_task(pd_root_stats *stats, pd_root_state *root, const pd_task *task)
@@ -590,4 +586,16 @@ void pd_tasks_adopted(pd_optim *optim)
 void pd_tasks_free(pd_optim *optim)
 {
     while (optim->saved.oldest != NULL) pd_task_free(take_out(optim, NULL));
+}
+
+static int compare_loads(const void *a, const void *b)
+{
+    const pd_load *x = a, *y = b;
+
+    return pd_load_leads(*x, *y) ? -1 : pd_load_leads(*y, *x);
+}
+
+void pd_load_sort(pd_load *load, size_t n)
+{
+    if (n > 1) qsort(load, n, sizeof *load, compare_loads);
 }

@@ -1,12 +1,10 @@
-/* task.h - preconditioner tasks: how a step makes them, has them run, and stores their results. A
- * step captures a task, any thread runs it, and the same step or a later one adopts it (stores its
- * result). Called by the step thread, except pd_task_run and functions whose comment says "any thread of a phase". */
+/* task.h - preconditioner tasks: how a step makes them, has them run, and stores their results. A step captures a task,
+ * any thread runs it, and the same step or a later one adopts it (stores its result). Called by the step thread, except
+ * pd_task_run and functions whose comment says "any thread of a phase". */
 #ifndef PD_TASK_H
 #define PD_TASK_H
 
 #include "optimizer_types.h"
-
-/* ---- for the schedulers that run tasks ---- */
 
 /* Returns the next preconditioner task that was captured and not handed out yet, in the order of the plan; NULL: there
  * is none. The caller gives it back by pd_optim_deliver, whether it was run or not.
@@ -36,11 +34,9 @@ int pd_task_index(const pd_task *task); /* returns the index of the task in plan
  * This is so if steps use roots as soon as they are ready (PD_ROOT_READY). Every other task must be run, since a step
  * waits for it, and so must tasks that were captured under pd_optim_keep_tasks. */
 bool pd_task_replaceable(const pd_task *task);
-/* Returns whether a step is parked: the step, or another one of its atomic group,
- * waits for a preconditioner task that is still at the preconditioner pool. */
+/* Returns whether a step is parked: the step, or another one of its atomic group, waits for a preconditioner task that
+ * is still at the preconditioner pool. */
 bool pd_optim_waits(const pd_optim *optim);
-
-/* ---- for a log of steps ---- */
 
 /* Lets the step that has just begun write into *taken which preconditioner tasks it takes: those whose results it
  * stores or throws away. There must be room for pd_optim_most_taken(optim) entries. `taken` stays valid until the step
@@ -58,17 +54,14 @@ void pd_optim_keep_tasks(pd_optim *optim, bool keep);
 /* Returns the most preconditioner tasks that one step can take. */
 size_t pd_optim_most_taken(const pd_optim *optim);
 
-/* ---- for batch.c and optimizer.c: capture and adoption of tasks in a step, in this order ---- */
-
 /* Makes the preconditioner tasks that this step starts, in optim->work. Their inputs are not copied yet. */
 void pd_tasks_prepare(pd_optim *optim);
-/* Copies the inputs of the preconditioner task optim->work[i] from the optimizer state. Any thread of a phase (pass of
- * a step). */
+/* Copies the inputs of the preconditioner task optim->work[i] from the optimizer state. Any thread of a phase. */
 void pd_tasks_copy(const pd_optim *optim, size_t i);
 /* From now on pd_optim_capture may hand out the preconditioner tasks in optim->work. */
 void pd_tasks_captured(pd_optim *optim);
 /* Adds a preconditioner task whose result is computed, but not yet stored in the state. Used when the state is read
- * from an image (bytes that a restart reads) or imported. NULL: out of memory.
+ * from an image or imported. NULL: out of memory.
  *
  * - The task is plan->tasks[index], and its inputs were those of step `count`.
  * - It is inserted into the list of pending tasks, which is sorted by this step.
@@ -83,9 +76,9 @@ bool pd_step_is_decided(const pd_optim *optim);
 /* Applies the decision of the atomic group to this step: whether it fails, and which preconditioner tasks' results are
  * stored although it fails. */
 void pd_step_decide(pd_optim *optim);
-/* Moves the preconditioner tasks that are due (their results must be stored in this step) from the list of pending
- * tasks, those whose results are not used yet, into optim->work. One call moves only tasks whose inputs were copied in
- * the same step, the oldest ones first; the next call moves those of a later step. */
+/* Moves the preconditioner tasks that are due from the list of pending tasks, those whose results are not used yet,
+ * into optim->work. One call moves only tasks whose inputs were copied in the same step, the oldest ones first; the
+ * next call moves those of a later step. */
 void pd_tasks_collect(pd_optim *optim);
 /* Stores the result of the preconditioner task optim->work[i] in the optimizer state, unless the task failed. Any
  * thread of a phase. */
@@ -95,5 +88,19 @@ void pd_tasks_adopted(pd_optim *optim);
 /* Frees all preconditioner tasks whose results are not stored yet, except those at the preconditioner pool: they are
  * only taken off the list, and their user frees them. */
 void pd_tasks_free(pd_optim *optim);
+
+/* The order in which preconditioner tasks run: the most expensive first, of equal ones the one with the lower place. */
+typedef struct pd_load {
+    double size;    /* not NaN */
+    uint64_t place; /* no two have the same */
+} pd_load;
+
+static inline bool pd_load_leads(pd_load a, pd_load b)
+{
+    return a.size != b.size ? a.size > b.size : a.place < b.place;
+}
+
+/* Sorts n loads. The result does not depend on their order before. */
+void pd_load_sort(pd_load *load, size_t n);
 
 #endif

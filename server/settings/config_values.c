@@ -2,7 +2,7 @@
 #include "config_values.h"
 
 #include "store.h"
-#include "units.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "loglimit.h"
 #include "logring.h"
 
-#include "printable.h"
+#include "text.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -12,7 +12,7 @@
 
 #include "golden.h"
 #include "partition.h"
-#include "shapes.h"
+#include "plan.h"
 
 static json_t *merges, *partitions, *plans;
 

@@ -12,9 +12,8 @@
 #include <jansson.h>
 
 #include "golden.h"
-#include "kron_shape.h"
-#include "kron_factor.h"
 #include "kron_plan.h"
+#include "kron_factor.h"
 #include "optimizer.h"
 
 static json_t *types, *cuts, *products, *places; /* tables that upstream's own functions computed */
@@ -397,7 +396,7 @@ static void factors_begin_with_the_shapes_and_scale_of_upstreams(void **state)
         set(&declaration.hypers, "min_ndim_triangular", "1");
         set(&declaration.hypers, "merge_small_dims", "no");
         set(&declaration.hypers, "partition_grads_into_blocks", "no");
-        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
         assert_factors(entry, &plan);
         pd_plan_free(&plan);
         planned++;
@@ -471,7 +470,7 @@ static void state_lies_where_what_it_follows_does(void **state)
         pd_hypers_init(&declaration.hypers, pd_optim_find("kron"));
         set_flag(&declaration.hypers, options, "merge_small_dims");
         set_flag(&declaration.hypers, options, "partition_grads_into_blocks");
-        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
         mu = &plan.slots[((const pd_kron_own *)plan.own)->mu];
         assert_true(mu->follows_known && pd_shape_equal(&mu->shape, &declaration.shape));
         for (int d = 0; d < declaration.shape.rank; d++)

@@ -14,7 +14,6 @@
 #include "golden.h"
 #include "partition.h"
 #include "recovery.h"
-#include "shapes.h"
 
 static json_t *recoveries, *assignments; /* rows of the recorded tables */
 

@@ -50,10 +50,10 @@ static pd_declaration parameter(pd_shape shape)
 
 static int plan_of(pd_plan *plan, const pd_declaration *declaration)
 {
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
 
-    pd_optim_survey(declaration->hypers.row, declaration, 1, fact);
-    return pd_plan_make(plan, declaration, fact, &err);
+    pd_model_stats_of(declaration->hypers.row, declaration, 1, stats);
+    return pd_plan_make(plan, declaration, stats, &err);
 }
 
 /* Checks that the declaration is refused with an error that names the parameter and contains `words`. */
@@ -187,17 +187,17 @@ static void refuses_mixed_and_unknown_axes(void **state)
 static void refuses_a_parameter_without_axes_beside_others_that_have_some(void **state)
 {
     pd_declaration both[2];
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_plan plan;
     (void)state;
     set("logical_factor_rules", "standard");
     both[0] = both[1] = parameter((pd_shape){ 2, { 3, 4 } });
     both[0].axes = "embed,mlp";
-    pd_optim_survey(hypers.row, both, 2, fact);
-    assert_int_equal(pd_plan_make(&plan, &both[1], fact, &err), PD_INVALID_ARGUMENT);
+    pd_model_stats_of(hypers.row, both, 2, stats);
+    assert_int_equal(pd_plan_make(&plan, &both[1], stats, &err), PD_INVALID_ARGUMENT);
     says("others of the job name their axes");
     both[1].shape = (pd_shape){ 0 };
-    assert_int_equal(pd_plan_make(&plan, &both[1], fact, &err), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &both[1], stats, &err), PD_OK);
     pd_plan_free(&plan);
 }
 

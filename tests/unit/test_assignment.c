@@ -10,6 +10,7 @@
 
 #include "assignment.h"
 #include "oom.h"
+#include "shampoo_step.h"
 
 static void the_largest_comes_first_and_of_equal_ones_the_earlier(void **state)
 {

@@ -10,7 +10,6 @@
 
 #include "axes.h"
 #include "oom.h"
-#include "pairs.h"
 
 static pd_error err;
 

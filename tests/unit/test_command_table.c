@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "commands.h"
-#include "nearest.h"
+#include "text.h"
 #include "programs.h"
 
 static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };

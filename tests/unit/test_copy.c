@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "copy.h"
+#include "pages.h"
 
 enum { MOST = 700, LARGE = (1 << 18) + 77, ROOM = LARGE + 257, AROUND = 0xa5 };
 

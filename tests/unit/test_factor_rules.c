@@ -10,7 +10,6 @@
 
 #include "factor_rules.h"
 #include "oom.h"
-#include "pattern.h"
 
 static pd_error err;
 

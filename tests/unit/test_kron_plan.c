@@ -24,7 +24,7 @@ static pd_plan plan_of(const pd_shape *shape, const char *hypers, const char *ax
     pd_plan plan;
 
     shampoo_take(&param.hypers, "kron", hypers);
-    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err) != PD_OK) fail_msg("%s", err.text);
     pd_hypers_free(&param.hypers);
     return plan;
 }
@@ -103,7 +103,7 @@ static void assert_declaration_refused(const pd_shape *shape, const char *axes, 
     pd_error err = { 0 };
     pd_plan plan;
 
-    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err), PD_INVALID_ARGUMENT);
     if (strstr(err.text, text) == NULL || strncmp(err.text, "parameter w:", 12) != 0) fail_msg("%s", err.text);
 }
 

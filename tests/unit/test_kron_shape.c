@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kron_shape.h"
+#include "kron_plan.h"
 #include "kron_factor.h"
 
 #define SHAPE(...) ((pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "kron_shape.h"
 #include "kron_plan.h"
 #include "shampoos.h"
 

@@ -13,7 +13,7 @@
 #include "plan_bytes.h"
 #include "plan_make.h"
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 static pd_declaration coupled(int rank, int64_t rows, int64_t cols)
 {
@@ -28,7 +28,7 @@ static void gives_each_block_its_slots_and_task(void **state)
     pd_plan plan;
 
     (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(plan.n_blocks, 6);
     assert_int_equal(plan.n_slots, 2 + 2 * 6);
     assert_int_equal(plan.n_tasks, 6);
@@ -49,7 +49,7 @@ static void counts_state_without_what_is_temporary(void **state)
     pd_plan plan;
 
     (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(pd_plan_state_bytes(&plan), (2 * 35 + 1) * (int)sizeof(float));
     pd_plan_free(&plan);
     assert_int_equal(pd_plan_state_bytes(&plan), 0);
@@ -74,10 +74,10 @@ static void refuses_impossible_shapes(void **state)
     pd_error err;
 
     (void)state;
-    assert_int_equal(pd_plan_make(&plan, &negative, no_fact, &err), PD_INVALID_ARGUMENT);
-    assert_int_equal(pd_plan_make(&plan, &large, no_fact, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &negative, no_stats, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &large, no_stats, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "(9223372036854775807, 2)"));
-    assert_int_equal(pd_plan_make(&plan, &deep, no_fact, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &deep, no_stats, &err), PD_INVALID_ARGUMENT);
     assert_null(plan.slots);
 }
 
@@ -89,7 +89,7 @@ static void refuses_hyperparameters_that_do_not_go_together(void **state)
     (void)state;
     pd_hypers_init(&declaration.hypers, pd_optim_find("sgd"));
     assert_int_equal(pd_hypers_set(&declaration.hypers, "nesterov", "yes", NULL), PD_OK);
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_INVALID_ARGUMENT);
 }
 
 static void more_blocks_than_memory_can_hold_is_an_error(void **state)
@@ -99,7 +99,7 @@ static void more_blocks_than_memory_can_hold_is_an_error(void **state)
 
     (void)state;
     declaration.hypers.value[COUPLED_BLOCK_SIZE] = 1;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_NO_MEMORY);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_NO_MEMORY);
 }
 
 static void plans_for_parameters_without_elements(void **state)
@@ -108,7 +108,7 @@ static void plans_for_parameters_without_elements(void **state)
     pd_plan plan;
 
     (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(plan.n_blocks, 0);
     assert_int_equal(plan.n_tasks, 0);
     pd_plan_free(&plan);
@@ -124,7 +124,7 @@ static void leaves_nothing_behind_when_memory_ends(void **state)
     for (n = 0;; n++) {
         int rc;
         oom_arm(n);
-        rc = pd_plan_make(&plan, &declaration, no_fact, NULL);
+        rc = pd_plan_make(&plan, &declaration, no_stats, NULL);
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
         assert_true(plan.slots == NULL && plan.blocks == NULL && plan.tasks == NULL);

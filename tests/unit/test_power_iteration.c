@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "oom.h"
-#include "power_iteration.h"
+#include "root_types.h"
 #include "root.h"
 
 enum { MOST = 40 };

@@ -10,9 +10,8 @@
 #include <cmocka.h>
 
 #include "oom.h"
-#include "power_iteration.h"
+#include "root_types.h"
 #include "root.h"
-#include "root_newton.h"
 
 enum { MOST = 24 };
 typedef double square[MOST][MOST];

@@ -11,7 +11,7 @@
 
 #include "oom.h"
 #include "root.h"
-#include "root_eigh.h"
+#include "root_types.h"
 #include "roots.h"
 
 /* Roots with an absolute ridge. If the smallest eigenvalue is negative, all eigenvalues are first lifted so that it

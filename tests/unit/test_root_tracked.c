@@ -10,8 +10,7 @@
 
 #include "oom.h"
 #include "root.h"
-#include "root_eigh.h"
-#include "root_tracked.h"
+#include "root_types.h"
 #include "roots.h"
 
 enum { N = 24 };

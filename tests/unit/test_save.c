@@ -32,15 +32,15 @@ static const pd_shape matrix = { 2, { ROWS, COLUMNS } };
 static pd_optim *make(const char *row, const setting *settings, pd_shape shape)
 {
     pd_declaration declaration = { .name = "w", .shape = shape };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_optim *optim;
     pd_error err = { 0 };
 
     pd_hypers_init(&declaration.hypers, pd_optim_find(row));
     for (; settings->name != NULL; settings++)
         assert_int_equal(pd_hypers_set(&declaration.hypers, settings->name, settings->value, &err), PD_OK);
-    pd_optim_survey(declaration.hypers.row, &declaration, 1, fact);
-    assert_int_equal(pd_optim_new(&optim, &declaration, fact, &err), PD_OK);
+    pd_model_stats_of(declaration.hypers.row, &declaration, 1, stats);
+    assert_int_equal(pd_optim_new(&optim, &declaration, stats, &err), PD_OK);
     return optim;
 }
 

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "shampoo_hypers.h"
+#include "shampoo_step.h"
 #include "shampoos.h"
-#include "shapes.h"
+#include "partition.h"
 
 enum { MOST = 600, MOST_FACTORS = 96, MOST_SIDE = 16, STEPS = 8 };
 

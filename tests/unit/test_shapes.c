@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "partition.h"
-#include "shapes.h"
 
 static const pd_shape shapes[] = {
     { 0, { 0 } },

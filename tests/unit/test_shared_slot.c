@@ -18,7 +18,7 @@
 
 enum { MOST = 200, STEPS = 7, SEED = 12 };
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 static const pd_shape shapes[] = {
     { 0, { 0 } },    { 1, { 1 } },       { 1, { 10 } },         { 2, { 5, 4 } },
@@ -51,7 +51,7 @@ static pd_optim *new_optim(setup s)
     pd_declaration declaration = declare(s);
     pd_optim *optim;
 
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     return optim;
 }
 
@@ -365,7 +365,7 @@ static void a_capture_takes_the_memory_of_its_shares(void **state)
     pd_plan plan;
 
     (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(pd_plan_task_bytes(&plan),
                      4 * (3 * 20 + 4 * 2 * (STACKED_SQUARE + 1))); /* direction; "trace" before and after; Q and
                                                                     * tally before and after, of 4 blocks */

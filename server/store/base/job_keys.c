@@ -3,9 +3,9 @@
 #include "job_keys.h"
 
 #include "clip.h"
-#include "number.h"
+#include "hyper_text.h"
 #include "policy_names.h"
-#include "units.h"
+#include "text.h"
 
 #include <assert.h>
 #include <errno.h>

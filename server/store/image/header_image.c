@@ -9,7 +9,7 @@
 #include "override.h"
 #include "override_image.h"
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 #include "step_group.h"
 #include "step_log.h"
 

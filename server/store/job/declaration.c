@@ -4,7 +4,7 @@
 
 #include "declared_ranges.h"
 
-#include "printable.h"
+#include "text.h"
 
 #include <string.h>
 

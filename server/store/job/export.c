@@ -6,7 +6,7 @@
 #include "export_record.h"
 #include "import.h"
 #include "param_set.h"
-#include "pending_root.h"
+#include "save.h"
 #include "mutant.h"
 
 #include <inttypes.h>

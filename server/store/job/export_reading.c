@@ -3,7 +3,7 @@
 
 #include "export_record.h"
 #include "param_set.h"
-#include "pending_root.h"
+#include "save.h"
 #include "mutant.h"
 #include "step_group.h"
 

@@ -2,7 +2,7 @@
 #include "hello.h"
 
 #include "glob.h"
-#include "printable.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>

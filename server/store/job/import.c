@@ -6,7 +6,7 @@
 #include "checkpoint_policy.h"
 #include "pages.h"
 #include "param_set.h"
-#include "pending_root.h"
+#include "save.h"
 #include "reset_state.h"
 #include "step_group.h"
 

@@ -3,7 +3,7 @@
 #include "import_check.h"
 
 #include "param_set.h"
-#include "pending_root.h"
+#include "save.h"
 #include "step_group.h"
 
 #include <stdlib.h>

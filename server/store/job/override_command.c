@@ -18,7 +18,7 @@
 #include "set_record.h"
 
 #include "glob.h"
-#include "printable.h"
+#include "text.h"
 
 #include <assert.h>
 #include <stdio.h>

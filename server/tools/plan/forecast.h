@@ -65,9 +65,9 @@ typedef struct pd_forecast {
     /* Maps from parameter names to values, which stand in the texts of rules. NULL once the plans are made. */
     struct pd_name_maps *maps;
     pd_forecast_sum *of_rule; /* for each optimizer rule the sums over its parameters */
-    /* For each rule the numbers about the whole model that its optimizer needs (pd_fact), such as a sum over
+    /* For each rule the numbers about the whole model that its optimizer needs (pd_model_stat), such as a sum over
      * parameters. */
-    double (*fact)[PD_MAX_FACTS];
+    double (*stats)[PD_MAX_MODEL_STATS];
     pd_kind *kinds;
     size_t n_kinds;
     pd_kind **kind; /* for each parameter its kind; all parameters of a kind have the same plan */

@@ -1,8 +1,7 @@
 /* replay_google.c - computes recorded cases of the functions of Google's Shampoo: inverse roots, power iteration,
  * quantized values, symmetric matrices. */
 #include "replay_google.h"
-#include "root_newton.h"
-#include "power_iteration.h"
+#include "root_types.h"
 
 #include <math.h>
 #include <string.h>

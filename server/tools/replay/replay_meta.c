@@ -11,7 +11,7 @@
  *     compared: whether it ended at the limit of steps.
  *   - If the recorded iteration diverged, paramd's must not converge. */
 #include "replay_meta.h"
-#include "root_coupled.h"
+#include "root_types.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "printable.h"
+#include "text.h"
 #include "python_json.h"
 #include "recorded_values.h"
 #include "optimizer_ops.h"
