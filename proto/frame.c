@@ -1,4 +1,4 @@
-/* frame.c - cuts the bytes of a stream into frames, and checks their prefixes (fixed first bytes) and checksums. */
+/* frame.c - cuts the bytes of a stream into frames, and checks their prefixes and checksums. */
 #include "frame.h"
 
 #include "hash.h"
@@ -15,8 +15,8 @@ typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAI
 
 /* A framer: the state of reading one stream of frames.
  *
- * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix (the
- * fixed first bytes of a frame). It is empty whenever the framer needs more bytes of a header or payload. */
+ * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix. It is
+ * empty whenever the framer needs more bytes of a header or payload. */
 struct pd_framer {
     pd_framer_user user;
     uint64_t max_payload;
@@ -327,8 +327,8 @@ static uint64_t payload_on_stream(const pd_prefix *prefix)
     return (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes;
 }
 
-/* Asks the framer's user where the payload of a frame must be stored. If the user cannot say yet, the framer stalls:
- * it takes no more bytes. */
+/* Asks the framer's user where the payload of a frame must be stored. If the user cannot say yet, the framer stalls: it
+ * takes no more bytes. */
 static int decide(pd_framer *framer, bool *more)
 {
     uint64_t sum = 0;

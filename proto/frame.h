@@ -62,21 +62,20 @@ int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, co
 
 typedef struct pd_framer pd_framer;
 
-/* Functions that a framer calls when it has read a part of a frame; its
- * user provides them. They must not call the framer, or free it. */
+/* Functions that a framer calls when it has read a part of a frame; its user provides them. They must not call the
+ * framer, or free it. */
 typedef struct pd_framer_user {
     void *arg;
-    /* Called when the prefix of a frame is complete, before memory for the frame's header is
-     * allocated. May be NULL. Returns PD_OK, or an error that ends the stream. */
+    /* Called when the prefix of a frame is complete, before memory for the frame's header is allocated. May be NULL.
+     * Returns PD_OK, or an error that ends the stream. */
     int (*prefix)(void *arg, const pd_prefix *prefix);
     /* Called when the header of a frame is complete. Decides where the payload is stored: sets *spans to an array of *n
      * spans of memory, whose lengths sum to prefix->payload_bytes. The array and the memory must stay valid until
-     * `frame` is called. For a frame without payload, or with one in shared memory, *n stays 0. Bytes of a
-     * span with iov_base NULL are read and thrown
-     * away.
+     * `frame` is called. For a frame without payload, or with one in shared memory, *n stays 0. Bytes of a span with
+     * iov_base NULL are read and thrown away.
      *
-     * Returns PD_OK, or an error that ends the stream. Exception: after PD_UNAVAILABLE the framer stalls (takes no more
-     * bytes) until pd_framer_resume calls `header` again. */
+     * Returns PD_OK, or an error that ends the stream. Exception: after PD_UNAVAILABLE the framer stalls until
+     * pd_framer_resume calls `header` again. */
     int (*header)(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n);
     /* Called with each part of the payload when it is stored in the user's memory, in the order of the stream, while it
      * is in the CPU's cache. Not called for bytes that are thrown away. May be NULL. */
@@ -93,8 +92,8 @@ pd_framer *pd_framer_new(const pd_framer_user *user, uint64_t max_payload);
 void pd_framer_free(pd_framer *framer);
 
 /* Returns where the next bytes of the stream belong: fills iov[0..max), max >= 1, with places in memory, and returns
- * their number. It returns 0 while the framer is stalled (its user was not ready for a frame) and after an error.
- * Otherwise there is at least one place, and each has room for at least one byte.
+ * their number. It returns 0 while the framer is stalled and after an error. Otherwise there is at least one place, and
+ * each has room for at least one byte.
  *
  * The places have room for at most `slice` >= 1 bytes in all (64 KiB reads are fastest). Payload bytes go straight to
  * the user's memory. To save calls, up to 4 KiB behind the end of a header or payload may be read ahead (with max 1,
@@ -106,8 +105,8 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
  * pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
-/* Lets a framer that has stalled go on: calls the user's function `header` again.
- * Returns the same codes as pd_framer_fed. Does nothing if the framer is not stalled. */
+/* Lets a framer that has stalled go on: calls the user's function `header` again. Returns the same codes as
+ * pd_framer_fed. Does nothing if the framer is not stalled. */
 int pd_framer_resume(pd_framer *framer);
 /* Returns whether the stream is between two frames, and no bytes are read ahead. If a stream ends anywhere else, its
  * last frame was cut. */

@@ -57,8 +57,7 @@ static inline bool pd_method_pushes(unsigned method)
 /* An arena: memory into which the headers of frames are unpacked, one after the other. It is emptied before each
  * header. */
 typedef struct pd_arena pd_arena;
-/* Makes an arena of a few KiB, which grows to at most `budget` bytes. Returns NULL if
- * out of memory. */
+/* Makes an arena of a few KiB, which grows to at most `budget` bytes. Returns NULL if out of memory. */
 pd_arena *pd_arena_new(size_t budget);
 /* Accepts NULL. */
 void pd_arena_free(pd_arena *arena);
@@ -67,20 +66,20 @@ void pd_arena_reset(pd_arena *arena);
 /* Returns how many bytes of memory the arena has allocated, never more than its budget. */
 size_t pd_arena_bytes(const pd_arena *arena);
 
-/* Unpacks a protobuf message into an arena. *out (any pointer, cast) is valid until the
- * arena is reset. Text fields that were not sent are "", never NULL. PD_INVALID_ARGUMENT: the bytes are no message of
- * this type, there are too many unknown fields, or a text has a NUL or is not UTF-8; the error names the field.
- * PD_RESOURCE_EXHAUSTED: the message exceeds the arena's budget. PD_NO_MEMORY. */
+/* Unpacks a protobuf message into an arena. *out (any pointer, cast) is valid until the arena is reset. Text fields
+ * that were not sent are "", never NULL. PD_INVALID_ARGUMENT: the bytes are no message of this type, there are too many
+ * unknown fields, or a text has a NUL or is not UTF-8; the error names the field. PD_RESOURCE_EXHAUSTED: the message
+ * exceeds the arena's budget. PD_NO_MEMORY. */
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
                       void **out, pd_error *err);
 /* Unpack the header of a method's request, or of its reply. PD_UNIMPLEMENTED: there is no such method. */
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 
-/* Packs prefix and header of a frame into one block of memory: the prefix at offset 0, the header
- * at PD_PREFIX_BYTES. *out gets the block, which the caller frees with free(), and *bytes its length. The payload is
- * read only for the checksum, if `flags` has PD_FLAG_CHECKSUM. PD_OUT_OF_RANGE: the header would exceed
- * PD_MAX_HEADER_BYTES. PD_NO_MEMORY. */
+/* Packs prefix and header of a frame into one block of memory: the prefix at offset 0, the header at PD_PREFIX_BYTES.
+ * *out gets the block, which the caller frees with free(), and *bytes its length. The payload is read only for the
+ * checksum, if `flags` has PD_FLAG_CHECKSUM. PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES.
+ * PD_NO_MEMORY. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,
                   uint64_t payload_bytes);

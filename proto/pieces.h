@@ -1,7 +1,8 @@
-/* pieces.h - checks the lists of tensors and chunks in the headers of pushes and pulls.
+/* pieces.h - checks the lists in the headers of pushes and pulls: pieces, wants and scalars. Client and server apply
+ * the same rules to scalars.
  *
- * An entry of a push's list is called a piece: one chunk of a parameter, with the place of its data in the payload.
- * An entry of a pull's list is called a want. A handle is the number of a parameter on a connection. */
+ * A piece is an entry of a push: one chunk of a parameter, with the place of its data in the payload. A want is an
+ * entry of a pull. A handle is the number of a parameter on a connection. */
 #ifndef PD_PIECES_H
 #define PD_PIECES_H
 
@@ -14,7 +15,7 @@ typedef struct pd_handle_facts {
     const char *name;
 } pd_handle_facts;
 
-/* Checks every piece of a push (a chunk of a parameter, and the place of its data in the payload):
+/* Checks every piece of a push:
  *
  *   - Its handle and its dtype are known.
  *   - It is one chunk, or the part of a chunk that lies in the handle's range of elements (pd_range_piece).
@@ -29,8 +30,8 @@ typedef struct pd_handle_facts {
  * memory. Takes O(n) time for pieces that ascend by (handle, first), O(n log n) otherwise. */
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
                     uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err);
-/* Checks that a pull asks for no chunk of a parameter twice. The caller has checked that the handles (numbers of
- * declared parameters) of all wants, the entries of the pull, are known.
+/* Checks that a pull asks for no chunk of a parameter twice. The caller has checked that the handles of all wants, the
+ * entries of the pull, are known.
  *
  * PD_INVALID_ARGUMENT: the error names the wants and their parameter. PD_NO_MEMORY: out of memory. Takes O(n) time for
  * wants that ascend by (handle, first), O(n log n) otherwise. */
@@ -38,5 +39,13 @@ int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handl
 /* Returns the offset in a push's payload at which the data of the next piece begins: the end of a piece of `bytes`
  * bytes at `offset`, rounded up to 64. UINT64_MAX: the offset is too large. */
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
+
+/* Most scalars of a push; most bytes of a scalar's name. */
+enum { PD_PUSH_SCALARS = 16, PD_PUSH_SCALAR_NAME = 64 };
+
+/* Checks the names and values of the scalars of a push. A name has 1 to 64 bytes and is UTF-8 without control
+ * characters. No name comes twice. Values are finite. PD_INVALID_ARGUMENT: the error names the scalar and what is
+ * wrong. PD_RESOURCE_EXHAUSTED: too many scalars. */
+int pd_scalars_check(Paramd__Scalar *const *scalars, size_t n, pd_error *err);
 
 #endif

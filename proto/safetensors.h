@@ -1,8 +1,8 @@
 /* safetensors.h - reads and writes the header of a safetensors file in memory: its tensors, and where their data is.
  *
- * A file is: header length (8 bytes, little-endian), header (JSON), data (row-major, little-endian). The caller
- * maps, reads and writes files. Files are treated as hostile: the rules are those of the reference implementation,
- * and a file that breaks one is refused as a whole. Any thread may call these functions. */
+ * A file is: header length (8 bytes, little-endian), header (JSON), data (row-major, little-endian). The caller maps,
+ * reads and writes files. Files are treated as hostile: the rules are those of the reference implementation, and a file
+ * that breaks one is refused as a whole. Any thread may call these functions. */
 #ifndef PD_SAFETENSORS_H
 #define PD_SAFETENSORS_H
 

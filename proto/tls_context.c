@@ -1,13 +1,62 @@
-/* tls_context.c - the keys and rules by which one side of TLS makes its connections. */
+/* tls_context.c - loads OpenSSL, and the keys and rules by which one side of TLS makes its connections. */
 #define _DEFAULT_SOURCE /* explicit_bzero */
 #include "tls_context.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "secret_file.h"
-#include "tls_wire.h"
+#include "token.h"
+#include "tls_inside.h"
+
+#define FILE_NAME "libssl.so.3"
+
+static const struct {
+    const char *name;
+    size_t offset; /* of the function's pointer in pd_tls_library */
+} functions[] = {
+#define ENTRY(name) { #name, offsetof(pd_tls_library, name) },
+    PD_TLS_FUNCTIONS(ENTRY)
+#undef ENTRY
+};
+enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
+
+/* Looks all functions up. libssl's handle finds those of libcrypto as well, which it depends on. */
+static int look_up(pd_tls_library *library, pd_error *err)
+{
+    for (size_t i = 0; i < N_FUNCTIONS; i++) {
+        void *found = dlsym(library->handle, functions[i].name);
+        if (found == NULL)
+            return pd_fail(err, PD_UNIMPLEMENTED, FILE_NAME " has no function %s: install OpenSSL 3.0 or newer",
+                           functions[i].name);
+        memcpy((char *)library + functions[i].offset, &found, sizeof found);
+    }
+    return PD_OK;
+}
+
+static void close_library(pd_tls_library *library)
+{
+    if (library->own != NULL) library->OSSL_LIB_CTX_free(library->own);
+    if (library->handle != NULL) dlclose(library->handle);
+    memset(library, 0, sizeof *library);
+}
+
+/* Loads OpenSSL 3. `own`: with an OSSL_LIB_CTX of its own, which one thread alone may use: objects that other threads
+ * have there would outlive it. */
+static int open_library(pd_tls_library *out, bool own, pd_error *err)
+{
+    int rc;
+
+    /* RTLD_NODELETE: OpenSSL has registered functions for the end of threads and of the process. */
+    if ((out->handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "tls:// needs OpenSSL 3, in Debian the package libssl3: %s", dlerror());
+    rc = look_up(out, err);
+    if (rc == PD_OK && own && (out->own = out->OSSL_LIB_CTX_new()) == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc != PD_OK) close_library(out);
+    return rc;
+}
 
 /* Both have SHA-256, the hash that a token's key is bound to. */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
@@ -35,8 +84,6 @@ static bool given(const char *path)
 {
     return path != NULL && path[0] != '\0';
 }
-
-/* ---- tokens as pre-shared keys of TLS ---- */
 
 static _Thread_local pd_tls_seen *handshaking;
 
@@ -113,8 +160,6 @@ static int read_tokens(pd_tls_context *context, const char *path, const char *se
     return PD_OK;
 }
 
-/* ---- certificates ---- */
-
 /* Fails because OpenSSL cannot use a file. */
 static int bad_file(const pd_tls_context *context, const char *setting, const char *path, const char *expected,
                     pd_error *err)
@@ -188,13 +233,11 @@ static int read_crl(const pd_tls_context *context, const pd_tls_files *files, co
     return PD_OK;
 }
 
-/* ---- the two sides ---- */
-
 static int set_up(pd_tls_context *context, pd_error *err)
 {
     pd_tls_library *lib = &context->library;
     /* The daemon is alone in its process, and other threads compute its handshakes. */
-    int rc = pd_tls_library_open(lib, !context->serves, err);
+    int rc = open_library(lib, !context->serves, err);
 
     if (rc != PD_OK) return rc;
     context->ssl =
@@ -295,6 +338,6 @@ void pd_tls_unref(pd_tls_context *context)
     pd_tls_wire_close(context);
     if (context->ssl != NULL) context->library.SSL_CTX_free(context->ssl);
     pd_tokens_free(&context->tokens);
-    pd_tls_library_close(&context->library);
+    close_library(&context->library);
     free(context);
 }

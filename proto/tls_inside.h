@@ -1,21 +1,115 @@
-/* tls_inside.h - the members of a TLS context, for the files tls_*.c alone. */
+/* tls_inside.h - what the files tls_*.c share: OpenSSL's functions, a context's members, and the wire. */
 #ifndef PD_TLS_INSIDE_H
 #define PD_TLS_INSIDE_H
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tls_library.h"
+#include "paramd/error.h"
 #include "token.h"
 
-typedef struct pd_tls_context pd_tls_context;
+/* The functions of OpenSSL 3 that this project calls, as X(name). Their types are those of OpenSSL's headers.
+ *
+ * A program without a tls:// address does not load OpenSSL at all. The functions are looked up in a table of our own
+ * (RTLD_LOCAL), and a client's have an OSSL_LIB_CTX of their own: a Python process whose own ssl module uses another
+ * OpenSSL, or the same one with other settings, is not disturbed. */
+#define PD_TLS_FUNCTIONS(X)                                                                                            \
+    X(OSSL_LIB_CTX_new)                                                                                                \
+    X(OSSL_LIB_CTX_free)                                                                                               \
+    X(ERR_clear_error)                                                                                                 \
+    X(ERR_peek_error)                                                                                                  \
+    X(ERR_reason_error_string)                                                                                         \
+    X(BIO_new_ex)                                                                                                      \
+    X(BIO_free)                                                                                                        \
+    X(BIO_up_ref)                                                                                                      \
+    X(BIO_ctrl)                                                                                                        \
+    X(BIO_set_init)                                                                                                    \
+    X(BIO_set_flags)                                                                                                   \
+    X(BIO_clear_flags)                                                                                                 \
+    X(BIO_meth_new)                                                                                                    \
+    X(BIO_meth_free)                                                                                                   \
+    X(BIO_meth_set_read)                                                                                               \
+    X(BIO_meth_set_write)                                                                                              \
+    X(BIO_meth_set_ctrl)                                                                                               \
+    X(TLS_client_method)                                                                                               \
+    X(TLS_server_method)                                                                                               \
+    X(SSL_CTX_new_ex)                                                                                                  \
+    X(SSL_CTX_free)                                                                                                    \
+    X(SSL_CTX_ctrl)                                                                                                    \
+    X(SSL_CTX_set_options)                                                                                             \
+    X(SSL_CTX_set_ciphersuites)                                                                                        \
+    X(SSL_CTX_set_session_id_context)                                                                                  \
+    X(SSL_CTX_set_num_tickets)                                                                                         \
+    X(SSL_CTX_set_verify)                                                                                              \
+    X(SSL_CTX_load_verify_file)                                                                                        \
+    X(SSL_CTX_get_cert_store)                                                                                          \
+    X(X509_STORE_add_lookup)                                                                                           \
+    X(X509_STORE_set_flags)                                                                                            \
+    X(X509_LOOKUP_file)                                                                                                \
+    X(X509_load_crl_file)                                                                                              \
+    X(SSL_CTX_set_default_verify_paths)                                                                                \
+    X(SSL_CTX_use_certificate_chain_file)                                                                              \
+    X(SSL_CTX_use_PrivateKey_file)                                                                                     \
+    X(SSL_CTX_check_private_key)                                                                                       \
+    X(SSL_CTX_set_default_passwd_cb)                                                                                   \
+    X(SSL_CTX_set_psk_find_session_callback)                                                                           \
+    X(SSL_CTX_set_psk_use_session_callback)                                                                            \
+    X(SSL_new)                                                                                                         \
+    X(SSL_free)                                                                                                        \
+    X(SSL_ctrl)                                                                                                        \
+    X(SSL_set_fd)                                                                                                      \
+    X(SSL_get_rbio)                                                                                                    \
+    X(SSL_get_wbio)                                                                                                    \
+    X(SSL_set0_rbio)                                                                                                   \
+    X(SSL_set0_wbio)                                                                                                   \
+    X(SSL_set_accept_state)                                                                                            \
+    X(SSL_set_connect_state)                                                                                           \
+    X(SSL_set1_host)                                                                                                   \
+    X(SSL_set_hostflags)                                                                                               \
+    X(SSL_get0_param)                                                                                                  \
+    X(SSL_do_handshake)                                                                                                \
+    X(SSL_read)                                                                                                        \
+    X(SSL_write)                                                                                                       \
+    X(SSL_pending)                                                                                                     \
+    X(SSL_get_error)                                                                                                   \
+    X(SSL_key_update)                                                                                                  \
+    X(SSL_shutdown)                                                                                                    \
+    X(SSL_session_reused)                                                                                              \
+    X(SSL_get_verify_result)                                                                                           \
+    X(SSL_get0_peer_certificate)                                                                                       \
+    X(SSL_SESSION_new)                                                                                                 \
+    X(SSL_SESSION_free)                                                                                                \
+    X(SSL_SESSION_set1_master_key)                                                                                     \
+    X(SSL_SESSION_set_cipher)                                                                                          \
+    X(SSL_SESSION_set_protocol_version)                                                                                \
+    X(SSL_CIPHER_find)                                                                                                 \
+    X(X509_VERIFY_PARAM_set1_ip_asc)                                                                                   \
+    X(X509_verify_cert_error_string)                                                                                   \
+    X(X509_get_ext_d2i)                                                                                                \
+    X(GENERAL_NAMES_free)                                                                                              \
+    X(OPENSSL_sk_num)                                                                                                  \
+    X(OPENSSL_sk_value)                                                                                                \
+    X(ASN1_STRING_get0_data)                                                                                           \
+    X(ASN1_STRING_length)
 
+typedef struct pd_tls_library {
+    void *handle;      /* of dlopen() */
+    OSSL_LIB_CTX *own; /* NULL: the default of the process */
+#define PD_TLS_MEMBER(name) __typeof__(name) *name;
+    PD_TLS_FUNCTIONS(PD_TLS_MEMBER)
+#undef PD_TLS_MEMBER
+} pd_tls_library;
+
+typedef struct pd_tls_context pd_tls_context;
 typedef struct pd_tls_buffer pd_tls_buffer;
 
 struct pd_tls_context {
     pd_tls_library library;
     SSL_CTX *ssl;
-    BIO_METHOD *method;   /* of the wires (tls_wire.h) */
+    BIO_METHOD *method;   /* of the wires */
     pd_tls_buffer *spare; /* buffers that no wire uses now */
     unsigned n_spare;
     pd_tokens tokens;     /* of a server: of all workers; of a client: its own */
@@ -33,5 +127,40 @@ typedef struct pd_tls_seen {
 
 /* Calls SSL_do_handshake. Meanwhile the callbacks of OpenSSL, which do not get our data, find `seen` on this thread. */
 int pd_tls_do_handshake(pd_tls_seen *seen, SSL *ssl);
+
+/* A wire carries the records of one connection between OpenSSL and the socket, many with one system call. It replaces
+ * the socket in OpenSSL once the handshake is complete. */
+typedef struct pd_tls_wire pd_tls_wire;
+
+/* Makes the method by which OpenSSL calls the wires of a context. PD_NO_MEMORY. */
+int pd_tls_wire_open(pd_tls_context *context, pd_error *err);
+/* Frees the method and the buffers that no wire has. All wires must be freed before. */
+void pd_tls_wire_close(pd_tls_context *context);
+
+/* Puts a wire between OpenSSL and a socket whose handshake is complete. Free it after the SSL. PD_NO_MEMORY. */
+int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd, pd_error *err);
+/* Frees a wire. Accepts NULL. */
+void pd_tls_wire_free(pd_tls_wire *wire);
+
+/* Must be called before a function of OpenSSL that reads or writes: OpenSSL's callbacks, which do not get our data,
+ * find the wire on this thread. */
+void pd_tls_wire_use(pd_tls_wire *wire);
+/* Notes that the socket may have bytes again. Between two calls, a wire that has emptied the socket asks it no more. */
+void pd_tls_wire_ask(pd_tls_wire *wire);
+/* Gives the buffer for receiving back, if it is empty. */
+void pd_tls_wire_rest(pd_tls_wire *wire);
+/* Returns whether a whole record is in the buffer. Call it when OpenSSL has read all of the record before. */
+bool pd_tls_wire_has_record(const pd_tls_wire *wire);
+/* Returns whether the next record finds room. If the buffer is nearly full, it is sent first. */
+bool pd_tls_wire_has_room(pd_tls_wire *wire);
+/* Returns whether OpenSSL writes records into the wire. false: the kernel encrypts (kTLS), and its key cannot
+ * change. */
+bool pd_tls_wire_sends(const pd_tls_wire *wire);
+/* Returns whether records wait for the socket. */
+bool pd_tls_wire_owes(const pd_tls_wire *wire);
+/* Returns the bytes of memory of the buffers that the wire uses now. */
+size_t pd_tls_wire_held(const pd_tls_wire *wire);
+/* Sends the records that wait, as far as the socket takes them. Returns 0, or the errno of a broken socket. */
+int pd_tls_wire_flush(pd_tls_wire *wire);
 
 #endif

@@ -7,9 +7,96 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tls_why.h"
-#include "tls_wire.h"
+#include "tls_inside.h"
 #include "transport.h"
+
+/* A reason of OpenSSL, and what it means here. An alert is what the peer has said of its reason. */
+typedef struct reason {
+    int number, code;
+    const char *text;
+} reason;
+
+#define ALERT(number) (SSL_AD_REASON_OFFSET + (number))
+
+static const reason reasons[] = {
+    { ALERT(SSL_AD_CLOSE_NOTIFY), PD_UNAVAILABLE, "the peer closed the connection" },
+    { ALERT(SSL_AD_HANDSHAKE_FAILURE), PD_UNAUTHENTICATED,
+      "the peer refused the handshake: it knows its clients by tokens (PARAMD_TOKEN_FILE)" },
+    { ALERT(SSL_AD_DECRYPT_ERROR), PD_UNAUTHENTICATED,
+      "the peer refused the token: it is not one of those that it knows, or the key differs" },
+    { ALERT(SSL_AD_ILLEGAL_PARAMETER), PD_UNAUTHENTICATED,
+      "the peer refused the token: it is not one of those that it knows, or the key differs" },
+    { ALERT(SSL_AD_BAD_CERTIFICATE), PD_UNAUTHENTICATED, "the peer refused our certificate" },
+    { ALERT(SSL_AD_CERTIFICATE_EXPIRED), PD_UNAUTHENTICATED,
+      "the peer refused our certificate: it has expired, or the peer's list of revoked certificates (tls.crl) has" },
+    { ALERT(SSL_AD_CERTIFICATE_REVOKED), PD_UNAUTHENTICATED,
+      "the peer refused our certificate: its authority has revoked it" },
+    { ALERT(SSL_AD_CERTIFICATE_UNKNOWN), PD_UNAUTHENTICATED, "the peer refused our certificate" },
+    { ALERT(SSL_AD_UNKNOWN_CA), PD_UNAUTHENTICATED,
+      "the peer refused our certificate: it does not know the authority that signed it, or has no list (tls.crl) of "
+      "the certificates that the authority has revoked" },
+    { ALERT(SSL_AD_CERTIFICATE_REQUIRED), PD_UNAUTHENTICATED,
+      "the server wants to know its clients: set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE and PARAMD_KEY_FILE" },
+    { ALERT(SSL_AD_PROTOCOL_VERSION), PD_UNAVAILABLE, "the peer does not speak TLS 1.3" },
+    { SSL_R_UNSUPPORTED_PROTOCOL, PD_UNAVAILABLE, "the peer does not speak TLS 1.3" },
+    { SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, PD_UNAUTHENTICATED,
+      "the client has no token: it must set PARAMD_TOKEN_FILE" },
+    { SSL_R_NO_SHARED_CIPHER, PD_UNAUTHENTICATED, "the client has no token: it must set PARAMD_TOKEN_FILE" },
+    { SSL_R_BINDER_DOES_NOT_VERIFY, PD_UNAUTHENTICATED,
+      "the client's token is not one of those in tls.tokens, or its key differs" },
+    { SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, PD_UNAUTHENTICATED, "the client has neither token nor certificate" },
+    { SSL_R_WRONG_VERSION_NUMBER, PD_UNAVAILABLE, "the peer does not speak TLS: is its address a tcp:// one?" },
+};
+
+static const reason *find(int number)
+{
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+        if (reasons[i].number == number) return &reasons[i];
+    return NULL;
+}
+
+/* Says why a certificate is not trusted, and what to do if only its name is wrong. */
+static int distrust(const pd_tls_library *library, long verified, pd_error *err)
+{
+    bool name = verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
+
+    return pd_fail(err, PD_UNAUTHENTICATED, "the peer's certificate is not trusted: %s%s",
+                   library->X509_verify_cert_error_string(verified),
+                   !name
+                       ? ""
+                       : ": its subjectAltName must have the host of the address, as DNS:NAME or IP:ADDRESS (a common "
+                         "name does not count). Issue such a certificate, or use an address that it has");
+}
+
+/* Explains an error of the protocol or of credentials. */
+static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
+{
+    unsigned long why = library->ERR_peek_error();
+    const reason *known = ERR_GET_LIB(why) == ERR_LIB_SSL ? find(ERR_GET_REASON(why)) : NULL;
+    long verified = library->SSL_get_verify_result(ssl);
+    const char *text = why != 0 ? library->ERR_reason_error_string(why) : NULL;
+
+    if (verified != X509_V_OK && ERR_GET_REASON(why) == SSL_R_CERTIFICATE_VERIFY_FAILED)
+        return distrust(library, verified, err);
+    if (known != NULL) return pd_fail(err, known->code, "%s", known->text);
+    return pd_fail(err, PD_UNAVAILABLE, "TLS failed: %s", text != NULL ? text : "unknown reason");
+}
+
+/* Says why a call of OpenSSL has failed with `rc`. Must follow that call at once. PD_UNAUTHENTICATED: one side does not
+ * trust the other. PD_UNAVAILABLE: anything else. Returns the code. */
+static int why_failed(const pd_tls_library *library, const SSL *ssl, int rc, pd_error *err)
+{
+    int error = errno;
+
+    switch (library->SSL_get_error(ssl, rc)) {
+    case SSL_ERROR_ZERO_RETURN: break;
+    case SSL_ERROR_SYSCALL:
+        if (error != 0) return pd_fail(err, PD_UNAVAILABLE, "%s", error == ENOMEM ? "out of memory" : strerror(error));
+        break;
+    default: return explain(library, ssl, err);
+    }
+    return pd_fail(err, PD_UNAVAILABLE, "the peer closed the connection");
+}
 
 enum {
     RECORD = 16 * 1024, /* most bytes of one record of TLS */
@@ -30,8 +117,6 @@ struct pd_tls_stream {
     uint64_t records; /* number of records that were sent with the present key */
     pd_error broken;  /* why the connection is broken; code PD_OK: it is not */
 };
-
-/* ---- life ---- */
 
 /* Tells OpenSSL which name or number the server's certificate must have in its subjectAltName: the subject's common
  * name does not count. A token needs no name. */
@@ -89,8 +174,6 @@ void pd_tls_stream_free(pd_tls_stream *stream)
     free(stream);
 }
 
-/* ---- handshake ---- */
-
 /* Checks what OpenSSL leaves to us: that the server knows our token, and that a client has said who it is. */
 static pd_tls_step finish(pd_tls_stream *stream, pd_error *err)
 {
@@ -129,11 +212,9 @@ pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err)
     switch (lib->SSL_get_error(stream->ssl, rc)) {
     case SSL_ERROR_WANT_READ: return PD_TLS_READ;
     case SSL_ERROR_WANT_WRITE: return PD_TLS_WRITE;
-    default: pd_tls_why(lib, stream->ssl, rc, err); return PD_TLS_FAILED;
+    default: why_failed(lib, stream->ssl, rc, err); return PD_TLS_FAILED;
     }
 }
-
-/* ---- who the peer is ---- */
 
 /* Copies the first name of a type in the certificate's subjectAltName. Returns false if there is none. */
 static bool copy_name(const pd_tls_library *lib, const void *names, int type, char *to, size_t size)
@@ -179,13 +260,11 @@ void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity)
     }
 }
 
-/* ---- receiving ---- */
-
 /* Keeps the reason why the connection is broken: OpenSSL tells it only once. Sends the alert that tells the peer the
  * reason, if the socket takes it now. Returns PD_UNAVAILABLE. */
 static int break_off(pd_tls_stream *stream, int rc)
 {
-    pd_tls_why(&stream->context->library, stream->ssl, rc, &stream->broken);
+    why_failed(&stream->context->library, stream->ssl, rc, &stream->broken);
     pd_tls_wire_flush(stream->wire);
     return stream->broken.code = PD_UNAVAILABLE;
 }
@@ -254,8 +333,6 @@ unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted)
     if (pd_tls_owes(stream) || stream->answers) wanted |= PD_ON_WRITE;
     return stream->answers ? wanted & ~(unsigned)PD_ON_READ : wanted;
 }
-
-/* ---- sending ---- */
 
 /* Changes the key, ahead of the next record, when enough records were sent with the present one. */
 static void renew_key(pd_tls_stream *stream)

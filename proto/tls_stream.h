@@ -15,7 +15,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "identity.h"
+#include "transport.h"
 #include "tls_context.h"
 
 typedef struct pd_tls_stream pd_tls_stream;

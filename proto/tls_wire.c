@@ -1,5 +1,5 @@
 /* tls_wire.c - carries the records of a TLS connection between OpenSSL and the socket, many with one system call. */
-#include "tls_wire.h"
+#include "tls_inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

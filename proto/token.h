@@ -1,4 +1,5 @@
-/* token.h - tokens: keys that a worker and the daemon both have, by which each proves to the other who it is.
+/* token.h - tokens, keys that a worker and the daemon both have, by which each proves to the other who it is; and the
+ * reading of files with secrets.
  *
  * A file of tokens has a line for each key, "ID:KEY-ID:SECRET", such as
  *
@@ -54,5 +55,19 @@ enum { PD_TOKEN_LINE = PD_TOKEN_NAME + 1 + 2 * PD_TOKEN_BYTES };
 /* Makes a new random key for an id, as a line without newline. PD_INVALID_ARGUMENT: the id is not one. PD_INTERNAL: the
  * system gives no random numbers. */
 int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err);
+
+/* Files with secrets. A secret is never an argument or in the environment, where other processes see it: a setting
+ * names its file. These functions may block on the disk.
+ *
+ * Checks that a file with a secret can be read by us, and by nobody but its owner and its group. `what` names the
+ * setting in errors, such as "tls.key". PD_NOT_FOUND: the file cannot be opened. PD_PERMISSION_DENIED: others can read
+ * or change it; the error has the command that repairs it. PD_INVALID_ARGUMENT: it is no regular file, or larger than 1
+ * MiB. */
+int pd_secret_check(const char *path, const char *what, pd_error *err);
+/* Reads a file after the same checks. *text gets its bytes with a terminating zero. PD_INVALID_ARGUMENT: the file has a
+ * NUL. PD_NO_MEMORY. */
+int pd_secret_read(char **text, const char *path, const char *what, pd_error *err);
+/* Overwrites and frees what pd_secret_read has returned. Accepts NULL. */
+void pd_secret_free(char *text);
 
 #endif

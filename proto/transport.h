@@ -1,5 +1,5 @@
-/* transport.h - sends and receives the bytes of one connection. Sockets implement this interface, and so does the
- * simulator; TLS and shared memory can be added without a change to their callers.
+/* transport.h - sends and receives the bytes of one connection, tells who the peer is, and passes descriptors. Sockets
+ * implement this interface, with and without TLS, and so does the simulator.
  *
  * The daemon and the client use the same interface. In the daemon the connection sets the callback `ready` and calls
  * `watch`; the loop thread then calls `ready`. The client's I/O thread polls the socket's descriptor itself, and so
@@ -9,11 +9,50 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "identity.h"
 #include "paramd/error.h"
+
+/* Who a peer is, as far as its connection proves it. Roles are given to identities by their text. */
+typedef enum pd_identity_kind {
+    PD_IDENTITY_NONE,        /* plain TCP, or TLS without a client's credentials: "anyone" */
+    PD_IDENTITY_USER,        /* user id of a process on this machine: "user:1000" */
+    PD_IDENTITY_TOKEN,       /* id of a token: "token:alice" */
+    PD_IDENTITY_CERTIFICATE, /* name in the client's certificate: "certificate:worker-3.example.org" */
+} pd_identity_kind;
+
+typedef struct pd_identity {
+    pd_identity_kind kind;
+    char text[256]; /* as above; printable, and never longer than fits */
+} pd_identity;
+
+/* Fills in the identity of this kind and name, such as ("token", "alice") for "token:alice". The name of
+ * PD_IDENTITY_NONE is not looked at.
+ *
+ * A name that is empty, too long, or not printable proves nothing that a role could be given to: then the identity is
+ * "anyone". */
+void pd_identity_set(pd_identity *identity, pd_identity_kind kind, const char *name);
+
+/* Receives bytes as readv does. If descriptors come with the bytes, the first one replaces *taken, which is -1 if there
+ * is none. The replaced descriptor and all others are closed. */
+ssize_t pd_descriptor_receive(int fd, const struct iovec *iov, int n, int *taken);
+/* Sends bytes as sendmsg does with MSG_NOSIGNAL and MSG_DONTWAIT. If *attached is not -1, this descriptor goes with the
+ * first byte. It is closed once it is sent, and *attached becomes -1. */
+ssize_t pd_descriptor_send(int fd, const struct iovec *iov, int n, int *attached);
+/* Returns whether the peer has not closed its end, and the connection is not broken. A peer that has only ended its
+ * sending side has not closed it. */
+bool pd_descriptor_is_open(int fd);
+/* Returns whether the socket can pass descriptors: it is a Unix socket. */
+bool pd_descriptor_can_pass(int fd);
+/* Tells as which user the peer's process ran when it connected, or "anyone" if the kernel does not say. */
+void pd_descriptor_identify(int fd, pd_identity *identity);
+
+/* Closes the descriptor at *kept, unless it is -1, and stores another one, or -1, there. */
+void pd_descriptor_replace(int *kept, int fd);
+/* Returns the descriptor at *kept to the caller, who closes it, and stores -1 there. */
+int pd_descriptor_take(int *kept);
 
 /* Events of a transport that a connection waits for, and those that have happened. PD_ON_GONE: the peer has ended its
  * side, or the connection is broken. A broken connection is reported even if no event is watched. */
@@ -54,8 +93,8 @@ typedef struct pd_transport_ops {
     /* Returns whether the peer had not closed the connection when this function was called. Memory that the peer lends
      * until the connection ends was unchanged until then. */
     bool (*is_open)(pd_transport *transport);
-    /* Tells who the peer is. The answer does not change while the connection lives. NULL: the connection proves
-     * nothing about its peer. */
+    /* Tells who the peer is. The answer does not change while the connection lives. NULL: the connection proves nothing
+     * about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
 } pd_transport_ops;
 

@@ -9,7 +9,7 @@
 #include "log_journal.h"
 #include "notify.h"
 #include "reload.h"
-#include "secret_file.h"
+#include "token.h"
 #include "stepper.h"
 #include "tracer.h"
 

@@ -6,7 +6,7 @@
 #include "job_dir.h"
 #include "keeper.h"
 #include "log.h"
-#include "log_files.h"
+#include "wal_files.h"
 #include "notify.h"
 
 #include <errno.h>
@@ -164,7 +164,7 @@ static bool is_outdated(const recovery *r, size_t i)
 static int refuse(const candidate *c, const pd_checkpoint_image *kept, const pd_checkpoint_about *there,
                   const pd_error *why, pd_error *err)
 {
-    pd_checkpoint_about here = pd_keeper_about();
+    pd_checkpoint_about here = pd_checkpoint_about_here();
 
     if (!kept->foreign || why->code != PD_FAILED_PRECONDITION)
         return pd_fail(err, why->code, "%.300s; to start without this job, move %.150s away", why->text, c->dir);
@@ -177,7 +177,7 @@ static int refuse(const candidate *c, const pd_checkpoint_image *kept, const pd_
 
 static void report(const pd_checkpoint_image *kept, const pd_manifest *manifest, uint64_t ms)
 {
-    pd_checkpoint_about here = pd_keeper_about();
+    pd_checkpoint_about here = pd_checkpoint_about_here();
 
     say(LOG_NOTICE, kept, "is back at step %" PRIu64 ": a checkpoint of %" PRIu64 " bytes was read in %" PRIu64 " ms",
         kept->step, pd_manifest_bytes(manifest), ms);
@@ -190,7 +190,7 @@ static void report(const pd_checkpoint_image *kept, const pd_manifest *manifest,
 
 static bool is_foreign(const pd_checkpoint_about *there)
 {
-    pd_checkpoint_about here = pd_keeper_about();
+    pd_checkpoint_about here = pd_checkpoint_about_here();
 
     return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
@@ -239,12 +239,12 @@ typedef struct replay {
     pd_error why;   /* why an entry was refused; code PD_OK: none was */
 } replay;
 
-static int replay_entry(void *arg, const pd_logged *logged, pd_error *err)
+static int replay_entry(void *arg, const pd_wal_record *record, pd_error *err)
 {
     replay *p = arg;
 
-    if (logged->step > p->until) return pd_fail(err, PD_CANCELLED, "step %" PRIu64 " is the last", p->until);
-    if (p->r->user->replay(p->r->user->arg, logged, &p->why) == PD_OK) return PD_OK;
+    if (record->step > p->until) return pd_fail(err, PD_CANCELLED, "step %" PRIu64 " is the last", p->until);
+    if (p->r->user->replay(p->r->user->arg, record, &p->why) == PD_OK) return PD_OK;
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
@@ -253,7 +253,7 @@ static int replay_entry(void *arg, const pd_logged *logged, pd_error *err)
 static int try_again(const recovery *r, const candidate *c, uint64_t step, uint64_t until, pd_error *err)
 {
     outcome o = { .r = r };
-    pd_log_about about;
+    pd_wal_about about;
     pd_manifest manifest;
     pd_checkpoint_image *kept = NULL;
     int rc = load(&o, c, &kept, &manifest, err);
@@ -267,13 +267,13 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
                      "the disk gives the checkpoint of step %" PRIu64 " now, and gave that of step %" PRIu64 " before",
                      kept->step, step);
     else
-        rc = pd_log_read(r->disk, c->dir, kept->creator, step, replay_entry, &p, &about, err);
+        rc = pd_wal_read(r->disk, c->dir, kept->creator, step, replay_entry, &p, &about, err);
     pd_checkpoint_image_free(kept);
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
 /* Reports what came from the log, and what could not be used of it. */
-static void report_log(const replay *p, const pd_log_about *about, uint64_t ms)
+static void report_log(const replay *p, const pd_wal_about *about, uint64_t ms)
 {
     if (about->entries > 0)
         say(LOG_NOTICE, p->kept,
@@ -294,31 +294,31 @@ static void report_log(const replay *p, const pd_log_about *about, uint64_t ms)
 static int replay_log(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
 {
     replay p = { .r = r, .kept = kept, .until = UINT64_MAX };
-    pd_log_about about;
+    pd_wal_about about;
     pd_error why = { 0 };
     uint64_t begun = now_ms();
-    int rc = pd_log_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, &why);
+    int rc = pd_wal_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, &why);
 
     if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
     if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
     if (go_on(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_log(&p, &about, now_ms() - begun);
-    return pd_log_cut(r->base.below, c->dir, kept->creator, kept->step, about.last, err);
+    return pd_wal_truncate(r->base.below, c->dir, kept->creator, kept->step, about.last, err);
 }
 
 /* ---- the control log ---- */
 
-static int take_control(void *arg, const pd_logged *logged, pd_error *err)
+static int take_control(void *arg, const pd_wal_record *record, pd_error *err)
 {
     replay *p = arg;
 
-    if (p->r->user->control(p->r->user->arg, logged, &p->why) == PD_OK) return PD_OK;
+    if (p->r->user->control(p->r->user->arg, record, &p->why) == PD_OK) return PD_OK;
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
 /* Reports what could not be used of the control log of a job. */
-static void report_control(const replay *p, const pd_log_about *about)
+static void report_control(const replay *p, const pd_wal_about *about)
 {
     const pd_error *why = p->why.code != PD_OK ? &p->why : &about->damage;
 
@@ -333,7 +333,7 @@ static void report_control(const replay *p, const pd_log_about *about)
 static int read_control(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
 {
     replay p = { .r = r, .kept = kept };
-    pd_log_about about;
+    pd_wal_about about;
     pd_error why = { 0 };
     int rc = pd_control_read(r->disk, c->dir, kept->creator, take_control, &p, &about, &why);
 

@@ -4,7 +4,7 @@
 
 #include "disk.h"
 #include "checkpoint_image.h"
-#include "logged.h"
+#include "wal_record.h"
 
 #include <stdatomic.h>
 
@@ -18,11 +18,11 @@ typedef struct pd_recover_user {
      * entry is freed after the call. After an error the job must be at the step before, except for two codes.
      * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
      * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: logs are not read. */
-    int (*replay)(void *arg, const pd_logged *logged, pd_error *err);
+    int (*replay)(void *arg, const pd_wal_record *record, pd_error *err);
     /* Takes an entry of the control log of the job that was restored and replayed last: the first one, then one after
      * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must
      * not start. NULL: control logs are not read. */
-    int (*control)(void *arg, const pd_logged *logged, pd_error *err);
+    int (*control)(void *arg, const pd_wal_record *record, pd_error *err);
     const atomic_bool *stops; /* becomes true when the daemon has to stop; read before each read of a file. NULL: it
                                * never has to */
 } pd_recover_user;

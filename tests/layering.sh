@@ -21,7 +21,7 @@ only() {
 
 only '#include <uv\.h>'                       'libuv'          '^server/net/(uvloop|signals)\.h'
 only '#include <pthread\.h>'                  'pthread'        '^server/(threads|host|settings)/' '^client/lib/' \
-    '^client/tools/' '^server/tools/'
+    '^client/ctl/' '^server/tools/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/settings/config'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \
@@ -81,7 +81,7 @@ inward server/optim "$(echo server/{net,keep}/*.h proto/*.h) $store $process $ou
 inward server/store "$(echo server/{net,keep}/*.h proto/*.h) $process $outside"
 # Files: the keeper's ring knows the wire's safetensors, and of the store only checkpoints and entries in memory.
 inward server/keep  "$(echo server/{optim,net}/*.h) $process $outside $(echo $store | tr ' ' '\n' |
-    grep -vE '/(checkpoint_image|logged)\.h$')"
+    grep -vE '/(checkpoint_image|wal_record)\.h$')"
 inward server/net   "$(echo server/keep/*.h server/{host,settings}/*.h) $outside"
 inward server/threads  "$(echo server/settings/*.h) $outside"
 # The machine: its helpers beside a disk thread are started by thread.h, and write to the log.
@@ -98,7 +98,7 @@ inward proto        "$(echo server/{optim,net,keep}/*.h) $store $process $outsid
 inward client/lib   "$(echo server/{optim,net,keep}/*.h client/{ctl,tools,example}/*.h) $store \
     $process $(echo server/tools/*/*.h)"
 inward client/ctl   "$(echo server/{optim,net}/*.h server/tools/*/*.h $store $process | tr ' ' '\n' |
-    grep -vE '/(roles|roles_file|checkpoint_image|logged)\.h$')"
+    grep -vE '/(roles|roles_file|checkpoint_image|wal_record)\.h$')"
 inward client/tools "$(echo server/{optim,net,keep}/*.h client/ctl/*.h server/tools/*/*.h) $store $process"
 # What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one:
 # these programs ask the same files as the daemon.

@@ -52,7 +52,8 @@ for preset in "${presets[@]}"; do
     say "$preset: test"
     if [ "$preset" = release ] && [ -n "$environment" ]; then wait "$environment" || failed+=(environment); fi
     # One test more than there are cores: some wait most of the time.
-    ctest --preset "$preset" --output-on-failure -j $(($(nproc) + 1)) "${choice[@]}" || failed+=("$preset")
+    ctest --preset "$preset" --output-on-failure -j $(($(nproc) + 1)) "${choice[@]}" ||
+        failed+=("$preset: $(cut -d: -f2 "build/$preset/Testing/Temporary/LastTestsFailed.log" | paste -sd ' ')")
 done
 
-if [ ${#failed[@]} -gt 0 ]; then printf '\nfailed: %s\n' "${failed[*]}"; exit 1; fi
+if [ ${#failed[@]} -gt 0 ]; then echo; printf 'failed: %s\n' "${failed[@]}"; exit 1; fi

@@ -1,10 +1,37 @@
-/* commands.h - the table of the paramctl commands that ask a daemon, or read its directory of checkpoints. */
+/* commands.h - the commands of paramctl that ask a daemon or read its files, and the table of them. */
 #ifndef PD_COMMANDS_H
 #define PD_COMMANDS_H
 
 #include "command_line.h"
 
-/* The paramctl commands that ask a daemon, one a row. The last row is empty. */
+enum { PD_MOST_SETTINGS = 64 }; /* most NAME=VALUE arguments of one `paramctl set` */
+
+/* The table: one command a row, then an empty row (command_table.c). */
 extern const pd_command pd_commands[];
+
+/* Run a command and return an exit status. */
+int pd_run_ping(pd_line *line); /* daemon_commands.c */
+int pd_run_drain(pd_line *line);
+int pd_run_shutdown(pd_line *line);
+int pd_run_status(pd_line *line); /* lists.c */
+int pd_run_list(pd_line *line);   /* jobs, workers or roots: the list that has the command's name */
+int pd_run_jobs(pd_line *line);
+int pd_run_params(pd_line *line);
+int pd_run_top(pd_line *line);  /* top.c */
+int pd_run_drop(pd_line *line); /* job_commands.c */
+int pd_run_reset_state(pd_line *line);
+int pd_run_checkpoint_command(pd_line *line);
+int pd_run_set(pd_line *line);
+int pd_run_settings(pd_line *line);
+int pd_run_state(pd_line *line); /* state_list.c */
+int pd_run_export_command(pd_line *line);
+int pd_run_import_state(pd_line *line);
+int pd_run_daemons(pd_line *line); /* local_commands.c */
+int pd_run_dashboard(pd_line *line);
+int pd_run_roles(pd_line *line); /* access_commands.c */
+int pd_run_token(pd_line *line);
+int pd_run_checkpoints(pd_line *line); /* state_folder.c */
+int pd_run_verify(pd_line *line);
+int pd_run_restore(pd_line *line);
 
 #endif

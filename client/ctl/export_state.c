@@ -1,23 +1,166 @@
 /* export_state.c - paramctl export: writes a job's weights, and with --state its optimizer state, to a safetensors
  * file.
  *
- * All tensors are of the same step. The command first fetches the names and shapes of the weights and of the slots
- * (tensors of optimizer state). Then it begins the export on the daemon. It fetches the step counters and the
- * pending roots: matrix roots that are computed, but not used yet. Now everything in the header of the file is
- * known. So the command writes the header, and then fetches the tensors' values in the order in which they lie in
- * the file. */
-#include "export_state.h"
+ * All tensors are of the same step. The command first fetches the names and shapes of the weights and of the slots.
+ * Then it begins the export on the daemon. It fetches the step counters and the pending roots. Now everything in the
+ * header of the file is known. So the command writes the header, and then fetches the tensors' values in the order in
+ * which they lie in the file. */
+#include "commands.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "format.h"
-#include "new_file.h"
-#include "transfer.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_list.h"
+
+/* A file that is being written. It has no name until it is complete, so that nothing is left if the program is killed.
+ * On a file system without nameless files it has a temporary name in the same folder. */
+typedef struct new_file {
+    int fd;           /* descriptor of the file; -1: no file is open */
+    const char *path; /* borrowed */
+    char *part;       /* temporary name of the file; NULL: the output is standard output */
+    bool nameless;    /* the file has no name yet, not even its temporary name */
+    bool force;
+} new_file;
+
+static int fail(const char *path, pd_error *err)
+{
+    return pd_fail(err, PD_FAILED_PRECONDITION, "%.300s: %s", path, strerror(errno));
+}
+
+static int exists(const char *path, pd_error *err)
+{
+    return pd_fail(err, PD_ALREADY_EXISTS, "%.300s: the file exists: choose another name, or --force replaces it",
+                   path);
+}
+
+static int open_output(new_file *out, pd_error *err)
+{
+    if (isatty(STDOUT_FILENO))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "standard output is a terminal: send it to a file or a pipe");
+    out->fd = STDOUT_FILENO;
+    return PD_OK;
+}
+
+/* Returns the path of the folder in which a file lies. The caller frees it. NULL: out of memory. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+static int open_part(new_file *out)
+{
+    char *folder = folder_of(out->path);
+
+    out->fd = folder != NULL ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
+    out->nameless = out->fd >= 0;
+    free(folder);
+    if (!out->nameless) out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return out->fd;
+}
+
+/* Opens a new file; the path "-" is standard output. PD_ALREADY_EXISTS: the file exists and `force` is false.
+ * PD_FAILED_PRECONDITION: the file cannot be made in that folder, or standard output is a terminal. */
+static int file_open(new_file *out, const char *path, bool force, pd_error *err)
+{
+    *out = (new_file){ .fd = -1, .path = path, .force = force };
+    if (strcmp(path, "-") == 0) return open_output(out, err);
+    if (!force && access(path, F_OK) == 0) return exists(path, err);
+    if (asprintf(&out->part, "%s.%ld.part", path, (long)getpid()) < 0) {
+        out->part = NULL;
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return open_part(out) >= 0 ? PD_OK : fail(out->part, err);
+}
+
+static int file_write(new_file *file, const void *at, size_t bytes, pd_error *err)
+{
+    const char *from = at;
+
+    while (bytes > 0) {
+        ssize_t n = write(file->fd, from, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return fail(file->part != NULL ? file->part : "standard output", err);
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return PD_OK;
+}
+
+/* Syncs the folder of a file, so that the file's new name is on the disk. Some file systems cannot do it, so errors
+ * are ignored. */
+static void sync_folder(const char *path)
+{
+    char *folder = folder_of(path);
+    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+/* Renames the file from its temporary name to its final name. Without `force` an existing file is not replaced,
+ * except on a file system that cannot rename in this way. */
+static int give_name(const new_file *file, pd_error *err)
+{
+    int rc = renameat2(AT_FDCWD, file->part, AT_FDCWD, file->path, file->force ? 0 : RENAME_NOREPLACE);
+
+    if (rc != 0 && errno == EEXIST) return exists(file->path, err);
+    if (rc != 0 && (errno == EINVAL || errno == ENOSYS)) rc = rename(file->part, file->path);
+    return rc == 0 ? PD_OK : fail(file->path, err);
+}
+
+/* Gives its temporary name to a file that was opened without a name. */
+static int name_part(new_file *file, pd_error *err)
+{
+    char self[64];
+
+    if (!file->nameless) return PD_OK;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", file->fd);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, file->part, AT_SYMLINK_FOLLOW) != 0) return fail(file->part, err);
+    file->nameless = false;
+    return PD_OK;
+}
+
+/* Syncs the complete file to disk and gives it its name. PD_ALREADY_EXISTS: without `force`, another program has made a
+ * file of that name in the meantime; that file stays. */
+static int file_commit(new_file *file, pd_error *err)
+{
+    int rc;
+
+    if (file->part == NULL) return PD_OK;
+    if (fsync(file->fd) != 0) return fail(file->part, err);
+    if ((rc = name_part(file, err)) != PD_OK) return rc;
+    rc = close(file->fd);
+    file->fd = -1;
+    if (rc != 0) return fail(file->part, err);
+    if ((rc = give_name(file, err)) != PD_OK) return rc;
+    sync_folder(file->path);
+    free(file->part);
+    file->part = NULL;
+    return PD_OK;
+}
+
+/* Removes a new file that was not completed. Does nothing if no file is open. */
+static void file_drop(new_file *file)
+{
+    if (file->part == NULL) return;
+    if (file->fd >= 0) close(file->fd);
+    if (!file->nameless) unlink(file->part);
+    free(file->part);
+    *file = (new_file){ .fd = -1 };
+}
 
 #define PENDING_ROOT "pending_root"
 enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
@@ -47,7 +190,7 @@ typedef struct export
     source *sources; /* all tensors of the file, sorted by name once all of them are known */
     size_t n, room;
     pd_st_tensor *tensors; /* the same tensors for the header, in the order in which they lie in the file */
-    pd_new_file file;
+    new_file file;
     uint8_t *piece;
     uint64_t piece_bytes, bytes, read;
     uint64_t step, roots;
@@ -59,8 +202,6 @@ static int no_memory(pd_error *err)
 {
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
-
-/* ---- tensors of the file ---- */
 
 static int make_room(export *ex)
 {
@@ -160,8 +301,6 @@ static int arrange(export *ex, pd_error *err)
     return PD_OK;
 }
 
-/* ---- asking ---- */
-
 static int ask(export *ex, const Paramd__ExportRequest *request, size_t bytes, Paramd__ExportReply **reply,
                pd_error *err)
 {
@@ -248,11 +387,9 @@ static int end(export *ex, pd_error *err)
     return ask(ex, &request, 0, &reply, err);
 }
 
-/* ---- the file ---- */
-
 static int put(export *ex, const void *at, size_t bytes, pd_error *err)
 {
-    int rc = pd_new_file_write(&ex->file, at, bytes, err);
+    int rc = file_write(&ex->file, at, bytes, err);
 
     ex->read += bytes;
     if (!ex->line->json) pd_transfer_show(ex->read, ex->bytes, "exported", false);
@@ -310,7 +447,7 @@ static int write_header(export *ex, pd_error *err)
     rc = pd_safetensors_header(&header, &bytes, ex->tensors, ex->n, meta, sizeof meta / sizeof *meta, err);
     if (rc != PD_OK) return rc;
     for (size_t i = 0; i < ex->n; i++) ex->bytes += ex->tensors[i].bytes;
-    rc = pd_new_file_write(&ex->file, header, bytes, err);
+    rc = file_write(&ex->file, header, bytes, err);
     free(header);
     return rc;
 }
@@ -323,8 +460,6 @@ static int write_all(export *ex, pd_error *err)
     if (rc == PD_OK && !ex->line->json) pd_transfer_show(ex->read, ex->bytes, "exported", true);
     return rc;
 }
-
-/* ---- report ---- */
 
 static int tell(const export *ex)
 {
@@ -340,11 +475,9 @@ static int tell(const export *ex)
     return PD_EXIT_OK;
 }
 
-/* ---- the command ---- */
-
 static void close_export(export *ex)
 {
-    pd_new_file_drop(&ex->file);
+    file_drop(&ex->file);
     pd_operator_close(&ex->op);
     pd_state_list_free(&ex->list);
     for (size_t i = 0; i < ex->n_params; i++) free(ex->params[i]);
@@ -365,14 +498,14 @@ static int fetch(export *ex, pd_error *err)
     if (rc == PD_OK) rc = arrange(ex, err);
     if (rc == PD_OK) rc = write_all(ex, err);
     if (rc == PD_OK) rc = end(ex, err);
-    return rc == PD_OK ? pd_new_file_commit(&ex->file, err) : rc;
+    return rc == PD_OK ? file_commit(&ex->file, err) : rc;
 }
 
 static int run(export *ex)
 {
     const pd_line *line = ex->line;
     pd_error err = { 0 };
-    int rc = pd_new_file_open(&ex->file, ex->path, ex->force, &err), status;
+    int rc = file_open(&ex->file, ex->path, ex->force, &err), status;
     bool opened = false;
 
     if (rc == PD_OK) rc = pd_operator_probe(line->server, line->timeout, &err);

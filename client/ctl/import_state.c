@@ -4,7 +4,7 @@
  * The command first compares the names in the file with the job's slots. If they do not
  * match, nothing is sent, unless the user gives --partial. A file may also have pending roots: matrix roots that are
  * computed, but not used yet. */
-#include "import_state.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 
 #include "convert.h"
 #include "format.h"
-#include "transfer.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_keys.h"
@@ -60,8 +59,6 @@ typedef struct state_import {
     float *floats;               /* buffer for the numbers of one Import request */
 } state_import;
 
-/* ---- the file ---- */
-
 static int map_file(state_import *im, pd_error *err)
 {
     int fd = open(im->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
@@ -83,8 +80,6 @@ static int map_file(state_import *im, pd_error *err)
     rc = pd_safetensors_read(&im->tensors, im->file, im->file_bytes, &why);
     return rc == PD_OK ? rc : pd_fail(err, rc, "%.200s: %.300s", im->path, why.text);
 }
-
-/* ---- which tensor goes to which slot ---- */
 
 static bool is_float(pd_st_dtype dtype)
 {
@@ -313,8 +308,6 @@ static size_t count_missing(const state_import *im)
     return missing;
 }
 
-/* ---- sending ---- */
-
 static Paramd__ImportRequest request_of(const state_import *im, uint32_t act)
 {
     Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
@@ -486,8 +479,6 @@ static int send_all(state_import *im, pd_error *err)
     return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
 }
 
-/* ---- report ---- */
-
 static void print_unknown(const state_import *im)
 {
     for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->verbose); i++)
@@ -549,8 +540,6 @@ static int tell(const state_import *im, bool imported)
                im->n_unknown, count_missing(im));
     return imported ? PD_EXIT_OK : PD_EXIT_FAILED;
 }
-
-/* ---- the command ---- */
 
 static void close_import(state_import *im)
 {

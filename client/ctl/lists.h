@@ -1,14 +1,15 @@
-/* lists.h - the commands that print a list as the daemon sends it: jobs, workers, roots. */
+/* lists.h - says in a few words which step of a job survives a restart of the daemon. */
 #ifndef PD_LISTS_H
 #define PD_LISTS_H
 
-#include "list_table.h"
+#include <stdbool.h>
 
-/* Returns the description of a list: its kind and its columns. `name` is jobs, workers or roots. */
-const pd_list *pd_list_named(const char *name);
-/* Runs the command jobs, workers or roots, which prints the list of that name. */
-int pd_run_list(pd_line *line);
-/* Runs the command jobs: prints the jobs whose name matches the command's argument; without an argument, all jobs. */
-int pd_run_jobs(pd_line *line);
+#include "message.h"
+
+#define PD_DURABLE_TEXT 96 /* size of a buffer that has room for such a text */
+
+/* Writes the step of a job's last checkpoint and its age, such as "40 (12.0 s)"; "none" if there is none yet; "-" if
+ * the job makes none. Returns whether the last attempt at a checkpoint has failed; then the text says so. */
+bool pd_durable_text(char text[PD_DURABLE_TEXT], const Paramd__JobInfo *job);
 
 #endif

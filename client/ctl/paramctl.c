@@ -4,19 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "commands.h"
+#include "connection.h"
 #include "format.h"
-#include "help.h"
 #include "text.h"
 #include "programs.h"
-#include "sibling.h"
-#include "watch.h"
+
+#define CLEAR "\033[H\033[2J" /* terminal codes that move to the upper left corner and erase the screen */
 
 static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };
-
-/* ---- finding the command ---- */
 
 /* Returns the command of paramctl that has this name. Ends the program if there is none. */
 static const pd_command *find_command(const pd_line *line, const char *name)
@@ -43,8 +42,6 @@ static int help(const pd_line *line)
         pd_help_all(stdout, tables);
     return PD_EXIT_OK;
 }
-
-/* ---- programs ---- */
 
 /* Executes a program: the one in the folder of paramctl, or if that cannot run, the one on PATH. Returns errno if
  * neither can run. */
@@ -90,6 +87,64 @@ static int run_program(const pd_line *line)
     return PD_EXIT_FAILED;
 }
 
+/* Returns whether the user gave --watch with a command that has this option. */
+static bool watches(const pd_line *line)
+{
+    for (const pd_command_option *o = line->command->options; o != NULL && o->name != NULL; o++)
+        if (strcmp(o->name, "watch") == 0) return pd_line_has(line, "watch");
+    return false;
+}
+
+/* Returns how many bytes of a text fit on the terminal. The last line of the terminal stays free for the cursor. */
+static size_t fitting(const char *text, size_t n)
+{
+    struct winsize size;
+    const char *at = text;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 2) return n;
+    for (int row = 1; row < size.ws_row && *at != '\0'; row++) at += strcspn(at, "\n") + (strchr(at, '\n') != NULL);
+    return (size_t)(at - text);
+}
+
+/* Runs the command with its output going to memory, then clears the terminal and shows as much of the output as
+ * fits. After an error the terminal keeps the last answer, with the error below it. */
+static int show(pd_line *line)
+{
+    FILE *terminal = stdout, *answer;
+    char *text = NULL;
+    size_t n;
+    int status;
+
+    if ((answer = open_memstream(&text, &n)) == NULL) return line->command->run(line);
+    stdout = answer; /* glibc allows a program to assign to stdout */
+    status = line->command->run(line);
+    stdout = terminal;
+    fclose(answer);
+    if (status == PD_EXIT_OK) {
+        fputs(CLEAR, stdout);
+        n = fitting(text, n);
+    }
+    fwrite(text, 1, n, stdout);
+    free(text);
+    return status;
+}
+
+/* Runs the command once, or with --watch again and again until it fails. On a terminal each answer replaces the one
+ * before, cut to the terminal's height. Elsewhere an empty line separates the answers. Returns an exit status. */
+static int watch(pd_line *line)
+{
+    bool screen = isatty(STDOUT_FILENO) != 0;
+    int status;
+
+    if (!watches(line) || (screen && line->command->draws)) return line->command->run(line);
+    for (bool first = true;; first = false) {
+        if (!first && !screen) fputc('\n', stdout);
+        status = screen ? show(line) : line->command->run(line);
+        if (fflush(stdout) != 0 || status != PD_EXIT_OK) return status;
+        pd_pause_s(pd_line_seconds(line, "watch"));
+    }
+}
+
 int main(int argc, char **argv)
 {
     pd_line line = pd_line_new(NULL, argc, argv);
@@ -104,7 +159,7 @@ int main(int argc, char **argv)
     line.command = find_command(&line, name);
     if (line.command->run == NULL) return run_program(&line);
     pd_line_parse(&line);
-    status = pd_watch(&line);
+    status = watch(&line);
     if (fflush(stdout) != 0 && status == PD_EXIT_OK) {
         fprintf(stderr, "paramctl: the output cannot be written: %s\n", strerror(errno));
         return PD_EXIT_FAILED;

@@ -1,5 +1,5 @@
 /* state_folder.c - the commands checkpoints, verify and restore, which work on a state directory without a daemon. */
-#include "state_folder.h"
+#include "commands.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,12 +9,10 @@
 #include "checkpoint_files.h"
 #include "format.h"
 #include "job_dir.h"
-#include "log_files.h"
+#include "wal_files.h"
 #include "result.h"
 #include "state_dir.h"
 #include "text_table.h"
-
-/* ---- logs ---- */
 
 /* A search for each job's newest whole checkpoint in a list: the next start loads it, and the job's log follows it. */
 typedef struct log_search {
@@ -33,8 +31,6 @@ static bool is_newest(log_search *s, const pd_checkpoint_entry *entry)
     return true;
 }
 
-/* ---- checkpoints ---- */
-
 /* The list of checkpoints, while it is made. */
 typedef struct listing {
     pd_table *table; /* NULL: it is made as JSON */
@@ -44,20 +40,20 @@ typedef struct listing {
 } listing;
 
 /* Reads the log that follows a checkpoint. Returns false if there is no log. A damaged log: about->damage says how. */
-static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_log_about *about)
+static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_wal_about *about)
 {
     pd_error err;
 
-    *about = (pd_log_about){ 0 };
+    *about = (pd_wal_about){ 0 };
     if (!is_newest(&l->newest, entry)) return false;
-    if (pd_log_survey(&pd_disk_posix, l->newest.job_dir, entry->manifest->creator, entry->step, about, &err) != PD_OK)
+    if (pd_wal_survey(&pd_disk_posix, l->newest.job_dir, entry->manifest->creator, entry->step, about, &err) != PD_OK)
         about->damage = err;
     return about->files > 0 || about->damage.code != PD_OK;
 }
 
 static void add_log_cell(listing *l, const pd_checkpoint_entry *entry)
 {
-    pd_log_about log;
+    pd_wal_about log;
 
     if (!look_at_log(l, entry, &log)) {
         pd_table_cell(l->table, "-");
@@ -71,7 +67,7 @@ static void add_log_cell(listing *l, const pd_checkpoint_entry *entry)
 
 static json_t *log_object(listing *l, const pd_checkpoint_entry *entry)
 {
-    pd_log_about log;
+    pd_wal_about log;
 
     if (!look_at_log(l, entry, &log)) return json_null();
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s}", "entries", (json_int_t)log.entries, "last_step",
@@ -153,11 +149,8 @@ int pd_run_checkpoints(pd_line *line)
         return pd_result_fail_reached(line->json, &err);
     }
     if (line->json) return pd_result_json(json_pack("{s:o}", "checkpoints", l.json));
-    pd_table_limit(l.table, line->wide ? 0 : pd_table_default_limit());
-    return pd_table_print(l.table, stdout, "no checkpoints") == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
+    return pd_result_table(line, l.table, "no checkpoints");
 }
-
-/* ---- verify ---- */
 
 /* What is known while checkpoints are verified. */
 typedef struct verifying {
@@ -195,20 +188,20 @@ static void verify_one(verifying *v, const char *dir)
 /* Reads the log of a job that follows a checkpoint. */
 static void verify_log(verifying *v, const pd_checkpoint_entry *entry)
 {
-    pd_log_about log;
+    pd_wal_about log;
     pd_error err;
 
-    if (pd_log_read(&pd_disk_posix, v->newest.job_dir, entry->manifest->creator, entry->step, NULL, NULL, &log, &err) !=
+    if (pd_wal_read(&pd_disk_posix, v->newest.job_dir, entry->manifest->creator, entry->step, NULL, NULL, &log, &err) !=
         PD_OK)
-        log = (pd_log_about){ .files = 1, .damage = err };
+        log = (pd_wal_about){ .files = 1, .damage = err };
     if (log.files == 0) return;
     v->logs++;
     v->damaged += log.damage.code != PD_OK;
     v->dir = v->newest.job_dir;
-    tell_file(v, PD_KEEP_LOG, &log.damage);
+    tell_file(v, PD_KEEP_STEPS, &log.damage);
     if (log.damage.code == PD_OK && v->json == NULL)
         pd_print_line(stdout, "whole: %s/%s: %" PRIu64 " steps, to step %" PRIu64 ", %" PRIu64 " bytes", v->dir,
-                      PD_KEEP_LOG, log.entries, log.last, log.bytes);
+                      PD_KEEP_STEPS, log.entries, log.last, log.bytes);
 }
 
 static void verify_entry(void *arg, const pd_checkpoint_entry *entry)
@@ -259,8 +252,6 @@ int pd_run_verify(pd_line *line)
         pd_print_line(stdout, "%zu checkpoints, %zu damaged", v.checked, v.damaged);
     return v.damaged == 0 ? PD_EXIT_OK : PD_EXIT_FAILED;
 }
-
-/* ---- restore ---- */
 
 /* Reads the option --creator: 0 if it was not given. */
 static uint64_t creator_of(const pd_line *line)

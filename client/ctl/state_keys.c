@@ -68,8 +68,6 @@ static const struct {
     const char *word, *slot;
 } common[] = { { "count", NULL }, { "step", NULL }, { "update_counter", "update_counter" } };
 
-/* ---- parameters ---- */
-
 static int compare_names(const void *key, const void *entry)
 {
     return strcmp(key, *(const char *const *)entry);
@@ -104,8 +102,6 @@ static bool find_before(const char *text, size_t length, const char *const *name
     return find_name(text + skip, length - skip, names, n, param) ||
            find_name(text + skip, length - skip - 1, names, n, param);
 }
-
-/* ---- Meta's flat keys ---- */
 
 /* Returns the number in a text such as "block_3"; -1: the text is not of this form. */
 static int block_of(const char *text)
@@ -169,8 +165,6 @@ static bool read_flat_key(pd_state_key *out, const char *key, const char *const 
     return false;
 }
 
-/* ---- paramd's own names ---- */
-
 /* Reads a tensor's name as paramd writes it, from behind the parameter's name on, such as
  * "block_3.factor_matrices.1" or "momentum". */
 static void read_slot(pd_state_key *out, const char *text)
@@ -204,8 +198,6 @@ static bool read_own_key(pd_state_key *out, const char *key, const char *const *
     }
     return false;
 }
-
-/* ---- paths of JAX files ---- */
 
 /* A tensor's name, split into words. It is kept in two forms of the same length: in `words` all separators are '/',
  * in `stood` they are '.' and '/' as they were written. */

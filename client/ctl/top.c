@@ -1,6 +1,6 @@
 /* top.c - the command top: a screen that shows the jobs of a daemon while they change. If the output is no terminal,
  * it prints a table. */
-#include "top.h"
+#include "commands.h"
 
 #include <locale.h>
 #include <math.h>
@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "result.h"
-#include "top_detail.h"
-#include "watch.h"
+#include "top_sample.h"
 
 enum { ALARM = 1 }; /* number of the colour pair for ncurses: red on the terminal's background */
 
@@ -26,8 +25,6 @@ static pd_top_order order_of(const pd_line *line)
     while (strcmp(pd_top_orders[order], word) != 0) order++;
     return order;
 }
-
-/* ---- output without a terminal ---- */
 
 static json_t *phases_json(const pd_top_job *job)
 {
@@ -96,8 +93,6 @@ static int print_once(const pd_line *line, pd_top_sample *sample)
     return pd_table_print(pd_top_table(sample, pd_table_default_limit()), stdout, "no jobs") == PD_OK ? PD_EXIT_OK
                                                                                                       : PD_EXIT_FAILED;
 }
-
-/* ---- the screen ---- */
 
 /* Most lines of the screen that the description of a job takes, with the empty line before it. Lower screens show only
  * the table. */
@@ -315,8 +310,6 @@ static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *samp
     return rc;
 }
 
-/* ---- the command ---- */
-
 int pd_run_top(pd_line *line)
 {
     bool screen = isatty(STDOUT_FILENO) != 0 && isatty(STDIN_FILENO) != 0 && !line->json;
@@ -327,7 +320,7 @@ int pd_run_top(pd_line *line)
 
     if (rc == PD_OK) rc = pd_top_take(&first, &op, NULL, &err);
     if (rc == PD_OK) {
-        pd_watch_pause(first_s);
+        pd_pause_s(first_s);
         rc = pd_top_take(&sample, &op, &first, &err);
     }
     if (rc == PD_OK && screen)

@@ -1,26 +1,18 @@
-/* top_sample.c - measures what a daemon and its jobs did between two answers to Status requests. */
+/* top_sample.c - measures what a daemon and its jobs did between two answers to Status requests, and describes it. */
 #include "top_sample.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "format.h"
+#include "text.h"
 
 const char *const pd_top_orders[PD_TOP_ORDERS] = {
     [PD_TOP_NAME] = "name", [PD_TOP_SPEED] = "speed", [PD_TOP_MEMORY] = "memory", [PD_TOP_TRAFFIC] = "traffic"
 };
-
-/* ---- taking ---- */
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* Returns a rate in bytes per second from two readings of a job's byte counter. If the counter is lower than
  * before, it belongs to a new job of the same name, and the rate is 0. */
@@ -109,7 +101,7 @@ static void add_rates(pd_top_sample *out, const pd_top_sample *before)
 
 static void fill_daemon(pd_top_sample *out, const Paramd__StatusReply *status)
 {
-    out->at_s = now_s();
+    out->at_s = pd_now_s();
     snprintf(out->server, sizeof out->server, "%s", status->server);
     out->draining = status->draining;
     out->uptime_ms = status->uptime_ms;
@@ -137,7 +129,7 @@ int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before
 }
 
 /* Inserts a rank into the list of those that were last most often. */
-static void add_late(pd_top_late late[PD_TOP_LATE], size_t *n, const Paramd__WorkerInfo *worker)
+static void rank_late(pd_top_late late[PD_TOP_LATE], size_t *n, const Paramd__WorkerInfo *worker)
 {
     double share = worker->timed_steps > 0 ? (double)worker->times_last / (double)worker->timed_steps : 0;
     size_t at = *n;
@@ -159,7 +151,7 @@ static void add_late_page(void *arg, const Paramd__ListReply *page)
 {
     late_list *list = arg;
 
-    for (size_t i = 0; i < page->n_workers; i++) add_late(list->at, &list->n, page->workers[i]);
+    for (size_t i = 0; i < page->n_workers; i++) rank_late(list->at, &list->n, page->workers[i]);
 }
 
 size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_operator *op, const char *job)
@@ -178,8 +170,6 @@ void pd_top_free(pd_top_sample *sample)
     free(sample->jobs);
     *sample = (pd_top_sample){ 0 };
 }
-
-/* ---- order ---- */
 
 static double weight_of(const pd_top_job *job, pd_top_order order)
 {
@@ -203,8 +193,6 @@ void pd_top_sort(pd_top_sample *sample, pd_top_order order)
 {
     if (sample->n > 0) qsort_r(sample->jobs, sample->n, sizeof *sample->jobs, compare, &order);
 }
-
-/* ---- text ---- */
 
 /* Adds a cell that says which ranks a job waits for and for how long, such as "2,3 for 4 s". */
 static void waits_cell(pd_table *table, const pd_top_job *job)
@@ -266,4 +254,124 @@ void pd_top_headline(const pd_top_sample *sample, char *text, size_t size)
              sample->n == 1 ? "" : "s", sample->connections, sample->connections == 1 ? "" : "s",
              pd_bytes_text(resident, sample->resident_bytes), pd_bytes_text(in, (uint64_t)sample->in_per_s),
              pd_bytes_text(out, (uint64_t)sample->out_per_s));
+}
+
+static __attribute__((format(printf, 3, 4))) void add(pd_top_detail *out, bool alarm, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(out->line[out->n], PD_TOP_LINE, format, args);
+    va_end(args);
+    pd_text_mend(out->line[out->n]);
+    out->alarm[out->n++] = alarm;
+}
+
+static void add_head(pd_top_detail *out, const pd_top_job *job)
+{
+    add(out, false, "job %.60s: %.40s, %s, %u of %u workers, step %" PRIu64, job->name,
+        job->optimizer[0] != '\0' ? job->optimizer : "no optimizer yet", job->state, job->connected, job->world_size,
+        job->step);
+}
+
+static void add_progress(pd_top_detail *out, const pd_top_job *job)
+{
+    char loss[PD_CELL] = "none", norm[PD_CELL] = "unknown", speed[PD_CELL];
+
+    if (job->has_loss) snprintf(loss, sizeof loss, "%.5g", job->loss);
+    if (job->norm > 0) snprintf(norm, sizeof norm, "%.4g", job->norm);
+    add(out, job->has_loss && !isfinite(job->loss),
+        "progress    %s steps/s, loss %s, gradient norm %s, %" PRIu64 " steps clipped",
+        pd_speed_text(speed, job->speed), loss, norm, job->clipped);
+}
+
+static void add_times(pd_top_detail *out, const pd_top_job *job)
+{
+    static const char *const names[PD_TOP_PHASES] = { "wait", "sum", "step", "publish" };
+    char line[PD_TOP_LINE], text[PD_CELL];
+    size_t used = 0;
+
+    if (job->total.steps == 0) return;
+    line[0] = '\0';
+    for (int i = 0; i < PD_TOP_PHASES; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s %s", i > 0 ? ", " : "", names[i],
+                                 pd_seconds_text(text, job->phase[i]));
+    add(out, false, "a step      %s", line);
+}
+
+static void add_waits(pd_top_detail *out, const pd_top_job *job)
+{
+    char since[PD_CELL];
+
+    if (job->waits_for[0] == '\0')
+        add(out, false, "waits for   nobody");
+    else if (job->waits_ms == 0)
+        add(out, false, "waits for   %.60s", job->waits_for);
+    else
+        add(out, false, "waits for   %.60s, %s after the first contribution", job->waits_for,
+            pd_duration_text(since, job->waits_ms));
+}
+
+static void add_late(pd_top_detail *out, const pd_top_late *late, size_t n)
+{
+    char line[PD_TOP_LINE], text[PD_CELL];
+    size_t used = 0;
+
+    if (n == 0) return;
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%srank %u %.0f %% by %s", i > 0 ? ", " : "",
+                                 late[i].rank, 100 * late[i].share, pd_seconds_text(text, late[i].by_s));
+    add(out, false, "last        %s", line);
+}
+
+static void add_roots(pd_top_detail *out, const pd_top_job *job)
+{
+    if (!job->has_roots) return;
+    add(out, job->roots_failing > 0,
+        "roots       %" PRIu64 " at work, oldest %" PRIu64 " steps, %" PRIu64 " failing, %" PRIu64 " of %" PRIu64
+        " failed, %" PRIu64 " waits",
+        job->roots_behind, job->root_age, job->roots_failing, job->roots_failed, job->roots_due, job->root_waits);
+}
+
+static void add_memory(pd_top_detail *out, const pd_top_job *job)
+{
+    char all[PD_CELL], weights[PD_CELL], state[PD_CELL], held[PD_CELL];
+
+    add(out, false, "memory      %s: weights %s, state %s, in flight %s", pd_bytes_text(all, job->memory),
+        pd_bytes_text(weights, job->weights), pd_bytes_text(state, job->state_bytes), pd_bytes_text(held, job->held));
+}
+
+static void add_traffic(pd_top_detail *out, const pd_top_job *job)
+{
+    char in[PD_CELL], sent[PD_CELL];
+
+    add(out, false, "traffic     %s/s in, %s/s out", pd_bytes_text(in, (uint64_t)job->in_per_s),
+        pd_bytes_text(sent, (uint64_t)job->out_per_s));
+}
+
+static void add_checkpoint(pd_top_detail *out, const pd_top_job *job)
+{
+    char age[PD_CELL], bytes[PD_CELL];
+
+    if (job->keep_failing)
+        add(out, true, "checkpoint  failing: %.160s", job->keep_error);
+    else if (job->durable_step == 0)
+        add(out, false, "checkpoint  none");
+    else
+        add(out, false, "checkpoint  step %" PRIu64 ", %s ago, %s", job->durable_step,
+            pd_duration_text(age, job->checkpoint_age_ms), pd_bytes_text(bytes, job->checkpoint_bytes));
+}
+
+void pd_top_describe(pd_top_detail *out, const pd_top_job *job, const pd_top_late *late, size_t n_late)
+{
+    out->n = 0;
+    add_head(out, job);
+    add_progress(out, job);
+    add_times(out, job);
+    add_waits(out, job);
+    add_late(out, late, n_late);
+    add_roots(out, job);
+    add_memory(out, job);
+    add_traffic(out, job);
+    add_checkpoint(out, job);
 }

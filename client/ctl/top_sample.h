@@ -1,10 +1,10 @@
-/* top_sample.h - measures what a daemon and its jobs did between two answers to Status requests: the rows of
- * `paramctl top'. */
+/* top_sample.h - measures what a daemon and its jobs did between two answers to Status requests, and shows it as
+ * `paramctl top' does: a row for each job, and a description of one. */
 #ifndef PD_TOP_SAMPLE_H
 #define PD_TOP_SAMPLE_H
 
 #include "connection.h"
-#include "durable_text.h"
+#include "lists.h"
 #include "text_table.h"
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
@@ -68,5 +68,16 @@ void pd_top_sort(pd_top_sample *sample, pd_top_order order);
 pd_table *pd_top_table(const pd_top_sample *sample, int limit);
 /* Writes the line above the table of jobs, such as "paramd 0.1.0, up 3 min, ...". */
 void pd_top_headline(const pd_top_sample *sample, char *text, size_t size);
+
+enum { PD_TOP_LINES = 9, PD_TOP_LINE = 200 };
+
+typedef struct pd_top_detail {
+    size_t n;
+    char line[PD_TOP_LINES][PD_TOP_LINE];
+    bool alarm[PD_TOP_LINES]; /* the line tells of something that an operator should look at */
+} pd_top_detail;
+
+/* Describes a job. `late` lists the n_late ranks that were last most often. */
+void pd_top_describe(pd_top_detail *out, const pd_top_job *job, const pd_top_late *late, size_t n_late);
 
 #endif

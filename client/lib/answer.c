@@ -1,30 +1,329 @@
-/* answer.c - handles the server's answers: stores results and weights in the memory of the user's calls, and ends
- * these calls. */
+/* answer.c - receives answers: chooses the memory for their payload, stores results and weights, and ends calls. */
 #include "answer.h"
-
-#include "command_address.h"
-#include "convert.h"
-#include "core_end.h"
-#include "landing.h"
-#include "op.h"
-#include "parts.h"
-#include "push_scalars.h"
-#include "refusal.h"
-#include "core_remarks.h"
-#include "reply.h"
-#include "resend.h"
-#include "sharing.h"
-#include "welcome.h"
-#include "window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Notes in the user's operation that the optimizer refused this parameter's step,
- * so the round closed without a step. The operation reports the error when all its answers are there. */
-static void note_refused_step(pd_op *op, const pd_param_record *known, const Paramd__Outcome *outcome)
+#include "notice.h"
+#include "convert.h"
+#include "pages.h"
+#include "core_state.h"
+#include "call.h"
+#include "pieces.h"
+#include "recoveries.h"
+#include "sharing.h"
+#include "join.h"
+#include "window.h"
+
+/* Bytes that are hashed and copied at a time. */
+enum { COPY_SLICE = 256 * 1024 };
+
+static bool has_weights(unsigned method)
+{
+    return method == PD_PULL || method == PD_PUSH_PULL;
+}
+
+/* Returns whether answers to this method carry the outcomes of rounds, for instance "step taken" or "skipped". */
+static bool has_outcomes(unsigned method)
+{
+    return has_weights(method) || method == PD_PUSH;
+}
+
+/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the sent
+ * frame: the bytes of its weights, or of the change of these weights. */
+static size_t piece_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
+{
+    size_t bytes = frame->pieces[piece].bytes;
+
+    if (bytes == 0 || !core->receive.message->outcomes[piece]->update) return bytes;
+    return bytes / sizeof(float) * pd_dtype_size(pd_piece_record(core, frame, piece)->update);
+}
+
+/* Returns whether these bytes are received in the core's buffer: updates, and all weights of an answer to a frame that
+ * was sent again from the window. Other weights are received in the caller's memory. */
+static bool is_buffered(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
+{
+    return core->receive.message->outcomes[piece]->update || frame->source != NULL;
+}
+
+/* Makes the framer read the payload of an answer and throw it away, because no call of the user waits for this
+ * answer. */
+static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
+{
+    core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
+    *spans = core->scratch->landing;
+    *n = prefix->payload_bytes > 0 && (prefix->flags & PD_FLAG_SHARED) == 0 ? 1 : 0;
+    return PD_OK;
+}
+
+/* Makes the core's buffer for received bytes large enough. It receives updates, or the payload of an answer to
+ * paramctl. */
+static int make_room(pd_core *core, uint64_t bytes)
+{
+    uint8_t *more;
+
+    if (bytes <= core->receive.room) return PD_OK;
+    if ((more = realloc(core->receive.buffer, bytes)) == NULL) {
+        pd_core_drop(core, "out of memory");
+        return PD_NO_MEMORY;
+    }
+    core->receive.buffer = more;
+    core->receive.room = bytes;
+    return PD_OK;
+}
+
+/* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer breaks
+ * the protocol if the client did not ask for the update. Makes room for what is buffered, and sets *payload to the
+ * number of payload bytes that the answer must have. */
+static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
+{
+    uint64_t room = 0;
+
+    *payload = 0;
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        bool update = core->receive.message->outcomes[i]->update;
+        if (update && (frame->pieces[i].bytes == 0 || pd_piece_record(core, frame, i)->update == 0))
+            return pd_reply_broken(core, prefix, "an update that was not asked for");
+        if (piece_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + piece_bytes(core, frame, i);
+        if (is_buffered(core, frame, i)) room += piece_bytes(core, frame, i);
+    }
+    return make_room(core, room);
+}
+
+/* Lists the memory that receives the answer's payload. Weights go to the caller's buffers, updates and weights that
+ * nobody waits for to the core's buffer. In the payload each tensor or chunk begins at a multiple of 64 bytes; the
+ * padding between them is thrown away. Returns the number of list entries. */
+static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
+{
+    struct iovec *iov = core->scratch->landing;
+    uint64_t offset = 0;
+    size_t n = 0, used = 0;
+
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        uint64_t start = pd_piece_end(offset, 0);
+        size_t bytes = piece_bytes(core, frame, i);
+        bool buffered = is_buffered(core, frame, i);
+
+        if (bytes == 0) continue;
+        if (start > offset) iov[n++] = (struct iovec){ NULL, start - offset };
+        iov[n++] = (struct iovec){ buffered ? core->receive.buffer + used : frame->pieces[i].land, bytes };
+        offset = start + bytes;
+        if (buffered) used += bytes;
+    }
+    if (payload_bytes > offset) iov[n++] = (struct iovec){ NULL, payload_bytes - offset };
+    return n;
+}
+
+/* Lists the weights and updates that the answer has in shared memory, and where they are copied. PD_INTERNAL: one of
+ * them does not lie in the server's segment. */
+static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame)
+{
+    const pd_segment *weights = &core->sharing.weights;
+    size_t used = 0;
+
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
+        size_t bytes = piece_bytes(core, frame, i);
+
+        if (bytes == 0) continue;
+        if (outcome->place >= weights->bytes || bytes > weights->bytes - outcome->place)
+            return pd_reply_broken(core, prefix, "its weights do not lie in the shared memory");
+        core->scratch->copy[core->receive.n_copies++] = (pd_copy){
+            .to = is_buffered(core, frame, i) ? core->receive.buffer + used : frame->pieces[i].land,
+            .from = weights->at + outcome->place,
+            .bytes = bytes,
+        };
+        core->stats.shared_in += bytes;
+        if (is_buffered(core, frame, i)) used += bytes;
+    }
+    return PD_OK;
+}
+
+/* Copies one tensor or chunk in slices, each of which is hashed while it is in the cache: the copy bypasses the cache,
+ * so a hash of the copy would read it from memory. */
+static void copy_and_hash(pd_core *core, const pd_copy *copy)
+{
+    for (size_t at = 0, n; at < copy->bytes; at += n) {
+        const uint8_t *from = (const uint8_t *)copy->from + at;
+
+        n = copy->bytes - at < COPY_SLICE ? copy->bytes - at : COPY_SLICE;
+        pd_core_digest(core, from, n);
+        pd_copy_bytes((uint8_t *)copy->to + at, from, n);
+    }
+}
+
+void pd_core_copy(pd_core *core)
+{
+    for (size_t i = 0; i < core->receive.n_copies; i++) copy_and_hash(core, &core->scratch->copy[i]);
+}
+
+static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
+{
+    if (prefix->payload_bytes == expected || prefix->payload_bytes == pd_piece_end(expected, 0)) return PD_OK;
+    return pd_reply_broken(core, prefix, "its payload has not the length of what was asked");
+}
+
+/* Receives the payload of the answer to an operator's request in the core's buffer. Answers to other methods must have
+ * no payload. */
+static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, struct iovec **spans,
+                      size_t *n)
+{
+    int rc = has_length(core, prefix, frame->op != NULL ? frame->op->payload_bytes : 0);
+
+    if (rc == PD_OK && prefix->payload_bytes > 0 && (prefix->flags & PD_FLAG_SHARED) != 0)
+        rc = pd_reply_broken(core, prefix, "a payload in shared memory that holds no weights");
+    if (rc == PD_OK) rc = make_room(core, prefix->payload_bytes);
+    if (rc != PD_OK || prefix->payload_bytes == 0) return rc;
+    core->scratch->landing[0] = (struct iovec){ core->receive.buffer, prefix->payload_bytes };
+    *spans = core->scratch->landing;
+    *n = 1;
+    return PD_OK;
+}
+
+/* Checks that an answer with this prefix may come now. */
+static int check_prefix(pd_core *core, const pd_prefix *prefix)
+{
+
+    if (core->end.error.code != PD_OK) return core->end.error.code;
+    /* The core is dropping this connection. Its answers are not used: they may belong to a job that is lost. */
+    if (core->link.stage == STAGE_DROP) return PD_CANCELLED;
+    if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
+        return pd_reply_broken(core, prefix, "not marked as an answer");
+    if ((prefix->flags & PD_FLAG_SHARED) != 0 && core->sharing.weights.at == NULL)
+        return pd_reply_broken(core, prefix, "in shared memory, but none is shared on this connection");
+    return PD_OK;
+}
+
+/* Receives an answer with the outcomes of rounds. */
+static int land_outcomes(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_outgoing_frame *frame,
+                         struct iovec **spans, size_t *n)
+{
+    uint64_t payload;
+    void *reply;
+    int rc;
+
+    if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
+    core->receive.message = reply;
+    if (core->receive.message->n_outcomes != frame->n_pieces)
+        return pd_reply_broken(core, prefix, "not one outcome for each piece");
+    if ((rc = take_updates(core, prefix, frame, &payload)) != PD_OK) return rc;
+    if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
+    if ((prefix->flags & PD_FLAG_SHARED) != 0) return land_shared(core, prefix, frame);
+    *spans = core->scratch->landing;
+    *n = land(core, frame, prefix->payload_bytes);
+    return PD_OK;
+}
+
+int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    pd_core *core = arg;
+    pd_outgoing_frame *frame = pd_outgoing_find(&core->out, prefix->request);
+    int rc;
+
+    core->receive.message = NULL;
+    core->receive.n_copies = 0;
+    pd_window_forget(core);
+    if ((rc = check_prefix(core, prefix)) != PD_OK) return rc;
+    if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
+        return discard(core, prefix, spans, n);
+    if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
+    if (frame->method == PD_RECALL && (rc = pd_note_expect(core, frame, prefix, header)) != PD_OK) return rc;
+    if (!has_outcomes(frame->method))
+        rc = land_whole(core, prefix, frame, spans, n);
+    else if (frame->op == NULL && frame->source == NULL)
+        return discard(core, prefix, spans, n);
+    else
+        rc = land_outcomes(core, prefix, header, frame, spans, n);
+    if (rc == PD_OK) pd_window_expect(core, frame);
+    return rc;
+}
+
+/* Notes in a frame's operation and in its parameters that the server refused the frame. */
+static void note_refusal(pd_core *core, pd_outgoing_frame *frame, const pd_error *error)
+{
+    bool pushed = pd_method_pushes(frame->op->method);
+
+    if (frame->method == PD_BARRIER) core->progress.barriers--; /* a refused barrier is not counted */
+    pd_op_fail(frame->op, error);
+    if (!pushed || frame->n_pieces == 0)
+        frame->op->gap = true; /* otherwise the outcomes tell which parameters lack it */
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        frame->op->items[frame->pieces[i].item].outcome = error->code;
+        if (pushed) pd_piece_record(core, frame, i)->refused = pd_piece_record(core, frame, i)->pushed;
+    }
+}
+
+/* Returns whether the server refused a gradient of the step that this rank is closing (pd_client_close_step). If the
+ * step were closed now, the server would take it without this gradient. */
+static bool closes_refused(const pd_core *core)
+{
+    for (size_t i = 0; core->progress.closing > 0 && i < core->n_params; i++)
+        if (core->params[i].refused == core->progress.closing) return true;
+    return false;
+}
+
+/* Withdraws the request to close a step if the server refused a gradient of that step. Otherwise the request would be
+ * sent again after a reconnect. The new connection has no record of the refusal, so the server would take the step
+ * without the refused gradient. */
+static void withdraw_closing(pd_core *core, const pd_error *error)
+{
+    pd_outgoing_frame *frame = pd_outgoing_first(&core->out);
+
+    if (!closes_refused(core)) return;
+    while (frame != NULL && (frame->op == NULL || frame->answered || frame->op->closes == 0))
+        frame = pd_outgoing_after(&core->out, frame);
+    if (frame == NULL) return;
+    pd_op_fail(frame->op, error);
+    pd_op_retire(core, frame);
+}
+
+static bool all_refused(const pd_outgoing_frame *frame)
+{
+    for (size_t i = 0; i < frame->n_pieces; i++)
+        if (frame->op->items[frame->pieces[i].item].outcome >= 0) return false;
+    return frame->n_pieces > 0;
+}
+
+/* Retires (takes out of the queue) the unanswered frames of an operation in which the server has refused every item.
+ * The server refused one chunk of a tensor, and such a frame has the tensor's other chunks. Its answer would come only
+ * after the user has pushed the tensor again. */
+static void abandon_refused(pd_core *core, pd_op *op)
+{
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
+        if (frame->op == op && !frame->answered && all_refused(frame)) pd_op_retire(core, frame);
+    }
+}
+
+void pd_core_abandon(pd_core *core, pd_op *op)
+{
+    pd_error error = op->error;
+
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
+        if (frame->op != op || frame->answered) continue;
+        note_refusal(core, frame, &error);
+        pd_op_retire(core, frame);
+    }
+    withdraw_closing(core, &error);
+}
+
+/* Handles a refused frame of an operation: takes the operation's frames that will get no answer any more out of the
+ * queue. The operation waits for its other answers for a short time only (REST_NS in core.c). */
+static void settle_refusal(pd_core *core, pd_op *op, const pd_error *error)
+{
+    abandon_refused(core, op);
+    withdraw_closing(core, error);
+    if (op->done || op->hopeless) return;
+    op->hopeless = true;
+    core->calls.give_up_ns = 0;
+}
+
+/* Notes in the user's operation that the optimizer refused this parameter's step, so the round closed without a step.
+ * The operation reports the error when all its answers are there. */
+static void note_refused_step(pd_op *op, const pd_param_record *record, const Paramd__Outcome *outcome)
 {
     pd_error error;
 
@@ -32,12 +331,12 @@ static void note_refused_step(pd_op *op, const pd_param_record *known, const Par
         pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
     else
         pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64,
-                known->name, outcome->step);
+                record->name, outcome->step);
     pd_op_fail(op, &error);
 }
 
-/* Adds an update (the change of the weights in the last step) to the weights in the caller's buffer. The server
- * adds the same numbers with the same single rounding, so both have the same weights. */
+/* Adds an update to the weights in the caller's buffer. The server adds the same numbers with the same single rounding,
+ * so both have the same weights. */
 static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, size_t n)
 {
     float some[1024];
@@ -49,60 +348,62 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Notes which version of the weights of a chunk (section of a tensor) is in the caller's buffer, since the server may
- * send only the change since that version. If memory for the note is missing, the server sends whole weights. */
-static void note_held(pd_core *core, pd_param_record *known, const pd_part *part, const void *buffer, uint64_t version)
+/* Notes which version of the weights of a chunk is in the caller's buffer, since the server may send only the change
+ * since that version. If memory for the note is missing, the server sends whole weights. */
+static void note_held(pd_core *core, pd_param_record *record, const pd_frame_piece *piece, const void *buffer,
+                      uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;
-    uint64_t first = (uint64_t)known->start + (uint64_t)((const float *)part->land - (const float *)buffer);
+    uint64_t first = (uint64_t)record->start + (uint64_t)((const float *)piece->land - (const float *)buffer);
 
-    if (known->holds == NULL) known->holds = calloc((uint64_t)known->end / chunk + 1, sizeof *known->holds);
-    if (known->holds != NULL) known->holds[first / chunk] = 1 + version;
+    if (record->holds == NULL) record->holds = calloc((uint64_t)record->end / chunk + 1, sizeof *record->holds);
+    if (record->holds != NULL) record->holds[first / chunk] = 1 + version;
 }
 
 static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
 {
     size_t used = 0;
 
-    for (size_t i = 0; i < frame->n_parts; i++) {
-        const pd_part *part = &frame->parts[i];
-        pd_param_record *known = pd_part_known(core, frame, i);
-        if (part->bytes == 0 || known->update == 0) continue;
-        if (core->reply->outcomes[i]->update) {
-            add_update(part->land, core->updates + used, known->update, part->bytes / sizeof(float));
-            used += pd_part_bytes(core, frame, i);
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        const pd_frame_piece *piece = &frame->pieces[i];
+        pd_param_record *record = pd_piece_record(core, frame, i);
+        if (piece->bytes == 0 || record->update == 0) continue;
+        if (core->receive.message->outcomes[i]->update) {
+            add_update(piece->land, core->receive.buffer + used, record->update, piece->bytes / sizeof(float));
+            used += piece_bytes(core, frame, i);
         }
-        note_held(core, known, part, frame->op->items[part->item].weights, core->reply->outcomes[i]->version);
+        note_held(core, record, piece, frame->op->items[piece->item].weights,
+                  core->receive.message->outcomes[i]->version);
     }
 }
 
-/* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is
- * one parameter of a call.
+/* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one
+ * parameter of a call.
  *
  * In a push_pull, an item without a gradient is in two frames: a push and a pull. It gets the outcome of the push. */
 static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
 
-    if (core->durable != core->reply->durable_step) {
-        core->durable = core->reply->durable_step;
+    if (core->progress.durable != core->receive.message->durable_step) {
+        core->progress.durable = core->receive.message->durable_step;
         pd_window_trim(core);
     }
-    for (size_t i = 0; i < frame->n_parts; i++) {
-        const Paramd__Outcome *outcome = core->reply->outcomes[i];
-        pd_item *item = &items[frame->parts[i].item];
-        pd_param_record *known = &core->params[item->param];
+    for (size_t i = 0; i < frame->n_pieces; i++) {
+        const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
+        pd_item *item = &items[frame->pieces[i].item];
+        pd_param_record *record = &core->params[item->param];
 
         if (item->outcome >= 0 && frame->method == frame->op->method) item->outcome = (int)outcome->outcome;
-        if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, known, outcome);
+        if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;
         item->version = outcome->version;
-        if (outcome->step > known->step) known->step = outcome->step;
-        if (outcome->step > known->there) known->there = outcome->step;
-        known->initialised = true;
-        if (frame->parts[i].item == frame->op->bearer && outcome->step == known->pushed)
+        if (outcome->step > record->step) record->step = outcome->step;
+        if (outcome->step > record->server_step) record->server_step = outcome->step;
+        record->initialised = true;
+        if (frame->pieces[i].item == frame->op->bearer && outcome->step == record->pushed)
             pd_scalars_note(frame->op, outcome);
-        core->stats.payload_in += pd_part_bytes(core, frame, i);
+        core->stats.payload_in += piece_bytes(core, frame, i);
     }
 }
 
@@ -112,15 +413,15 @@ static void note_closed(pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++) {
         if (core->params[i].step < step) core->params[i].step = step;
-        if (core->params[i].there < step) core->params[i].there = step;
+        if (core->params[i].server_step < step) core->params[i].server_step = step;
     }
 }
 
-/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server
- * may still refuse frames with other chunks of these parameters. */
+/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server may
+ * still refuse frames with other chunks of these parameters. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
-    for (size_t i = 0; i < frame->n_parts; i++) pd_part_known(core, frame, i)->given = true;
+    for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
 }
 
 /* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
@@ -134,7 +435,7 @@ static int keep_reply(const pd_core *core, pd_op *op, const pd_prefix *prefix, c
     }
     memcpy(op->reply, header, prefix->header_bytes);
     op->reply_bytes = prefix->header_bytes;
-    if (op->payload_bytes > 0) memcpy(op->reply + op->reply_bytes, core->updates, op->payload_bytes);
+    if (op->payload_bytes > 0) memcpy(op->reply + op->reply_bytes, core->receive.buffer, op->payload_bytes);
     return PD_OK;
 }
 
@@ -146,11 +447,11 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request
- * again when it is connected to the next server. */
+/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request again
+ * when it is connected to the next server. */
 static void later(pd_core *core, const pd_error *error)
 {
-    snprintf(core->reason, sizeof core->reason, "%s", error->text);
+    snprintf(core->link.reason, sizeof core->link.reason, "%s", error->text);
 }
 
 /* Returns whether the request is one of a worker which waits for the next server if this one is shutting down. */
@@ -168,20 +469,20 @@ static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_
     pd_arena_reset(core->arena);
     if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
     reply = message;
-    if (reply->step > core->durable) core->durable = reply->step;
+    if (reply->step > core->progress.durable) core->progress.durable = reply->step;
     pd_window_trim(core);
 }
 
 /* Takes an answer that is no error: stores its results. */
 static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
 {
-    if (pd_landing_has_outcomes(frame->method)) {
+    if (has_outcomes(frame->method)) {
         take_weights(core, frame);
         note_outcomes(core, frame);
     } else if (frame->method == PD_INIT)
         note_given(core, frame);
     else if (frame->method == PD_BARRIER)
-        core->passed++;
+        core->progress.passed++;
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
     if (frame->method == PD_CHECKPOINT) note_checkpoint(core, prefix, header);
@@ -205,18 +506,18 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
         return;
     }
     if (error != NULL)
-        pd_refusal_note(core, frame, error);
+        note_refusal(core, frame, error);
     else
         take_answer(core, frame, prefix, header);
     pd_op_retire(core, frame);
     if (error != NULL && method != PD_NOTE) /* a push goes on without its note, and its ticket has the error */
-        pd_refusal_settle(core, op, error);
+        settle_refusal(core, op, error);
     else if (error == NULL && method == PD_LEAVE)
         left(core);
 }
 
 /* Handles an error that the server reports about the connection as a whole, not about a request. A passing error drops
- * the connection, so that the client connects again. Other errors end the client handle (the user's pd_client). */
+ * the connection, so that the client connects again. Other errors end the client handle. */
 static int about_connection(pd_core *core, const pd_error *error)
 {
     bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS ||
@@ -239,23 +540,24 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 
     if ((prefix->flags & PD_FLAG_ERROR) != 0) {
         pd_arena_reset(core->arena);
-        pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
-        pd_command_address(error.text, sizeof error.text, core->addresses != NULL ? &core->addresses[core->url] : NULL);
+        pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->link.mark);
+        pd_command_address(error.text, sizeof error.text,
+                           core->setup.addresses != NULL ? &core->setup.addresses[core->link.url] : NULL);
         refusal = &error;
     }
     if ((prefix->flags & PD_FLAG_SHARED) != 0) core->sharing.read++;
     /* After a refusal the contribution may still count, and be read: a round that is overdue stays open. */
     if (frame != NULL && refusal == NULL) frame->exposed = false;
-    /* An answered frame that is still in the queue: another answer to it came before, or its operation (the user's
-     * call) no longer waits. */
+    /* An answered frame that is still in the queue: another answer to it came before, or its operation no longer
+     * waits. */
     if (frame != NULL && frame->answered) return PD_OK;
-    if (frame != NULL && frame->lane == PD_LANE_HELD)
+    if (frame != NULL && frame->queue == PD_QUEUE_HELD)
         return pd_reply_broken(core, prefix, "the request was not sent on this connection");
     if (prefix->method == PD_HEARTBEAT && refusal == NULL) pd_core_note_remarks(core, prefix, header);
     /* No frame has the number in this answer: it reports an error of the connection, or answers a heartbeat. */
     if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
-    if (frame->lane == PD_LANE_LASTING) {
-        if (frame->past != NULL)
+    if (frame->queue == PD_QUEUE_LASTING) {
+        if (frame->source != NULL)
             pd_resend_answered(core, frame, refusal);
         else
             answered(core, frame, prefix, header, refusal);

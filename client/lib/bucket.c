@@ -2,13 +2,13 @@
 #include "bucket.h"
 
 #include "pieces.h"
-#include "replaced.h"
-#include "resend.h"
+#include "replace.h"
+#include "recoveries.h"
 
 #include <string.h>
 
-/* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on
- * the first of them; smaller frames cost more headers. */
+/* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on the
+ * first of them; smaller frames cost more headers. */
 #define BUCKET_BYTES (1024 * 1024)
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method)
@@ -21,7 +21,8 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
     paramd__pull_request__init(&bucket->pull);
 }
 
-void pd_bucket_drop(pd_bucket *bucket)
+/* Frees the bucket's complete frames that pd_bucket_post has not queued. */
+static void drop(pd_bucket *bucket)
 {
     for (pd_outgoing_frame *frame = bucket->first, *next; frame != NULL; frame = next) {
         next = frame->next;
@@ -42,7 +43,7 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     bucket->push.pieces = init.pieces = scratch->pieces;
     bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
     bucket->pull.wants = scratch->wants;
-    bucket->push.mark = init.mark = bucket->core->mark;
+    bucket->push.mark = init.mark = bucket->core->link.mark;
     if (bucket->op->replaces != 0) {
         init.replaces = bucket->op->replaces;
         init.step = bucket->push.step;
@@ -50,15 +51,15 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     }
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
-    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, scratch->iov, bucket->n_iov,
-                         bucket->payload);
+    return pd_frame_pack(head, bytes, bucket->method, bucket->core->setup.flags, id, message, scratch->iov,
+                         bucket->n_iov, bucket->payload);
 }
 
 /* Completes the frame that is being filled and appends it to the bucket's list. Does nothing if the frame is empty. */
 static int seal(pd_bucket *bucket)
 {
     pd_frame_scratch *scratch = bucket->core->scratch;
-    uint64_t id = ++bucket->core->last_id;
+    uint64_t id = ++bucket->core->calls.last_id;
     pd_outgoing_frame *frame;
     uint8_t *head;
     size_t bytes;
@@ -66,14 +67,14 @@ static int seal(pd_bucket *bucket)
 
     if (bucket->n == 0) return PD_OK;
     if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
-    if ((frame = pd_outgoing_frame_new(head, bytes, scratch->part, bucket->n, scratch->iov, bucket->n_iov)) == NULL)
+    if ((frame = pd_outgoing_frame_new(head, bytes, scratch->own, bucket->n, scratch->iov, bucket->n_iov)) == NULL)
         return PD_NO_MEMORY;
     frame->id = id;
     frame->method = bucket->method;
     frame->op = bucket->op;
     frame->reply_bytes = bucket->reply;
     if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
-    if (bucket->method != PD_PULL) frame->mark = bucket->core->mark;
+    if (bucket->method != PD_PULL) frame->mark = bucket->core->link.mark;
     if (bucket->last != NULL)
         bucket->last->next = frame;
     else
@@ -85,8 +86,8 @@ static int seal(pd_bucket *bucket)
     return PD_OK;
 }
 
-/* Adds bytes of the caller's memory to the payload of the frame being filled. If they directly follow the last
- * iovec entry in memory, the entry becomes longer; otherwise they get a new entry. */
+/* Adds bytes of the caller's memory to the payload of the frame being filled. If they directly follow the last iovec
+ * entry in memory, the entry becomes longer; otherwise they get a new entry. */
 static void append(pd_bucket *bucket, const void *at, size_t bytes)
 {
     struct iovec *iov = bucket->core->scratch->iov;
@@ -102,7 +103,7 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
 
 /* ---- pieces ---- */
 
-/* The request for one chunk of one item (a parameter of the user's call) in a frame, and the place of its answer. */
+/* The request for one chunk of one item in a frame, and the place of its answer. */
 typedef struct pd_cut {
     size_t item;
     uint32_t handle;
@@ -171,52 +172,54 @@ static int put(pd_bucket *bucket, const pd_cut *cut)
     else
         put_piece(bucket, cut);
     if (cut->reply > 0) bucket->reply = pd_piece_end(bucket->reply, 0) + cut->reply;
-    bucket->core->scratch->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
+    bucket->core->scratch->own[bucket->n++] = (pd_frame_piece){ cut->item, cut->land, cut->reply };
     return cut->alone ? seal(bucket) : PD_OK;
 }
 
 static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t count)
 {
     const pd_item *item = &bucket->op->items[index];
-    const pd_param_record *known = &bucket->core->params[item->param];
-    size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
+    const pd_param_record *record = &bucket->core->params[item->param];
+    size_t in = pd_dtype_size(bucket->method == PD_INIT ? record->pull : record->push),
+           out = pd_dtype_size(record->pull);
     pd_cut cut = {
         .item = index,
         .handle = (uint32_t)item->param,
         .first = first,
         .count = count,
-        .alone = count < known->end - known->start,
-        .dtype = bucket->method == PD_INIT ? known->pull : known->push,
+        .alone = count < record->end - record->start,
+        .dtype = bucket->method == PD_INIT ? record->pull : record->push,
     };
 
     if (bucket->method != PD_PULL) {
-        cut.from = (const uint8_t *)item->gradient + (size_t)(first - known->start) * in;
+        cut.from = (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
         cut.bytes = (size_t)count * in;
     }
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
-        cut.land = (uint8_t *)item->weights + (size_t)(first - known->start) * out;
+        cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * out;
         cut.reply = (size_t)count * out;
-        if (known->holds != NULL) cut.holds = known->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
+        if (record->holds != NULL) cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
     }
     return put(bucket, &cut);
 }
 
 static int put_chunks(pd_bucket *bucket, size_t index)
 {
-    const pd_param_record *known = &bucket->core->params[bucket->op->items[index].param];
-    int64_t first = known->start;
+    const pd_param_record *record = &bucket->core->params[bucket->op->items[index].param];
+    int64_t first = record->start;
     int rc;
 
     do {
-        int64_t count = pd_range_piece(known->start, known->end, bucket->core->welcome.chunk_elements, (uint64_t)first);
+        int64_t count =
+            pd_range_piece(record->start, record->end, bucket->core->welcome.chunk_elements, (uint64_t)first);
         if ((rc = put_chunk(bucket, index, first, count)) != PD_OK) return rc;
         first += count;
-    } while (first < known->end);
+    } while (first < record->end);
     return PD_OK;
 }
 
-/* Sets in the frame being filled the step number of a push, or the lowest step that a pull accepts. A frame has
- * only one such number. So if the frame has another number, it is completed, and a new frame begins. */
+/* Sets in the frame being filled the step number of a push, or the lowest step that a pull accepts. A frame has only
+ * one such number. So if the frame has another number, it is completed, and a new frame begins. */
 static int set_step(pd_bucket *bucket, uint64_t step)
 {
     uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;
@@ -244,20 +247,20 @@ static int set_replaces(pd_bucket *bucket, uint64_t number)
 int pd_bucket_item(pd_bucket *bucket, size_t i)
 {
     const pd_item *item = &bucket->op->items[i];
-    const pd_param_record *known = &bucket->core->params[item->param];
+    const pd_param_record *record = &bucket->core->params[item->param];
     bool pushes = pd_method_pushes(bucket->method);
     int rc = PD_OK;
 
-    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, known->step + 1);
-    if (bucket->op->replaces != 0) rc = set_step(bucket, known->step);
-    if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(known, bucket->replaces));
+    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, record->step + 1);
+    if (bucket->op->replaces != 0) rc = set_step(bucket, record->step);
+    if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
     if (rc == PD_OK && pushes && item->gradient == NULL) {
-        pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = known->push };
+        pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = record->push };
         rc = put(bucket, &marker);
     } else if (rc == PD_OK) {
         rc = put_chunks(bucket, i);
     }
-    if (rc != PD_OK) pd_bucket_drop(bucket);
+    if (rc != PD_OK) drop(bucket);
     return rc;
 }
 
@@ -274,14 +277,14 @@ int pd_bucket_post(pd_bucket *bucket)
 {
     int rc = seal(bucket);
 
-    if (rc != PD_OK) pd_bucket_drop(bucket);
+    if (rc != PD_OK) drop(bucket);
     while (bucket->first != NULL) {
         pd_outgoing_frame *frame = bucket->first;
 
         bucket->first = frame->next;
-        if (!pd_outgoing_add(&bucket->core->out, frame, PD_LANE_LASTING)) {
+        if (!pd_outgoing_add(&bucket->core->out, frame, PD_QUEUE_LASTING)) {
             pd_outgoing_frame_free(frame);
-            pd_bucket_drop(bucket);
+            drop(bucket);
             pd_bucket_unpost(bucket->core, bucket->op);
             return PD_NO_MEMORY;
         }

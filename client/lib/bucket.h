@@ -1,20 +1,19 @@
 /* bucket.h - cuts the tensors of a call (push, pull or init) into frames.
  *
- * Small tensors share a frame. Each chunk of a large tensor gets a frame of its own. Frames keep the order in which
- * the caller gave the tensors. The payload is the caller's own memory; nothing is copied. */
+ * Small tensors share a frame. Each chunk of a large tensor gets a frame of its own. Frames keep the order in which the
+ * caller gave the tensors. The payload is the caller's own memory; nothing is copied. */
 #ifndef PD_BUCKET_H
 #define PD_BUCKET_H
 
 #include "core_state.h"
 
-/* The frames of one operation while they are built. pd_bucket_post queues them when all are
- * complete. */
+/* The frames of one operation while they are built. pd_bucket_post queues them when all are complete. */
 typedef struct pd_bucket {
     pd_core *core;
     pd_op *op;
     unsigned method; /* request that the frames carry: PD_INIT, PD_PUSH, PD_PULL or PD_PUSH_PULL */
     /* Fields of the frame being filled. Its list of tensors or chunks is kept elsewhere (pd_frame_scratch). The scalars
-     * (numbers such as the loss) are sent in the first frame only. */
+     * are sent in the first frame only. */
     Paramd__PushRequest push;
     Paramd__PullRequest pull;
     uint64_t replaces; /* number of the change by hand that the caller has given for its weights; 0: none */
@@ -28,16 +27,13 @@ typedef struct pd_bucket {
 } pd_bucket;
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method);
-/* Adds the tensor of item number i (one parameter of the user's call). A push is for the next step of the
- * parameter. If a pushed item has no gradient, the push gets an entry without data, which tells the server that
- * this rank has none. */
+/* Adds the tensor of item number i. A push is for the next step of the parameter. If a pushed item has no gradient, the
+ * push gets an entry without data, which tells the server that this rank has none. */
 int pd_bucket_item(pd_bucket *bucket, size_t i);
 /* Completes the last frame and moves all frames of the bucket to the queue. If pd_bucket_post or pd_bucket_item fails,
  * the bucket is empty afterwards, and none of its frames is in the queue. PD_OUT_OF_RANGE: scalars or hyperparameters
  * make a frame's header too long. PD_NO_MEMORY: out of memory. */
 int pd_bucket_post(pd_bucket *bucket);
-/* Frees the bucket's complete frames that pd_bucket_post has not queued. */
-void pd_bucket_drop(pd_bucket *bucket);
 /* Removes all frames of an operation from the queue of frames to send. */
 void pd_bucket_unpost(pd_core *core, pd_op *op);
 

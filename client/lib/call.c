@@ -2,16 +2,130 @@
  * frames. */
 #include "call.h"
 
-#include "bucket.h"
-#include "note.h"
-#include "op.h"
-#include "post.h"
-#include "push_scalars.h"
-#include "replaced.h"
-#include "resend.h"
-
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "bucket.h"
+#include "core_state.h"
+#include "replace.h"
+#include "recoveries.h"
+
+/* Checks the note of a push. `options` may be NULL. PD_INVALID_ARGUMENT: the note is too long, or has no place. */
+static int check_note(const pd_push_options *options, pd_error *err)
+{
+    if (options == NULL || options->note_bytes == 0) return PD_OK;
+    if (options->note == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a note of %zu bytes, and no place where they are",
+                       options->note_bytes);
+    if (options->note_bytes <= PD_NOTE_BYTES) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "a note of %zu bytes: at most %d are possible. Keep the rest in a file, and its name in the note",
+                   options->note_bytes, PD_NOTE_BYTES);
+}
+
+/* Returns the highest step that a push is for. */
+static uint64_t pushed_step(const pd_core *core, const pd_op *op)
+{
+    uint64_t step = 0;
+
+    for (size_t i = 0; i < op->n; i++)
+        if (core->params[op->items[i].param].step >= step) step = core->params[op->items[i].param].step + 1;
+    return step;
+}
+
+/* Queues the note that the options have, if they have one, as part of a push. The note belongs to the highest step
+ * among the push's items. Its bytes are copied. PD_NO_MEMORY. */
+static int post_note(pd_core *core, pd_op *op, const pd_push_options *options)
+{
+    Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
+    int rc;
+
+    if (options == NULL || options->note == NULL) return PD_OK;
+    request.step = pushed_step(core, op);
+    rc = pd_core_post_with(core, PD_NOTE, &request.base, &(struct iovec){ (void *)options->note, options->note_bytes },
+                           PD_QUEUE_LASTING, op);
+    if (rc == PD_OK) pd_outgoing_find(&core->out, core->calls.last_id)->step = request.step;
+    return rc;
+}
+
+int pd_note_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
+{
+    void *message;
+    int rc = pd_reply_take(core, prefix, header, &message);
+    const Paramd__RecallReply *reply = message;
+
+    if (rc != PD_OK) return rc;
+    if (reply->bytes > PD_NOTE_BYTES) return pd_reply_broken(core, prefix, "a note that is too long");
+    if (frame->op != NULL) frame->op->payload_bytes = reply->bytes;
+    return PD_OK;
+}
+
+/* Reads and checks the scalars that the caller gave with a push. `options` may be NULL. PD_INVALID_ARGUMENT: a scalar
+ * is not valid. PD_RESOURCE_EXHAUSTED: there are too many. */
+static int read_scalars(pd_scalar_load *load, const pd_push_options *options, pd_error *err)
+{
+    load->n = options != NULL ? options->n_scalars : 0;
+    if (load->n == 0) return PD_OK;
+    if (options->scalars == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu scalars, and no place where they are", load->n);
+    for (size_t i = 0; i < load->n && i < PD_PUSH_SCALARS; i++) {
+        paramd__scalar__init(&load->scalar[i]);
+        load->list[i] = &load->scalar[i];
+        if (options->scalars[i].name != NULL) load->scalar[i].name = (char *)options->scalars[i].name;
+        load->scalar[i].value = options->scalars[i].value;
+    }
+    return pd_scalars_check(load->list, load->n, err);
+}
+
+static bool goes_before(const pd_param_record *a, const pd_param_record *b)
+{
+    return a->ranged != b->ranged ? b->ranged : strcmp(a->name, b->name) < 0;
+}
+
+static size_t choose_bearer(const pd_core *core, const pd_op *op)
+{
+    size_t first = 0;
+
+    for (size_t i = 1; i < op->n; i++)
+        if (goes_before(&core->params[op->items[i].param], &core->params[op->items[first].param])) first = i;
+    return first;
+}
+
+/* Chooses the item whose frame carries the scalars, and notes it in op->bearer. Ranks that push the same parameters
+ * choose the same item. Also sets the means of the scalars, which are results, to 0. PD_INVALID_ARGUMENT: this rank has
+ * no elements of the chosen parameter. */
+static int begin_scalars(const pd_core *core, pd_op *op, const pd_push_options *options, pd_error *err)
+{
+    size_t bearer = choose_bearer(core, op);
+    const pd_param_record *record = &core->params[op->items[bearer].param];
+
+    if (record->start == record->end)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "scalars ride with parameter %.160s, of which this rank's range has "
+                       "no elements: its rounds do not wait for this rank. Give them with a call whose first parameter "
+                       "by name this rank has some of",
+                       record->name);
+    op->scalars = options->scalars;
+    op->n_scalars = options->n_scalars;
+    op->bearer = bearer;
+    for (size_t i = 0; i < op->n_scalars; i++) {
+        op->scalars[i].mean = NAN;
+        op->scalars[i].weight = 0;
+    }
+    return PD_OK;
+}
+
+void pd_scalars_note(const pd_op *op, const Paramd__Outcome *outcome)
+{
+    for (size_t i = 0; i < op->n_scalars; i++) {
+        for (size_t k = 0; k < outcome->n_scalars; k++) {
+            if (strcmp(op->scalars[i].name, outcome->scalars[k]->name) != 0) continue;
+            op->scalars[i].mean = outcome->scalars[k]->value;
+            op->scalars[i].weight = outcome->scalars[k]->weight;
+        }
+    }
+}
 
 static int no_memory(pd_error *err)
 {
@@ -35,7 +149,7 @@ static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *requ
 
     if (rc != PD_OK) return rc;
     op->payload_bytes = answer_bytes;
-    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
+    if ((rc = pd_core_post_with(core, method, request, payload, PD_QUEUE_LASTING, op)) != PD_OK)
         return give_back(core, op, rc, err);
     pd_resend_hold(core);
     *ticket = op->id;
@@ -47,11 +161,9 @@ static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, 
     return ask_with(core, method, request, &(struct iovec){ NULL, 0 }, 0, ticket, err);
 }
 
-/* ---- tensors ---- */
-
-static int64_t elements_of(const pd_param_record *known)
+static int64_t elements_of(const pd_param_record *record)
 {
-    return known->end - known->start;
+    return record->end - record->start;
 }
 
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
@@ -70,29 +182,29 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
     return PD_OK;
 }
 
-static int may_push(const pd_core *core, const pd_param_record *known, pd_error *err)
+static int may_push(const pd_core *core, const pd_param_record *record, pd_error *err)
 {
-    if (known->pushing)
+    if (record->pushing)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first",
-                       known->name);
-    if (core->closing > known->step && known->pushed <= known->step)
+                       record->name);
+    if (core->progress.closing > record->step && record->pushed <= record->step)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %s has no gradient in step %llu, which is being closed: "
                        "wait for that ticket first",
-                       known->name, (unsigned long long)core->closing);
+                       record->name, (unsigned long long)core->progress.closing);
     return PD_OK;
 }
 
-/* Marks the parameters as being pushed, since a parameter can be in only one push at a time. If one of them cannot
- * be pushed, none is marked. */
+/* Marks the parameters as being pushed, since a parameter can be in only one push at a time. If one of them cannot be
+ * pushed, none is marked. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        pd_param_record *known = &core->params[items[i].param];
-        int rc = may_push(core, known, err);
+        pd_param_record *record = &core->params[items[i].param];
+        int rc = may_push(core, record, err);
 
         if (rc == PD_OK) {
-            known->pushing = true;
+            record->pushing = true;
             continue;
         }
         while (i-- > 0) core->params[items[i].param].pushing = false;
@@ -163,9 +275,8 @@ static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
 }
 
-/* Cuts the items (the parameters of a push) into frames. The server takes the scalars of a push (numbers such as a
- * loss) as those of the first parameter in the first frame. So the item that was chosen to carry them (op->bearer)
- * is put first. */
+/* Cuts the items into frames. The server takes the scalars of a push as those of the first parameter in the first
+ * frame. So the item that was chosen to carry them (op->bearer) is put first. */
 static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values,
                      const pd_scalar_load *load)
 {
@@ -189,8 +300,8 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a
- * pull of their own, since the answer to a push brings weights only for tensors that had a gradient in the push. */
+/* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a pull
+ * of their own, since the answer to a push brings weights only for tensors that had a gradient in the push. */
 static int pull_absent(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
@@ -211,11 +322,11 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     int rc = read_hypers(&values, options != NULL ? options->hypers : NULL, err);
 
     if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
-    if (rc == PD_OK) rc = pd_scalars_read(&load, options, err);
-    if (rc == PD_OK) rc = pd_note_check(options, err);
+    if (rc == PD_OK) rc = read_scalars(&load, options, err);
+    if (rc == PD_OK) rc = check_note(options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
-    if (load.n > 0) rc = pd_scalars_begin(core, op, options, err);
+    if (load.n > 0) rc = begin_scalars(core, op, options, err);
     if (rc != PD_OK || (rc = mark_pushing(core, items, n, err)) != PD_OK) {
         pd_op_free(core, op);
         return rc;
@@ -223,7 +334,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     for (size_t i = 0; i < n; i++)
         if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
             pd_replace_forget_versions(&core->params[items[i].param]);
-    rc = pd_note_post(core, op, options);
+    rc = post_note(core, op, options);
     if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
     if (rc != PD_OK) {
@@ -232,18 +343,18 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         return give_back(core, op, rc, err);
     }
     for (size_t i = 0; i < n; i++) {
-        pd_param_record *known = &core->params[items[i].param];
-        known->pushed = known->step + 1;
-        known->refused = 0;
+        pd_param_record *record = &core->params[items[i].param];
+        record->pushed = record->step + 1;
+        record->refused = 0;
         if (items[i].gradient != NULL)
-            core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
+            core->stats.payload_out += (uint64_t)elements_of(record) * pd_dtype_size(record->push);
     }
     *ticket = op->id;
     return PD_OK;
 }
 
-/* Refuses to close a step if the server refused a gradient of this step and the user did not push it again.
- * Otherwise the server would take the step without this gradient. */
+/* Refuses to close a step if the server refused a gradient of this step and the user did not push it again. Otherwise
+ * the server would take the step without this gradient. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (size_t i = 0; i < core->n_params; i++)
@@ -255,8 +366,8 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Queues the message that closes a step: a Push request without gradients. It comes behind the pushes that are
- * queued already, and this order stays the same when frames are sent again after a reconnect. */
+/* Queues the message that closes a step: a Push request without gradients. It comes behind the pushes that are queued
+ * already, and this order stays the same when frames are sent again after a reconnect. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
@@ -266,17 +377,17 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "there is no step 0 to close: the first step is 1");
-    if (core->closing > 0)
+    if (core->progress.closing > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
-                       (unsigned long long)core->closing);
+                       (unsigned long long)core->progress.closing);
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
-    request.mark = core->mark;
+    request.mark = core->link.mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
-    frame = pd_outgoing_find(&core->out, core->last_id);
-    frame->op->closes = core->closing = frame->step = step;
-    frame->mark = core->mark;
+    frame = pd_outgoing_find(&core->out, core->calls.last_id);
+    frame->op->closes = core->progress.closing = frame->step = step;
+    frame->mark = core->link.mark;
     pd_resend_advance(core);
     return PD_OK;
 }
@@ -332,9 +443,10 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 }
 
 /* Returns whether it is this rank's task to send the parameter's initial weights, and the server does not have them. */
-static bool is_asked(const pd_core *core, const pd_param_record *known)
+static bool is_asked(const pd_core *core, const pd_param_record *record)
 {
-    return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0 || core->averages_init);
+    return !record->initialised &&
+           (record->ranged ? elements_of(record) > 0 : core->setup.rank == 0 || core->averages_init);
 }
 
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
@@ -354,16 +466,14 @@ int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_e
     return PD_OK;
 }
 
-/* ---- barrier, leave and operators' requests ---- */
-
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__BarrierRequest request = PARAMD__BARRIER_REQUEST__INIT;
     int rc;
 
-    request.sequence = core->barriers + 1;
+    request.sequence = core->progress.barriers + 1;
     rc = ask(core, PD_BARRIER, &request.base, ticket, err);
-    if (rc == PD_OK) core->barriers++;
+    if (rc == PD_OK) core->progress.barriers++;
     return rc;
 }
 

@@ -1,19 +1,21 @@
-/* client.c - the public functions of the client library. They run in the user's thread; the handle's I/O thread is
- * in io.c. Functions after a server's restart are in resume.c. */
-#include "handle.h"
-
+/* client.c - the public functions of the client library. They run in the user's thread. */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "call.h"
-#include "declared_params.h"
+#include "join.h"
+#include "handle.h"
+#include "hash.h"
 #include "operator.h"
 #include "options.h"
+#include "paramd/client.h"
+#include "paramd/version.h"
+#include "random.h"
 #include "replace.h"
 #include "sharing.h"
-#include "sized.h"
-
-/* ---- life ---- */
 
 int pd_client_join(pd_client *client, pd_error *err)
 {
@@ -123,8 +125,6 @@ const pd_welcome *pd_client_welcome(const pd_client *client)
     return &client->welcome;
 }
 
-/* ---- the model ---- */
-
 static int declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -201,8 +201,6 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
     pd_io_leave(&client->io);
     return rc;
 }
-
-/* ---- steps ---- */
 
 static int push(pd_client *client, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                 size_t size, pd_ticket_id *ticket, pd_error *err)
@@ -308,10 +306,7 @@ void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size
     memcpy(stats, &all, size < sizeof all ? size : sizeof all);
 }
 
-/* ---- operators ---- */
-
-/* An operator's request: its method and message, the payload to send, and the buffer for the payload of
- * the answer. */
+/* An operator's request: its method and message, the payload to send, and the buffer for the payload of the answer. */
 typedef struct order {
     unsigned method;
     const ProtobufCMessage *request;
@@ -369,4 +364,197 @@ int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessa
 {
     return carry_out(client, &(order){ .method = method, .request = request, .into = { into, bytes } }, arena, reply,
                      err);
+}
+
+enum { MOST_WAIT_MS = 600 * 1000 }; /* the server waits no longer for a checkpoint */
+
+uint64_t pd_client_durable(const pd_client *client)
+{
+    pd_client *inside = pd_handle_enter(client);
+    uint64_t step = pd_core_durable(inside->core);
+
+    pd_io_leave(&inside->io);
+    return step;
+}
+
+/* Returns how long the server may wait for the checkpoint: as long as this client's calls. */
+static uint32_t wait_ms(const pd_client *client)
+{
+    double ms = ceil(client->deadline * 1000);
+
+    return ms < MOST_WAIT_MS ? (uint32_t)ms : MOST_WAIT_MS;
+}
+
+/* Forgets a call of pd_client_sync that timed out and waited for another step. */
+static void forget_other_step(pd_client *client, uint64_t step)
+{
+    if (client->sync == 0 || client->sync_step == step) return;
+    pd_core_give_up(client->core, client->sync);
+    client->sync = 0;
+}
+
+int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
+{
+    int rc = PD_OK;
+
+    pd_io_enter(&client->io);
+    forget_other_step(client, step);
+    client->sync_step = step;
+    if (client->sync == 0) rc = pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err);
+    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->sync, err);
+    pd_io_leave(&client->io);
+    return rc;
+}
+
+/* Waits for the answer to a Recall, whose header is `bytes` long, with the note behind it. */
+static int ask_note(pd_client *client, uint8_t **reply, size_t *bytes, pd_error *err)
+{
+    int rc = PD_OK;
+
+    *reply = NULL;
+    pd_io_enter(&client->io);
+    if (client->recall == 0) rc = pd_core_recall(client->core, &client->recall, err);
+    if (rc == PD_OK) rc = pd_handle_finish_asked(client, &client->recall, reply, bytes, err);
+    pd_io_leave(&client->io);
+    return rc;
+}
+
+int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
+{
+    pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    const Paramd__RecallReply *note;
+    uint8_t *reply = NULL;
+    void *message;
+    size_t header;
+    int rc = arena != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+
+    if (rc == PD_OK) rc = ask_note(client, &reply, &header, err);
+    if (rc == PD_OK) rc = pd_reply_unpack(arena, PD_RECALL, reply, header, &message, err);
+    if (rc == PD_OK) {
+        note = message;
+        *bytes = note->bytes;
+        *step = note->step;
+        if (room > 0) memcpy(out, reply + header, room < note->bytes ? room : note->bytes);
+    }
+    free(reply);
+    pd_arena_free(arena);
+    return rc;
+}
+
+/* Returns the random stream of this worker, or the stream that all workers share.
+ *
+ * Other streams of the job are made from the seed and a step number, or from the name of a parameter. The workers'
+ * streams are made with UINT64_MAX in place of the step number, and no job has so many steps. So no two streams are
+ * equal. */
+static pd_random stream_of(const pd_client *client, pd_stream stream)
+{
+    const pd_welcome *welcome = pd_client_welcome(client);
+    pd_random workers = pd_random_fold(pd_random_stream(welcome->seed, ""), UINT64_MAX);
+
+    return pd_random_fold(workers, stream == PD_STREAM_SHARED ? 0 : 1 + (uint64_t)welcome->rank);
+}
+
+void pd_client_uniform(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n)
+{
+    pd_random_uniform(stream_of(client, stream), key, first, out, (int64_t)n);
+}
+
+void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n)
+{
+    pd_random_normal(stream_of(client, stream), key, first, out, (int64_t)n);
+}
+
+enum { LINE = 64, LINES = 64, SMALL = 4096 };
+
+/* Hashes one line in each `every` bytes of the n bytes at `at`: the line at offset `first`, and so on. Lines are
+ * gathered, since the hash is fast on long pieces. */
+static uint64_t sampled(const unsigned char *at, size_t n, size_t every, size_t first)
+{
+    unsigned char lines[LINES * LINE];
+    uint64_t hash = 0;
+    size_t filled = 0;
+
+    for (size_t i = first; i + LINE <= n; i += every) {
+        memcpy(lines + LINE * filled, at + i, LINE);
+        if (++filled < LINES) continue;
+        hash = XXH3_64bits_withSeed(lines, sizeof lines, hash);
+        filled = 0;
+    }
+    return XXH3_64bits_withSeed(lines, LINE * filled, hash);
+}
+
+static uint64_t hash(const void *tensor, size_t n, size_t every, size_t first)
+{
+    size_t piece = every < n / 4 ? every : n / 4; /* a tensor has four lines at least */
+
+    if (every < LINE || n <= SMALL) return XXH3_64bits(n > 0 ? tensor : "", n);
+    return sampled(tensor, n, piece, first % (piece - LINE + 1));
+}
+
+void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
+                           uint64_t *hashes)
+{
+    for (size_t i = 0; i < n; i++) hashes[i] = hash(tensors[i], bytes[i], every, first);
+}
+
+int pd_sized_read(void *out, size_t known, size_t least, const void *from, size_t size, const char *name, pd_error *err)
+{
+    if (size < least || size > known)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s has %zu bytes: libparamd " PARAMD_VERSION " expects %zu to %zu. Pass sizeof(%s); a program "
+                       "that was built with newer headers needs a newer library",
+                       name, size, least, known, name);
+    memset(out, 0, known);
+    memcpy(out, from, size);
+    return PD_OK;
+}
+
+const char *pd_version(void)
+{
+    return PARAMD_VERSION;
+}
+
+#define COUNT(...) (sizeof(const size_t[]){ __VA_ARGS__ } / sizeof(size_t))
+/* The entry of a struct: its size, the number of its fields, and their offsets. */
+#define ENTRY(type, ...) sizeof(type), COUNT(__VA_ARGS__), __VA_ARGS__
+#define AT(type, field) offsetof(type, field)
+
+static const size_t abi[] = {
+    ENTRY(pd_error, AT(pd_error, code), AT(pd_error, text)),
+    ENTRY(pd_shape, AT(pd_shape, rank), AT(pd_shape, dim)),
+    ENTRY(pd_client_options, AT(pd_client_options, urls), AT(pd_client_options, job), AT(pd_client_options, rank),
+          AT(pd_client_options, world_size), AT(pd_client_options, options), AT(pd_client_options, rules),
+          AT(pd_client_options, label), AT(pd_client_options, deadline), AT(pd_client_options, checksum),
+          AT(pd_client_options, impatient), AT(pd_client_options, nonce), AT(pd_client_options, notice),
+          AT(pd_client_options, notice_arg), AT(pd_client_options, quiet), AT(pd_client_options, no_shared_memory),
+          AT(pd_client_options, join_later), AT(pd_client_options, slice), AT(pd_client_options, window),
+          AT(pd_client_options, token_file), AT(pd_client_options, ca_file), AT(pd_client_options, cert_file),
+          AT(pd_client_options, key_file), AT(pd_client_options, run), AT(pd_client_options, resume),
+          AT(pd_client_options, joins)),
+    ENTRY(pd_welcome, AT(pd_welcome, seed), AT(pd_welcome, created), AT(pd_welcome, rank), AT(pd_welcome, world_size),
+          AT(pd_welcome, chunk_elements), AT(pd_welcome, max_payload), AT(pd_welcome, server),
+          AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger)),
+    ENTRY(pd_client_param, AT(pd_client_param, name), AT(pd_client_param, shape), AT(pd_client_param, push_dtype),
+          AT(pd_client_param, pull_dtype), AT(pd_client_param, update_dtype), AT(pd_client_param, ranged),
+          AT(pd_client_param, start), AT(pd_client_param, end), AT(pd_client_param, axes),
+          AT(pd_client_param, model_state)),
+    ENTRY(pd_item, AT(pd_item, param), AT(pd_item, gradient), AT(pd_item, weights), AT(pd_item, outcome),
+          AT(pd_item, step), AT(pd_item, version)),
+    ENTRY(pd_scalar, AT(pd_scalar, name), AT(pd_scalar, value), AT(pd_scalar, mean), AT(pd_scalar, weight)),
+    ENTRY(pd_push_options, AT(pd_push_options, weight), AT(pd_push_options, zero_weight),
+          AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
+          AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, note),
+          AT(pd_push_options, note_bytes), AT(pd_push_options, replaces)),
+    ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
+          AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
+          AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),
+          AT(pd_client_stats, rewinds), AT(pd_client_stats, replayed)),
+};
+
+size_t pd_client_abi(size_t *out, size_t n)
+{
+    size_t all = sizeof abi / sizeof *abi;
+
+    for (size_t i = 0; i < n && i < all; i++) out[i] = abi[i];
+    return all;
 }

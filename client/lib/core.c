@@ -1,26 +1,26 @@
-/* core.c - the connection of a client handle: decides when to connect, when to send heartbeats, and when the server
- * counts as silent. */
+/* core.c - the core of a client handle: its operations, its frames, when it connects, and when the server counts as
+ * silent. */
 #include "core.h"
 
-#include "core_end.h"
-#include "core_remarks.h"
-#include "descriptor.h"
-#include "declared_params.h"
-#include "op.h"
-#include "mutant.h"
-#include "post.h"
-#include "refusal.h"
-#include "restart.h"
-#include "sharing.h"
-#include "window.h"
-
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core_state.h"
+#include "notice.h"
+#include "join.h"
+#include "mutant.h"
+#include "answer.h"
+#include "replace.h"
+#include "recoveries.h"
+#include "sharing.h"
+#include "transport.h"
+#include "window.h"
+
 #define MS 1000000ull
 
-/* The server counts as silent after this time, until its welcome (answer to Hello) sets another time. */
+/* The server counts as silent after this time, until its welcome sets another time. */
 #define FIRST_TIMEOUT_NS (10000 * MS)
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
@@ -29,8 +29,6 @@
     8 /* pauses are this part of the time without a welcome: so much later a client finds its server */
 /* When the server has refused one frame of a call, the call waits this long for the answers to its other frames. */
 #define REST_NS (1000 * MS)
-
-/* ---- life ---- */
 
 static void free_texts(char **texts)
 {
@@ -73,31 +71,32 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if ((core = calloc(1, sizeof *core)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    core->job = strdup(config->job);
-    core->label = strdup(config->label);
-    core->run = strdup(config->run != NULL ? config->run : "");
-    core->resume = config->resume;
-    core->joins = config->joins;
-    core->options = copy_texts(config->options);
-    core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
+    core->setup.job = strdup(config->job);
+    core->setup.label = strdup(config->label);
+    core->setup.run = strdup(config->run != NULL ? config->run : "");
+    core->setup.resume = config->resume;
+    core->setup.joins = config->joins;
+    core->setup.options = copy_texts(config->options);
+    core->setup.rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->scratch = malloc(sizeof *core->scratch);
     core->arena = pd_arena_new(PD_ARENA_BUDGET);
-    core->rank = config->rank;
-    core->world_size = config->world_size;
-    core->nonce = core->random = config->nonce;
-    core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
-    core->urls = config->urls;
-    core->addresses = config->addresses;
-    core->impatient = config->impatient;
+    core->setup.rank = config->rank;
+    core->setup.world_size = config->world_size;
+    core->setup.nonce = core->link.random = config->nonce;
+    core->setup.flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
+    core->setup.urls = config->urls;
+    core->setup.addresses = config->addresses;
+    core->setup.impatient = config->impatient;
     core->window.steps = config->window;
-    core->give_up_ns = UINT64_MAX;
+    core->calls.give_up_ns = UINT64_MAX;
     core->out.least_shared = config->least_shared;
     core->sharing = (pd_sharing){
         .refused = config->checksum || config->no_shared_memory, .to_send = -1, .taken = -1, .weights = PD_NO_SEGMENT
     };
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->run == NULL || core->options == NULL || core->rules == NULL ||
-        core->scratch == NULL || core->arena == NULL || op == NULL) {
+    if (core->setup.job == NULL || core->setup.label == NULL || core->setup.run == NULL ||
+        core->setup.options == NULL || core->setup.rules == NULL || core->scratch == NULL || core->arena == NULL ||
+        op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -113,22 +112,189 @@ void pd_core_free(pd_core *core)
     if (core == NULL) return;
     pd_outgoing_clear(&core->out);
     pd_window_free(core);
-    HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
+    HASH_ITER(hh, core->calls.table, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
     pd_sharing_free(core);
     pd_core_remarks_free(&core->remarks);
-    free_texts(core->options);
-    free_texts(core->rules);
+    free_texts(core->setup.options);
+    free_texts(core->setup.rules);
     pd_arena_free(core->arena);
     free(core->scratch);
-    free(core->updates);
-    free(core->job);
-    free(core->label);
-    free(core->run);
+    free(core->receive.buffer);
+    free(core->setup.job);
+    free(core->setup.label);
+    free(core->setup.run);
     free(core);
 }
 
-/* ---- operations ---- */
+#undef uthash_nonfatal_oom
+#define uthash_nonfatal_oom(op) ((op)->hh.tbl = NULL)
+
+pd_op *pd_op_new(pd_core *core, unsigned method)
+{
+    pd_op *op = calloc(1, sizeof *op);
+
+    if (op == NULL) return NULL;
+    op->id = ++core->calls.last_id;
+    op->method = method;
+    HASH_ADD(hh, core->calls.table, id, sizeof op->id, op);
+    if (op->hh.tbl != NULL) return op;
+    free(op);
+    return NULL;
+}
+
+int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
+{
+    if (core->end.error.code != PD_OK) {
+        if (err != NULL) *err = core->end.error;
+        return core->end.error.code;
+    }
+    if (HASH_COUNT(core->calls.table) >= MAX_TICKETS)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "%d tickets are under way: wait for some of them "
+                       "(" PD_WAIT_CALL ")",
+                       MAX_TICKETS);
+    if ((*op = pd_op_new(core, method)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return PD_OK;
+}
+
+pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket)
+{
+    pd_op *op;
+    HASH_FIND(hh, core->calls.table, &ticket, sizeof ticket, op);
+    return op;
+}
+
+void pd_op_free(pd_core *core, pd_op *op)
+{
+    HASH_DELETE(hh, core->calls.table, op);
+    if (op->owned) free(op->items);
+    free(op->reply);
+    free(op);
+}
+
+void pd_op_fail(pd_op *op, const pd_error *error)
+{
+    if (op->error.code == PD_OK) op->error = *error;
+}
+
+/* Marks an operation as done. Its parameters may be pushed again. If it closed a step, another step may be closed
+ * now. */
+static void op_done(pd_core *core, pd_op *op)
+{
+    pd_window_note_done(core, op);
+    op->done = true;
+    core->calls.ended++;
+    if (op->closes > 0) core->progress.closing = 0;
+    if (op->replaces != 0 && op->error.code == PD_OK)
+        pd_replace_done(core, op);
+    else if (op->method == PD_INIT && op->error.code == PD_OK)
+        for (size_t i = 0; i < op->n; i++)
+            core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
+    if (!pd_method_pushes(op->method)) return;
+    for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
+}
+
+/* Counts one answered frame of the operation. The operation is done when the last of its frames is answered. */
+static void op_answered(pd_core *core, pd_op *op)
+{
+    if (--op->waits == 0) op_done(core, op);
+}
+
+void pd_op_retire(pd_core *core, pd_outgoing_frame *frame)
+{
+    pd_op *op = frame->op;
+
+    if (pd_outgoing_retire(&core->out, frame)) op_answered(core, op);
+}
+
+int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op)
+{
+    return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, queue, op);
+}
+
+int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
+                      pd_queue queue, pd_op *op)
+{
+    uint8_t *head;
+    size_t bytes;
+    pd_outgoing_frame *frame;
+    uint64_t id = ++core->calls.last_id;
+    int rc = pd_frame_pack_whole(&head, &bytes, method, core->setup.flags, id, message, payload);
+
+    if (rc != PD_OK) return rc;
+    if ((frame = pd_outgoing_frame_new(head, bytes, NULL, 0, NULL, 0)) == NULL) return PD_NO_MEMORY;
+    frame->id = id;
+    frame->method = method;
+    frame->op = op;
+    if (!pd_outgoing_add(&core->out, frame, queue)) {
+        pd_outgoing_frame_free(frame);
+        return PD_NO_MEMORY;
+    }
+    if (op != NULL) op->waits++;
+    return PD_OK;
+}
+
+int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what)
+{
+    pd_error error;
+
+    pd_fail(&error, PD_INTERNAL, "the server's answer to %s (request %" PRIu64 "): %s", pd_method_name(prefix->method),
+            prefix->request, what);
+    pd_core_end(core, &error);
+    return PD_INTERNAL;
+}
+
+int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply)
+{
+    pd_error error;
+    int rc;
+
+    pd_arena_reset(core->arena);
+    rc = pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, reply, &error);
+    if (rc == PD_NO_MEMORY) pd_core_drop(core, error.text);
+    return rc == PD_OK || rc == PD_NO_MEMORY ? rc : pd_reply_broken(core, prefix, error.text);
+}
+
+pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
+{
+    if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];
+    return &core->params[frame->op->items[frame->pieces[piece].item].param];
+}
+
+/* Counts the frames of each operation that are still in the queue: the operation waits for these alone. They stay
+ * because their bytes, which are the caller's memory, are being sent. All other frames are gone. */
+static void count_lent(pd_core *core)
+{
+    for (pd_op *op = core->calls.table; op != NULL; op = op->hh.next) op->waits = 0;
+    for (pd_queue queue = 0; queue < PD_QUEUES; queue++)
+        for (pd_outgoing_frame *frame = core->out.queue[queue].first; frame != NULL; frame = frame->next)
+            if (frame->op != NULL) frame->op->waits++;
+}
+
+void pd_core_end(pd_core *core, const pd_error *error)
+{
+    pd_op *op, *next;
+
+    if (core->end.error.code != PD_OK) return;
+    core->end.error = *error;
+    core->link.stage = core->link.stage == STAGE_DOWN ? STAGE_DOWN : STAGE_DROP;
+    pd_outgoing_retire_all(&core->out);
+    count_lent(core);
+    HASH_ITER(hh, core->calls.table, op, next)
+    {
+        if (op->done) continue;
+        pd_op_fail(op, error);
+        if (op->waits == 0) op_done(core, op);
+    }
+}
+
+void pd_core_drop(pd_core *core, const char *reason)
+{
+    if (core->link.stage == STAGE_DOWN) return;
+    core->link.stage = STAGE_DROP;
+    snprintf(core->link.reason, sizeof core->link.reason, "%s", reason);
+}
 
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
 {
@@ -138,7 +304,7 @@ bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
 
 uint64_t pd_core_ended_ops(const pd_core *core)
 {
-    return core->ended_ops;
+    return core->calls.ended;
 }
 
 int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err)
@@ -160,13 +326,11 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     return rc;
 }
 
-/* ---- making connections ---- */
-
-/* Random numbers by splitmix64. They only have to differ between processes, so that these do not reconnect at the
- * same time. */
+/* Random numbers by splitmix64. They only have to differ between processes, so that these do not reconnect at the same
+ * time. */
 static uint64_t draw(pd_core *core)
 {
-    uint64_t z = core->random += 0x9e3779b97f4a7c15u;
+    uint64_t z = core->link.random += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -177,7 +341,7 @@ static uint64_t draw(pd_core *core)
  * a tenth of a second later, and one that is away for long is not asked often. */
 static uint64_t backoff_ns(pd_core *core, uint64_t now_ns)
 {
-    uint64_t most = (now_ns - core->alone_ns) / BACKOFF_SHARE;
+    uint64_t most = (now_ns - core->link.alone_ns) / BACKOFF_SHARE;
 
     if (most < BACKOFF_LEAST_NS) most = BACKOFF_LEAST_NS;
     if (most > BACKOFF_MOST_NS) most = BACKOFF_MOST_NS;
@@ -186,110 +350,29 @@ static uint64_t backoff_ns(pd_core *core, uint64_t now_ns)
 
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
 {
-    if (core->stage == STAGE_DROP) return PD_LINK_DROP;
-    if (core->stage != STAGE_DOWN) return PD_LINK_KEEP;
-    return core->ended.code == PD_OK && now_ns >= core->retry_ns ? PD_LINK_CONNECT : PD_LINK_REST;
+    if (core->link.stage == STAGE_DROP) return PD_LINK_DROP;
+    if (core->link.stage != STAGE_DOWN) return PD_LINK_KEEP;
+    return core->end.error.code == PD_OK && now_ns >= core->link.retry_ns ? PD_LINK_CONNECT : PD_LINK_REST;
 }
 
 size_t pd_core_url(const pd_core *core)
 {
-    return core->url;
-}
-
-static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
-{
-    size_t count = 0, bytes = 0;
-    Paramd__Option *options;
-    char *at;
-
-    while (texts[count] != NULL) bytes += strlen(texts[count++]) + 1;
-    if ((options = malloc(count * sizeof *options + bytes + 1)) == NULL) return PD_NO_MEMORY;
-    at = (char *)(options + count);
-    for (size_t i = 0; i < count; i++) {
-        size_t size = strlen(texts[i]) + 1;
-
-        paramd__option__init(&options[i]);
-        options[i].name = memcpy(at, texts[i], size);
-        options[i].value = strchr(at, '=') + 1;
-        options[i].value[-1] = '\0';
-        at += size;
-    }
-    *out = options;
-    *n = count;
-    return PD_OK;
-}
-
-/* Returns how many steps this process has seen closed for all parameters of which it has elements. */
-static uint64_t steps_seen(const pd_core *core)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].start < core->params[i].end && core->params[i].step < least) least = core->params[i].step;
-    return least == UINT64_MAX ? 0 : least;
-}
-
-/* Returns a Hello without options, and notes in the core whether it rejoins. The Hello's pointers refer to memory of
- * the core. */
-static Paramd__HelloRequest make_hello(pd_core *core)
-{
-    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-
-    hello.protocol = PD_PROTOCOL_VERSION;
-    hello.job = core->job;
-    hello.rank = core->rank;
-    hello.world_size = core->world_size;
-    hello.nonce = core->nonce;
-    hello.rejoins = core->rejoins = pd_core_begins_anew(core) ? core->rank != 0 : pd_core_has_begun(core);
-    hello.creator = core->rejoins && !pd_core_begins_anew(core) ? core->creator : 0;
-    hello.run = core->run;
-    hello.resume = (uint32_t)core->resume;
-    hello.joins = core->joins && !core->restarted;
-    hello.label = core->label;
-    hello.shares = pd_sharing_wanted(core);
-    hello.window = core->window.steps;
-    hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->passed;
-    hello.steps = steps_seen(core);
-    hello.remarks = core->rank == 0;
-    hello.rules = core->rules;
-    while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
-    return hello;
-}
-
-static int post_hello(pd_core *core)
-{
-    Paramd__HelloRequest hello = make_hello(core);
-    Paramd__Option *options, **pointers;
-    size_t n;
-    int rc = split_options(core->options, &options, &n);
-
-    if (rc != PD_OK) return rc;
-    if ((pointers = malloc((n + 1) * sizeof *pointers)) == NULL) {
-        free(options);
-        return PD_NO_MEMORY;
-    }
-    for (size_t i = 0; i < n; i++) pointers[i] = &options[i];
-    hello.options = pointers;
-    hello.n_options = n;
-    rc = pd_core_post(core, PD_HELLO, &hello.base, PD_LANE_CONNECTION, NULL);
-    free(pointers);
-    free(options);
-    return rc;
+    return core->link.url;
 }
 
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
 {
     int rc;
 
-    core->stage = STAGE_GREETING;
-    core->welcomed = false;
-    core->mark = 0;
+    core->link.stage = STAGE_GREETING;
+    core->link.welcomed = false;
+    core->link.mark = 0;
     core->sharing.possible = passes_descriptors;
-    core->timeout_ns = FIRST_TIMEOUT_NS;
-    core->heartbeat_ns = FIRST_HEARTBEAT_NS;
-    core->received_ns = core->sent_ns = now_ns;
+    core->link.timeout_ns = FIRST_TIMEOUT_NS;
+    core->link.heartbeat_ns = FIRST_HEARTBEAT_NS;
+    core->link.received_ns = core->link.sent_ns = now_ns;
     core->stats.connects++;
-    rc = post_hello(core);
+    rc = pd_core_send_hello(core);
     if (rc == PD_OK) return;
     if (rc == PD_OUT_OF_RANGE) {
         pd_error error;
@@ -303,29 +386,28 @@ void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
 
 static void left_at_last(void *arg, pd_outgoing_frame *frame)
 {
-    pd_op_answered(arg, frame->op);
+    op_answered(arg, frame->op);
 }
 
-/* Ends the client handle (the user's pd_client) with the error UNAVAILABLE, because it was opened with the option not
- * to connect again. */
+/* Ends the client handle with the error UNAVAILABLE, because it was opened with the option not to connect again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
 
-    pd_fail(&error, PD_UNAVAILABLE, "%s", core->reason);
+    pd_fail(&error, PD_UNAVAILABLE, "%s", core->link.reason);
     pd_core_end(core, &error);
 }
 
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
-    if (core->stage != STAGE_DROP) snprintf(core->reason, sizeof core->reason, "%s", reason);
-    if (!core->welcomed) core->url = (core->url + 1) % core->urls;
-    if (core->welcomed || core->alone_ns == 0) core->alone_ns = now_ns;
-    if (core->impatient && (core->welcomed || core->url == 0)) give_up(core);
-    core->retry_ns = now_ns + backoff_ns(core, now_ns);
-    core->stage = STAGE_DOWN;
-    core->welcomed = false;
-    core->reply = NULL;
+    if (core->link.stage != STAGE_DROP) snprintf(core->link.reason, sizeof core->link.reason, "%s", reason);
+    if (!core->link.welcomed) core->link.url = (core->link.url + 1) % core->setup.urls;
+    if (core->link.welcomed || core->link.alone_ns == 0) core->link.alone_ns = now_ns;
+    if (core->setup.impatient && (core->link.welcomed || core->link.url == 0)) give_up(core);
+    core->link.retry_ns = now_ns + backoff_ns(core, now_ns);
+    core->link.stage = STAGE_DOWN;
+    core->link.welcomed = false;
+    core->receive.message = NULL;
     pd_sharing_end(core);
     pd_window_forget(core);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
@@ -333,52 +415,50 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 
 bool pd_core_reconnects(const pd_core *core)
 {
-    return !core->impatient;
+    return !core->setup.impatient;
 }
 
 void pd_core_explain(pd_core *core, const char *reason)
 {
-    snprintf(core->reason, sizeof core->reason, "%s", reason);
+    snprintf(core->link.reason, sizeof core->link.reason, "%s", reason);
 }
-
-/* ---- time ---- */
 
 /* Returns whether the server owes an answer: a request was sent on this connection and is not answered, or requests
  * wait to be sent. */
 static bool owed(const pd_core *core)
 {
-    return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL ||
-           (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
+    return pd_outgoing_pending(&core->out) || core->out.queue[PD_QUEUE_CONNECTION].first != NULL ||
+           (core->out.open && core->out.queue[PD_QUEUE_LASTING].first != core->out.queue[PD_QUEUE_LASTING].next);
 }
 
-/* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be
- * sent, each byte that the network takes counts as a sign of life: a server that reads a large model may not answer
- * for long. */
+/* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be sent,
+ * each byte that the network takes counts as a sign of life: a server that reads a large model may not answer for
+ * long. */
 static uint64_t dead_ns(const pd_core *core)
 {
-    uint64_t quiet_since = core->received_ns;
+    uint64_t quiet_since = core->link.received_ns;
 
-    if (pd_outgoing_pending(&core->out) && core->sent_ns > quiet_since) quiet_since = core->sent_ns;
-    return quiet_since + core->timeout_ns;
+    if (pd_outgoing_pending(&core->out) && core->link.sent_ns > quiet_since) quiet_since = core->link.sent_ns;
+    return quiet_since + core->link.timeout_ns;
 }
 
-/* Ends each operation that has waited REST_NS for its other answers after the server refused
- * one of its frames. These answers may never come: to send them, the server may first need the refused gradient, or
- * the gradient of another rank whose call waits in the same way. */
+/* Ends each operation that has waited REST_NS for its other answers after the server refused one of its frames. These
+ * answers may never come: to send them, the server may first need the refused gradient, or the gradient of another rank
+ * whose call waits in the same way. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
 
-    if (now_ns < core->give_up_ns) return;
-    core->give_up_ns = UINT64_MAX;
-    HASH_ITER(hh, core->ops, op, next)
+    if (now_ns < core->calls.give_up_ns) return;
+    core->calls.give_up_ns = UINT64_MAX;
+    HASH_ITER(hh, core->calls.table, op, next)
     {
         if (!op->hopeless || op->done) continue;
         if (op->give_up_ns == 0) op->give_up_ns = now_ns + REST_NS;
         if (now_ns >= op->give_up_ns)
             pd_core_abandon(core, op);
-        else if (op->give_up_ns < core->give_up_ns)
-            core->give_up_ns = op->give_up_ns;
+        else if (op->give_up_ns < core->calls.give_up_ns)
+            core->calls.give_up_ns = op->give_up_ns;
     }
 }
 
@@ -386,11 +466,12 @@ uint64_t pd_core_next(const pd_core *core)
 {
     uint64_t beat, dead;
 
-    if (core->stage == STAGE_DROP) return 0;
-    if (core->stage == STAGE_DOWN) return core->ended.code == PD_OK ? core->retry_ns : UINT64_MAX;
-    beat = core->welcomed && !pd_outgoing_pending(&core->out) ? core->sent_ns + core->heartbeat_ns : UINT64_MAX;
+    if (core->link.stage == STAGE_DROP) return 0;
+    if (core->link.stage == STAGE_DOWN) return core->end.error.code == PD_OK ? core->link.retry_ns : UINT64_MAX;
+    beat = core->link.welcomed && !pd_outgoing_pending(&core->out) ? core->link.sent_ns + core->link.heartbeat_ns
+                                                                   : UINT64_MAX;
     dead = owed(core) ? dead_ns(core) : UINT64_MAX;
-    if (core->give_up_ns < dead) dead = core->give_up_ns;
+    if (core->calls.give_up_ns < dead) dead = core->calls.give_up_ns;
     return beat < dead ? beat : dead;
 }
 
@@ -398,43 +479,44 @@ static int post_heartbeat(pd_core *core)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
-    return pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL);
+    return pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_QUEUE_CONNECTION, NULL);
 }
 
 void pd_core_ask(pd_core *core)
 {
-    if (core->welcomed && core->stage != STAGE_DROP) post_heartbeat(core); /* without memory it is not asked */
+    if (core->link.welcomed && core->link.stage != STAGE_DROP)
+        post_heartbeat(core); /* without memory it is not asked */
 }
 
 void pd_core_tick(pd_core *core, uint64_t now_ns)
 {
-    if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return;
+    if (core->link.stage == STAGE_DOWN || core->link.stage == STAGE_DROP) return;
     end_hopeless(core, now_ns);
     pd_sharing_release(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
-    } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
+    } else if (core->link.welcomed && !pd_outgoing_pending(&core->out) &&
+               now_ns >= core->link.sent_ns + core->link.heartbeat_ns) {
         if (post_heartbeat(core) != PD_OK)
-            core->sent_ns = now_ns; /* no memory for this heartbeat: the next one is tried after a whole interval */
+            core->link.sent_ns =
+                now_ns; /* no memory for this heartbeat: the next one is tried after a whole interval */
     }
 }
 
-/* ---- bytes ---- */
-
 int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes)
 {
-    if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return 0;
+    if (core->link.stage == STAGE_DOWN || core->link.stage == STAGE_DROP) return 0;
     return pd_outgoing_gather(&core->out, iov, max, bytes);
 }
 
 bool pd_core_has_output(const pd_core *core)
 {
-    return core->stage != STAGE_DOWN && core->stage != STAGE_DROP && pd_outgoing_pending(&core->out);
+    return core->link.stage != STAGE_DOWN && core->link.stage != STAGE_DROP && pd_outgoing_pending(&core->out);
 }
 
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
 {
-    if (n > 0) core->sent_ns = now_ns;
+    if (n > 0) core->link.sent_ns = now_ns;
     core->stats.bytes_out += n;
     pd_outgoing_sent(&core->out, n, left_at_last, core);
 }
@@ -456,15 +538,13 @@ void pd_core_give_descriptor(pd_core *core, int fd)
 
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 {
-    core->received_ns = now_ns;
+    core->link.received_ns = now_ns;
     core->stats.bytes_in += n;
 }
 
-/* ---- facts ---- */
-
 const char *pd_core_job(const pd_core *core)
 {
-    return core->job;
+    return core->setup.job;
 }
 const pd_welcome *pd_core_welcome(const pd_core *core)
 {
@@ -480,7 +560,7 @@ uint64_t pd_core_step(const pd_core *core, size_t param)
 }
 uint64_t pd_core_durable(const pd_core *core)
 {
-    return core->durable;
+    return core->progress.durable;
 }
 const char *pd_core_note(const pd_core *core, size_t param)
 {
@@ -500,29 +580,29 @@ pd_client_stats pd_core_stats(const pd_core *core)
 }
 const pd_error *pd_core_ended(const pd_core *core)
 {
-    return core->ended.code != PD_OK ? &core->ended : NULL;
+    return core->end.error.code != PD_OK ? &core->end.error : NULL;
 }
 bool pd_core_lost(const pd_core *core)
 {
-    return core->lost;
+    return core->end.lost;
 }
 bool pd_core_gone_back(const pd_core *core)
 {
-    return core->gone_back;
+    return core->end.gone_back;
 }
 bool pd_core_refused(const pd_core *core)
 {
-    return core->refused;
+    return core->link.refused;
 }
 bool pd_core_held(const pd_core *core)
 {
-    return core->refused && core->held_ns != 0;
+    return core->link.refused && core->link.held_ns != 0;
 }
 bool pd_core_running(const pd_core *core)
 {
-    return core->welcomed;
+    return core->link.welcomed;
 }
 const char *pd_core_reason(const pd_core *core)
 {
-    return core->reason;
+    return core->link.reason;
 }

@@ -1,13 +1,11 @@
-/* core_state.h - the state of the core: its operations, parameters and
- * connection. This header has types, no functions. */
+/* core_state.h - the state of the core, for the files that work on it, and what all of them do: begin and end
+ * operations, queue frames, unpack replies, end the handle. Defined in core.c. */
 #ifndef PD_CORE_STATE_H
 #define PD_CORE_STATE_H
 
 #include "message.h"
 #include "outgoing.h"
 #include "paramd/client.h"
-#include "sent_frame.h"
-#include "spare.h"
 
 /* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
  * for one tensor or chunk has at most PIECE_BOUND bytes. All other fields together have at most FORM_BOUND bytes. */
@@ -32,7 +30,7 @@ typedef struct pd_op {
     uint64_t replaces;  /* number of the change by hand whose weights the operation sends; 0: it sends none */
     uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
     pd_scalar *scalars; /* borrowed */
-    /* bearer: index of the item (parameter) whose frame carries the scalars */
+    /* bearer: index of the item whose frame carries the scalars */
     size_t n_scalars, bearer;
     pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
@@ -45,28 +43,28 @@ typedef struct pd_op {
     UT_hash_handle hh;
 } pd_op;
 
-typedef struct
-    pd_param_record { /* a declared parameter; its index in pd_core.params is also its handle in the protocol */
+/* A declared parameter. Its index in pd_core.params is also its handle in the protocol. */
+typedef struct pd_param_record {
     char *name;
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
-    uint64_t home_at;   /* offset in the worker's segment where the gradient lies if `home` was taken in time */
-    void *home;         /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
+    uint64_t buffer_at; /* offset in the worker's segment where the gradient lies if `buffer` was taken in time */
+    void *buffer;       /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
     /* Element types of gradients, weights and updates. update 0: this rank asks for no updates. */
     pd_dtype push, pull, update;
-    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all
-     * versions are unknown. */
+    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all versions
+     * are unknown. */
     uint64_t *holds;
     char *axes; /* names of the dimensions as the user declared them; NULL: none */
-    char *note; /* the first note (text for the user) of the optimizer on this parameter; NULL: none */
+    char *note; /* the first note of the optimizer on this parameter; NULL: none */
     bool model_state;
     uint64_t step; /* most closed rounds of this parameter that this process has seen */
     /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
-    uint64_t there;
+    uint64_t server_step;
     /* Number of the change by hand (pd_push_options.replaces) that the weights after step `replaced` have, as this
-     * process has sent or received them; 0: they are those of the step. there_replaces: as last declared. */
-    uint64_t replaces, replaced, there_replaces;
+     * process has sent or received them; 0: they are those of the step. server_replaces: as last declared. */
+    uint64_t replaces, replaced, server_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
     uint64_t kept_from, kept_to;
@@ -105,16 +103,22 @@ typedef struct pd_sharing {
     bool releasing;     /* a Release is not answered */
 } pd_sharing;
 
-/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle (the
- * user's pd_client). */
+/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle. */
 typedef struct pd_frame_scratch {
     Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
     Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
-    pd_part part[MAX_PIECES];
+    pd_frame_piece own[MAX_PIECES];
     struct iovec iov[2 * MAX_PIECES];
     pd_copy copy[MAX_PIECES]; /* weights of the current answer that lie in shared memory, and where they go */
     struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
 } pd_frame_scratch;
+
+/* Memory of frames that have left the window, for frames of the same size that enter it: memory that is fresh from the
+ * system costs a page fault for each 4 KiB. */
+typedef struct pd_spare {
+    struct pd_spare_block *blocks; /* the block that was given last comes first */
+    uint64_t bytes;                /* of all blocks */
+} pd_spare;
 
 /* The frames of this process's last steps: window.h. */
 typedef struct pd_window {
@@ -130,7 +134,7 @@ typedef struct pd_window {
     bool hashed;                            /* `hash` is known */
 } pd_window;
 
-/* Warnings of the server about the job: core_remarks.h. */
+/* Warnings of the server about the job: notice.h. */
 typedef struct pd_core_remarks {
     char *waiting[16]; /* those that the user does not have yet, the oldest first */
     size_t n;
@@ -138,80 +142,142 @@ typedef struct pd_core_remarks {
     size_t n_told;
 } pd_core_remarks;
 
-typedef struct pd_core {
-    pd_sharing sharing;
-    pd_core_remarks remarks;
-    pd_window window;
-    size_t n_copies; /* number of entries in scratch->copy */
-    char *job, *label;
-    char *run; /* the launch that this process belongs to; "": unknown */
+/* What the user has set: pd_core_config. All texts are copies. */
+typedef struct pd_core_setup {
+    char *job, *label, *run; /* run "": unknown */
     int resume;
     bool joins;
-    /* texts that the user gave when the client handle was opened: the job's options, and its optimizer rules; NULL ends
-     * each list */
-    char **options, **rules;
+    char **options, **rules; /* of the job; NULL ends each list */
     uint32_t rank, world_size;
-    uint64_t nonce;
-    /* frame flags (PD_FLAG_...) for all frames that the core sends */
-    uint8_t flags;
-    /* after a lost connection the client handle ends instead of connecting again */
-    bool impatient;
-    size_t urls;
+    uint64_t nonce;                     /* of this process; a job that is recreated gets a new one */
+    uint8_t flags;                      /* PD_FLAG_... of all frames that the core sends */
+    bool impatient;                     /* the handle ends with its connection instead of connecting again */
+    size_t urls;                        /* number of addresses */
     const struct pd_address *addresses; /* borrowed; NULL: none are known */
+} pd_core_setup;
 
+/* The connection. Times are those of the core's callers; 0: never. */
+typedef struct pd_core_link_state {
     pd_stage stage;
+    size_t url;    /* index of the address in use */
     bool welcomed; /* the server has accepted Hello on the present connection */
+    bool refused;  /* the server has refused the last Hello for now */
     uint64_t retry_ns, received_ns, sent_ns, timeout_ns, heartbeat_ns;
-    uint64_t alone_ns; /* when the last welcomed connection ended, or the first attempt to connect failed; 0: neither */
-    size_t url;
-    uint64_t random;
-    char reason[PD_ERROR_TEXT];
-    bool refused;     /* the server has refused the last Hello for now */
-    uint64_t held_ns; /* when it first refused one since another process has the rank; 0: it has not */
-    pd_error ended;   /* any code but PD_OK: the client handle has ended with this error */
-    bool lost;        /* the client handle ended because the server no longer has the job */
-    bool restarting;  /* true from the call of pd_core_restart until the parameters are declared to the new job */
-    bool restarted;   /* pd_core_restart was called; see pd_core_begins_anew */
-    /* resending: the server has gone back, and frames of the window are sent again. went_back: since the parameters
-     * were last declared, the server has reported fewer steps of one than before. */
-    bool resending, went_back;
-    bool gone_back;   /* the client handle ended because the server has gone back to an earlier step */
-    bool rewinding;   /* true from the call of pd_core_rewind until the parameters are declared again */
-    bool rejoins;     /* the last Hello asked only to join a job that exists, not to create one */
+    uint64_t alone_ns; /* when the last welcomed connection ended, or the first attempt to connect failed */
+    uint64_t held_ns;  /* when the server first refused Hello since another process has the rank */
+    uint64_t random;   /* state of the random numbers of back-offs */
+    /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server knows
+     * which errors this client had seen. */
+    uint64_t mark;
+    char reason[PD_ERROR_TEXT]; /* why there is no connection, or what the server waits for; "" */
+} pd_core_link_state;
+
+/* How the handle has ended: each recovery (recoveries.h) begins from one of these. */
+typedef struct pd_core_ending {
+    pd_error error; /* PD_OK: it has not ended */
+    bool lost;      /* the server no longer has the job */
+    bool gone_back; /* the server has gone back to an earlier step */
+} pd_core_ending;
+
+/* Recoveries under way: recoveries.h. */
+typedef struct pd_core_recovery {
+    bool resending;   /* the server has gone back, and frames of the window are sent again */
+    bool rewinding;   /* from the call of pd_core_rewind until the parameters are declared again */
+    bool recreating;  /* from the call of pd_core_recreate until the parameters are declared to the new job */
+    bool recreated;   /* pd_core_recreate was called; see pd_core_recreates */
+    bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
+    bool rejoins;     /* the last Hello asked only to join a job that exists */
     uint64_t creator; /* number that tells the job from others of its name, from the last welcome; 0: not known */
+} pd_core_recovery;
+
+/* How far the job is, beside the steps of its parameters. */
+typedef struct pd_core_progress {
+    uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
+    uint64_t durable;          /* the durable step, as the last answer reported */
+    uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+} pd_core_progress;
+
+/* The user's calls. */
+typedef struct pd_core_calls {
+    pd_op *table;     /* hash table by ticket */
+    uint64_t ended;   /* number of calls that have ended */
+    uint64_t last_id; /* last number that was given to a request or to a ticket */
+    /* When the next hopeless operation ends. 0: not known, pd_core_tick computes it. UINT64_MAX: there is none. */
+    uint64_t give_up_ns;
+} pd_core_calls;
+
+/* The answer that is being received. */
+typedef struct pd_core_receive {
+    Paramd__DataReply *message;
+    size_t n_copies; /* number of entries in scratch->copy */
+    /* For updates, and for the payload of an answer to paramctl. Kept for later answers. */
+    uint8_t *buffer;
+    size_t room;
+} pd_core_receive;
+
+typedef struct pd_core {
+    pd_core_setup setup;
+    pd_core_link_state link;
+    pd_core_ending end;
+    pd_core_recovery recovery;
+    pd_core_progress progress;
+    pd_core_calls calls;
+    pd_core_receive receive;
+    pd_core_remarks remarks;
+    pd_sharing sharing;
+    pd_window window;
+    pd_outgoing out;
 
     pd_welcome welcome;
     bool greeted; /* the server has accepted a Hello of this process at least once */
     uint32_t max_pieces;
-
     pd_param_record *params;
     size_t n_params;
     bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
     bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
-    size_t declares_waiting;  /* number of Declare frames (lists of parameters) that the server has not answered yet */
+    size_t declares_waiting;  /* number of Declare frames that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
-    uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
-    uint64_t durable;          /* steps up to this one survive a restart of the server, as its last answer reported */
-    uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
 
-    pd_op *ops;         /* hash table of the user's calls by ticket */
-    uint64_t ended_ops; /* number of the user's calls that have ended */
-    pd_outgoing out;
-    uint64_t last_id; /* last number that was given to a request or to a call's ticket */
-    /* When the next hopeless operation (a call of the user that will fail: pd_op.hopeless) ends. 0: not known,
-     * pd_core_tick computes it. UINT64_MAX: there is no such operation. */
-    uint64_t give_up_ns;
-    /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server
-     * knows which errors this client had seen. */
-    uint64_t mark;
     pd_frame_scratch *scratch;
     pd_arena *arena; /* memory for the fields of the answer that is being received */
-    Paramd__DataReply *reply;
-    /* Buffer for updates in the answer that is being received, or for the payload of an answer to paramctl. Kept for
-     * later answers. */
-    uint8_t *updates;
-    size_t updates_room;
     pd_client_stats stats;
 } pd_core;
+
+/* Ends the client handle with this error. All waiting calls of the user end with the same error. A call whose bytes are
+ * being sent ends when the sender has stopped using them, since they are the caller's memory. */
+void pd_core_end(pd_core *core, const pd_error *error);
+/* Asks the I/O thread to close the connection. `reason` becomes part of the error texts of calls that time out. */
+void pd_core_drop(pd_core *core, const char *reason);
+
+/* Makes an operation, and gives it a ticket. NULL: out of memory. */
+pd_op *pd_op_new(pd_core *core, unsigned method);
+/* Makes an operation. Returns the error that ended the client handle if it has ended, PD_RESOURCE_EXHAUSTED if too many
+ * calls are waiting, and PD_NO_MEMORY if out of memory. */
+int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
+/* Returns the operation that has this ticket; NULL: there is none. */
+pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
+void pd_op_free(pd_core *core, pd_op *op);
+/* Sets the error with which the operation ends, unless an earlier error is set. */
+void pd_op_fail(pd_op *op, const pd_error *error);
+/* Removes a frame that needs no further answer from the queue, and counts it as answered in its operation. If the
+ * frame's bytes are being sent, both happen only after that, since the bytes are the caller's memory. */
+void pd_op_retire(pd_core *core, pd_outgoing_frame *frame);
+
+/* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits.
+ * PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY: out of memory. */
+int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op);
+/* Queues a message as a frame of its own with a payload, which is copied. Errors as in pd_core_post. */
+int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
+                      pd_queue queue, pd_op *op);
+
+/* Ends the client handle because the server's reply breaks the protocol. The handle does not connect again, since the
+ * next reply would break the protocol in the same way. Returns PD_INTERNAL. */
+int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
+/* Unpacks a reply into the core's arena. PD_NO_MEMORY: the connection is dropped, and the requests are sent again on
+ * the next one. PD_INTERNAL: the reply breaks the protocol. */
+int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
+
+/* Returns the parameter to which tensor or chunk number `part` of a sent frame belongs. */
+pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece);
 
 #endif

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "call.h"
-#include "core_remarks.h"
+#include "notice.h"
 
 #define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
 

@@ -1,12 +1,15 @@
-/* handle.h - a client handle (the user's pd_client), and how its calls wait.
+/* handle.h - a client handle, and how its calls wait.
  *
- * "The core must be locked" says that a function may only be called between pd_io_enter and pd_io_leave. The core
- * is the client's protocol state machine. */
+ * "The core must be locked" says that a function may only be called between pd_io_enter and pd_io_leave. The core is
+ * the client's protocol state machine. */
 #ifndef PD_HANDLE_H
 #define PD_HANDLE_H
 
+#include <stddef.h>
+
 #include "io.h"
 #include "notice.h"
+#include "paramd/error.h"
 
 struct pd_client {
     pd_io io;
@@ -26,8 +29,8 @@ struct pd_client {
     bool restarting, rewinding;
 };
 
-/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The
- * core must be locked. */
+/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The core
+ * must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
 /* Returns why there is no connection, as a part of error texts: the error of the last attempt, or that the server at
  * this address has not answered yet. It may be written to `text`. The core must be locked. */
@@ -52,5 +55,15 @@ int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */
 pd_client *pd_handle_enter(const pd_client *client);
+
+/* Size of a struct up to and including `field`, which was its last field in version 0.1 of the library. A caller's
+ * struct has at least this size. */
+#define PD_LEAST_SIZE(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* Copies the caller's struct of `size` bytes to *out, which has `known` bytes. Fields that the caller's struct does not
+ * have become 0. `name` names the struct in the error text. PD_INVALID_ARGUMENT: `size` is less than `least` or more
+ * than `known`. */
+int pd_sized_read(void *out, size_t record, size_t least, const void *from, size_t size, const char *name,
+                  pd_error *err);
 
 #endif

@@ -1,5 +1,4 @@
-/* io.c - the I/O thread of a client handle: moves bytes between the core and
- * the sockets. */
+/* io.c - the I/O thread of a client handle: moves bytes between the core and the sockets. */
 #include "io.h"
 
 #include <errno.h>

@@ -1,18 +1,17 @@
-/* io.h - the I/O thread of a client handle: moves bytes between the core and sockets, and wakes the user's thread
- * when a call is done.
+/* io.h - the I/O thread of a client handle: moves bytes between the core and sockets, and wakes the user's thread when
+ * a call is done.
  *
- * A lock guards the core. The lock is held while the core works, which is
- * short, and never during input or output. The bytes that the core lends for sending (headers, the caller's
- * tensors) stay in place until this thread reports them as sent. */
+ * A lock guards the core. The lock is held while the core works, which is short, and never during input or output. The
+ * bytes that the core lends for sending (headers, the caller's tensors) stay in place until this thread reports them as
+ * sent. */
 #ifndef PD_IO_H
 #define PD_IO_H
 
 #include <pthread.h>
 
-#include "lookup.h"
+#include "connect.h"
 #include "path.h"
 #include "pump.h"
-#include "secure.h"
 #include "sock.h"
 
 /* A thread of the user that waits for a ticket. It lies on that thread's stack. */
@@ -31,8 +30,8 @@ typedef struct pd_io {
      * asked for it. told: number of tickets that were done when it was last written. */
     int done_fd;
     uint64_t told;
-    /* Guarded by `lock`. stop: the thread has to end. idle: the thread sleeps until `until_ns`, or until
-     * pd_io_leave wakes it. */
+    /* Guarded by `lock`. stop: the thread has to end. idle: the thread sleeps until `until_ns`, or until pd_io_leave
+     * wakes it. */
     bool stop, idle;
     uint64_t until_ns;
     /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread has to end. */

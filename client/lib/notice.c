@@ -1,14 +1,18 @@
-/* notice.c - tells the user why a call waits, that the job which this process joined was left over from an earlier run,
- * or of what the server warns. */
+/* notice.c - gives the user texts: why a call waits, what the server warns of, and commands with the server's
+ * address. */
 #include "notice.h"
 
-#include "command_address.h"
-
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+#include "hash.h"
 
 enum { NOTICE_BYTES = PD_ERROR_TEXT + 256 + 2 * PD_ADDRESS_TEXT };
 
@@ -65,4 +69,81 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server)
 {
     give(notices, server, "warning of the server: job %s: %s", job, remark);
+}
+
+enum { WAITING = sizeof((pd_core_remarks *)0)->waiting / sizeof(char *), TOLD = 32 };
+
+static bool was_told(const pd_core_remarks *remarks, uint64_t hash)
+{
+    for (size_t i = 0; i < TOLD && i < remarks->n_told; i++)
+        if (remarks->told[i] == hash) return true;
+    return false;
+}
+
+static void keep_remark(pd_core_remarks *remarks, const char *text)
+{
+    uint64_t hash = XXH3_64bits(text, strlen(text));
+    char *copy = remarks->n < WAITING && !was_told(remarks, hash) ? strdup(text) : NULL;
+
+    if (copy == NULL) return;
+    remarks->waiting[remarks->n++] = copy;
+    remarks->told[remarks->n_told++ % TOLD] = hash;
+}
+
+void pd_core_note_remarks(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    const Paramd__Ok *ok;
+    void *message;
+
+    if (prefix->header_bytes == 0) return;
+    pd_arena_reset(core->arena);
+    if (pd_reply_unpack(core->arena, PD_HEARTBEAT, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
+    ok = message;
+    for (size_t i = 0; i < ok->n_remarks; i++) keep_remark(&core->remarks, ok->remarks[i]);
+}
+
+char *pd_core_take_remark(pd_core *core)
+{
+    pd_core_remarks *remarks = &core->remarks;
+    char *oldest = remarks->n > 0 ? remarks->waiting[0] : NULL;
+
+    if (oldest != NULL) memmove(remarks->waiting, remarks->waiting + 1, --remarks->n * sizeof *remarks->waiting);
+    return oldest;
+}
+
+void pd_core_remarks_free(pd_core_remarks *remarks)
+{
+    while (remarks->n > 0) free(remarks->waiting[--remarks->n]);
+}
+
+#define PROGRAM "paramctl "
+
+/* Returns whether the command at the beginning of a text asks a daemon. */
+static bool asks(const char *command)
+{
+    static const char *const alone[] = { "optimizers", "plan", "replay", "token", "verify", "checkpoints", "restore" };
+
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++)
+        if (strncmp(command, alone[i], strlen(alone[i])) == 0 && !isalpha((unsigned char)command[strlen(alone[i])]))
+            return false;
+    return islower((unsigned char)*command);
+}
+
+void pd_command_address(char *text, size_t room, const pd_address *address)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:/._@%+=,-";
+    char name[PD_ADDRESS_TEXT], option[PD_ADDRESS_TEXT + sizeof "-s '' "];
+    const char *quote;
+    size_t n;
+
+    if (address == NULL) return;
+    pd_address_text(address, name);
+    quote = name[strspn(name, plain)] == '\0' ? "" : "'";
+    n = (size_t)snprintf(option, sizeof option, "-s %s%s%s ", quote, name, quote);
+    for (char *at = text; (at = strstr(at, PROGRAM)) != NULL;) {
+        at += strlen(PROGRAM);
+        if (!asks(at) || strlen(text) + n >= room) continue;
+        memmove(at + n, at, strlen(at) + 1);
+        memcpy(at, option, n);
+    }
 }

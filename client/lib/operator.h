@@ -1,5 +1,4 @@
-/* operator.h - an operator's requests over a client handle's connection: one message is sent,
- * one comes back.
+/* operator.h - an operator's requests over a client handle's connection: one message is sent, one comes back.
  *
  * For paramctl and tests; not installed. The handle is opened with job "", so that it joins no job. */
 #ifndef PD_OPERATOR_H
@@ -8,22 +7,22 @@
 #include "message.h"
 #include "paramd/client.h"
 
-/* Sends an operator's request of `method` (PD_STATUS to PD_EXPORT) and waits for the reply, at most until the
- * handle's deadline. If `request` is NULL, an empty message is sent.
+/* Sends an operator's request of `method` (PD_STATUS to PD_EXPORT) and waits for the reply, at most until the handle's
+ * deadline. If `request` is NULL, an empty message is sent.
  *
  * Sets *reply to the message of the reply, for instance a StatusReply (paramd.proto) for PD_STATUS; `reply` may be
  * NULL. The call resets `arena`. The message lives there until the caller resets it.
  *
- * An error of the server is returned unchanged. PD_DEADLINE_EXCEEDED: no answer came in time, and the request is
- * given up. */
+ * An error of the server is returned unchanged. PD_DEADLINE_EXCEEDED: no answer came in time, and the request is given
+ * up. */
 int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply,
                    pd_error *err);
-/* Sends an operator's request with a payload, and waits for the reply. The payload must stay in place until the
- * call returns. The reply has no payload. */
+/* Sends an operator's request with a payload, and waits for the reply. The payload must stay in place until the call
+ * returns. The reply has no payload. */
 int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload,
                         size_t payload_bytes, pd_arena *arena, void **reply, pd_error *err);
-/* Sends an operator's request whose reply has a payload of exactly `bytes` bytes, waits for the reply, and copies
- * the payload to `into`. */
+/* Sends an operator's request whose reply has a payload of exactly `bytes` bytes, waits for the reply, and copies the
+ * payload to `into`. */
 int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessage *request, void *into, size_t bytes,
                         pd_arena *arena, void **reply, pd_error *err);
 

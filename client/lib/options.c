@@ -73,8 +73,8 @@ static int choose_resume(int given, int *out, pd_error *err)
     return PD_OK;
 }
 
-/* Makes a name for the job of a single worker, which no other process gets: of the program, the host, the process and
- * a random number. */
+/* Makes a name for the job of a single worker, which no other process gets: of the program, the host, the process and a
+ * random number. */
 static int make_name(pd_settings *settings, pd_error *err)
 {
     char host[64] = "";

@@ -1,20 +1,241 @@
-/* outgoing.c - the queue of frames that the client sends. */
+/* outgoing.c - the queue of frames that the client sends, and the places of their payloads in shared memory. */
 #include "outgoing.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "pages.h"
 #include "frame.h"
-#include "sent_frame.h"
 #include "mutant.h"
+
+static void free_sent(pd_sent_frame *sent)
+{
+    free(sent->head);
+    free(sent->payload);
+    free(sent);
+}
+
+pd_sent_frame *pd_sent_frame_new(size_t n, const uint8_t *head, size_t head_bytes)
+{
+    pd_sent_frame *sent = calloc(1, sizeof *sent + n * sizeof *sent->pieces);
+
+    if (sent == NULL) return NULL;
+    sent->n = n;
+    sent->head_bytes = head_bytes;
+    sent->head = malloc(head_bytes);
+    if (sent->head == NULL) {
+        free_sent(sent);
+        return NULL;
+    }
+    memcpy(sent->head, head, head_bytes);
+    return sent;
+}
+
+void pd_sent_frame_drop(pd_sent_frame *sent)
+{
+    if (sent == NULL) return;
+    if (sent->again != NULL)
+        sent->dropped = true;
+    else
+        free_sent(sent);
+}
+
+/* Notes that the frame which sends it again is gone. */
+static void release(pd_sent_frame *sent)
+{
+    sent->again = NULL;
+    if (sent->dropped) free_sent(sent);
+}
+
+#define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
+
+int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err)
+{
+    pd_segment segment;
+    int rc = pd_segment_make_full(&segment, bytes, err);
+
+    if (rc == PD_OK) *staging = (pd_staging){ .segment = segment };
+    return rc;
+}
+
+static void remove_block(pd_staging *staging, pd_block *block)
+{
+    if (staging->recent == block) staging->recent = block->prev;
+    if (block->prev != NULL)
+        block->prev->next = block->next;
+    else
+        staging->first = block->next;
+    if (block->next != NULL)
+        block->next->prev = block->prev;
+    else
+        staging->last = block->prev;
+    staging->given_up -= block->given_up;
+    free(block);
+}
+
+void pd_staging_free(pd_staging *staging)
+{
+    while (staging->first != NULL) remove_block(staging, staging->first);
+    if (staging->segment.at != NULL) pd_segment_drop(&staging->segment);
+}
+
+/* Returns whether the payload's spans lie in the segment as in one piece. Sets *at to the offset of its beginning. The
+ * server does not look at padding, so only the tensors must be there. */
+static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *frame, uint64_t *at)
+{
+    uint64_t offset = 0;
+
+    for (size_t i = 0; i < frame->n_iov; i++) {
+        const struct iovec *span = &frame->iov[i];
+        uint64_t here;
+        if (span->iov_base != pd_outgoing_padding) {
+            if (!pd_segment_has(&staging->segment, span->iov_base, span->iov_len)) return false;
+            here = (uint64_t)((const uint8_t *)span->iov_base - staging->segment.at) - offset;
+            if (i == 0) *at = here;
+            if (here != *at) return false;
+        }
+        offset += span->iov_len;
+    }
+    return frame->n_iov > 0 && *at % UNIT == 0;
+}
+
+/* A part of the segment that is in no block: behind `before` (NULL: behind its beginning), from `at` to `end`. */
+typedef struct gap {
+    pd_block *before;
+    uint64_t at, end;
+} gap;
+
+static gap gap_behind(const pd_staging *staging, pd_block *before)
+{
+    const pd_block *next = before != NULL ? before->next : staging->first;
+
+    return (gap){ .before = before,
+                  .at = before != NULL ? (before->at + before->bytes + UNIT - 1) / UNIT * UNIT : 0,
+                  .end = next != NULL ? next->at : staging->segment.bytes };
+}
+
+static bool fits(const gap *free_part, uint64_t at, uint64_t bytes)
+{
+    return at >= free_part->at && at <= free_part->end && bytes <= free_part->end - at;
+}
+
+/* Finds a gap with room, in a round from the most recent block on. Returns false if there is none. */
+static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
+{
+    pd_block *begin = staging->recent, *before = begin;
+
+    do {
+        *found = gap_behind(staging, before);
+        if (fits(found, found->at, bytes)) return true;
+        before = before != NULL ? before->next : staging->first; /* behind the last block: before the first one */
+    } while (before != begin);
+    return false;
+}
+
+/* Finds the gap with room at the offset `at`, from the most recent block on: homes are mostly taken in order. Returns
+ * false if blocks are there. */
+static bool find_gap_at(const pd_staging *staging, uint64_t at, uint64_t bytes, gap *found)
+{
+    pd_block *before = staging->recent;
+
+    while (before != NULL && before->at > at) before = before->prev;
+    for (pd_block *next = before != NULL ? before->next : staging->first; next != NULL && next->at <= at;
+         next = next->next)
+        before = next;
+    *found = gap_behind(staging, before);
+    return fits(found, at, bytes);
+}
+
+/* Takes `bytes` bytes from the offset `at` on, in a gap that has them. NULL: out of memory. */
+static pd_block *take_block(pd_staging *staging, const gap *from, uint64_t at, uint64_t bytes)
+{
+    pd_block *before = from->before, *block = calloc(1, sizeof *block);
+    pd_block **next = before != NULL ? &before->next : &staging->first;
+
+    if (block == NULL) return NULL;
+    *block = (pd_block){ .prev = before, .next = *next, .at = at, .bytes = bytes };
+    if (block->next != NULL)
+        block->next->prev = block;
+    else
+        staging->last = block;
+    *next = block;
+    if (staging->used < at + bytes) staging->used = at + bytes;
+    return staging->recent = block;
+}
+
+static pd_block *take_any_block(pd_staging *staging, uint64_t bytes)
+{
+    gap found;
+
+    return find_gap(staging, bytes, &found) ? take_block(staging, &found, found.at, bytes) : NULL;
+}
+
+void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes)
+{
+    uint64_t used = staging->used;
+    gap found;
+    pd_block *block = find_gap_at(staging, wanted, bytes, &found) ? take_block(staging, &found, wanted, bytes)
+                                                                  : take_any_block(staging, bytes);
+
+    if (block == NULL) return NULL;
+    if (block->at < used) memset(staging->segment.at + block->at, 0, block->bytes);
+    return staging->segment.at + block->at;
+}
+
+bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame)
+{
+    uint64_t at = 0;
+
+    if (frame->block == NULL && !lies_in_place(staging, frame, &at)) {
+        if ((frame->block = take_any_block(staging, frame->payload_bytes)) == NULL) return false;
+        frame->filled = false;
+    }
+    if (frame->block != NULL) at = frame->block->at;
+    frame->place = (uint32_t)(at / UNIT);
+    return at / UNIT <= UINT32_MAX;
+}
+
+void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame)
+{
+    uint8_t *to;
+
+    if (frame->block == NULL || frame->filled) return;
+    to = staging->segment.at + frame->block->at;
+    for (size_t i = 0; i < frame->n_iov; to += frame->iov[i++].iov_len)
+        pd_copy_bytes(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
+    frame->filled = true;
+}
+
+void pd_staging_end(pd_staging *staging, pd_outgoing_frame *frame, bool read)
+{
+    pd_block *block = frame->block;
+
+    frame->block = NULL;
+    if (block == NULL) return;
+    if (read) {
+        remove_block(staging, block);
+        return;
+    }
+    block->given_up = true;
+    block->step = frame->step;
+    staging->given_up++;
+}
+
+void pd_staging_reclaim(pd_staging *staging, uint64_t step)
+{
+    for (pd_block *block = staging->first, *next; block != NULL && staging->given_up > 0; block = next) {
+        next = block->next;
+        if (block->given_up && block->step <= step) remove_block(staging, block);
+    }
+}
 
 const uint8_t pd_outgoing_padding[PD_PAYLOAD_ALIGN];
 
-pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts,
-                                         const struct iovec *iov, size_t n_iov)
+pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_frame_piece *pieces,
+                                         size_t n_pieces, const struct iovec *iov, size_t n_iov)
 {
-    pd_outgoing_frame *frame = calloc(1, sizeof *frame + n_parts * sizeof *parts + n_iov * sizeof *iov);
+    pd_outgoing_frame *frame = calloc(1, sizeof *frame + n_pieces * sizeof *pieces + n_iov * sizeof *iov);
 
     if (frame == NULL) {
         free(head);
@@ -22,11 +243,11 @@ pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const
     }
     frame->head = head;
     frame->head_bytes = head_bytes;
-    frame->parts = (pd_part *)(frame + 1);
-    frame->n_parts = n_parts;
-    frame->iov = (struct iovec *)(frame->parts + n_parts);
+    frame->pieces = (pd_frame_piece *)(frame + 1);
+    frame->n_pieces = n_pieces;
+    frame->iov = (struct iovec *)(frame->pieces + n_pieces);
     frame->n_iov = n_iov;
-    if (n_parts > 0) memcpy(frame->parts, parts, n_parts * sizeof *parts);
+    if (n_pieces > 0) memcpy(frame->pieces, pieces, n_pieces * sizeof *pieces);
     if (n_iov > 0) memcpy(frame->iov, iov, n_iov * sizeof *iov);
     for (size_t i = 0; i < n_iov; i++) frame->payload_bytes += iov[i].iov_len;
     return frame;
@@ -39,65 +260,64 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* Tells uthash what to do if it has no memory for a new entry: mark the frame as being in
- * no hash table. */
+/* Tells uthash what to do if it has no memory for a new entry: mark the frame as being in no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
 /* Links a frame into a lane: behind all others, or, among held frames, behind those with smaller ids. */
-static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
+static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
-    pd_outgoing_frame *before = out->lane[lane].last;
+    pd_outgoing_frame *before = out->queue[queue].last;
 
-    while (lane == PD_LANE_HELD && before != NULL && before->id > frame->id) before = before->prev;
-    frame->lane = lane;
+    while (queue == PD_QUEUE_HELD && before != NULL && before->id > frame->id) before = before->prev;
+    frame->queue = queue;
     frame->prev = before;
-    frame->next = before != NULL ? before->next : out->lane[lane].first;
+    frame->next = before != NULL ? before->next : out->queue[queue].first;
     if (frame->next != NULL)
         frame->next->prev = frame;
     else
-        out->lane[lane].last = frame;
+        out->queue[queue].last = frame;
     if (before != NULL)
         before->next = frame;
     else
-        out->lane[lane].first = frame;
-    if (out->lane[lane].next == NULL && lane != PD_LANE_HELD) out->lane[lane].next = frame;
+        out->queue[queue].first = frame;
+    if (out->queue[queue].next == NULL && queue != PD_QUEUE_HELD) out->queue[queue].next = frame;
 }
 
 static void link_out(pd_outgoing *out, pd_outgoing_frame *frame)
 {
-    pd_lane lane = frame->lane;
+    pd_queue queue = frame->queue;
 
-    if (out->lane[lane].next == frame) out->lane[lane].next = frame->next;
+    if (out->queue[queue].next == frame) out->queue[queue].next = frame->next;
     if (frame->prev != NULL)
         frame->prev->next = frame->next;
     else
-        out->lane[lane].first = frame->next;
+        out->queue[queue].first = frame->next;
     if (frame->next != NULL)
         frame->next->prev = frame->prev;
     else
-        out->lane[lane].last = frame->prev;
+        out->queue[queue].last = frame->prev;
 }
 
-bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
+bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
     HASH_ADD(hh, out->by_id, id, sizeof frame->id, frame);
     if (frame->hh.tbl == NULL) return false;
-    link_in(out, frame, lane);
+    link_in(out, frame, queue);
     return true;
 }
 
 pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out)
 {
-    pd_outgoing_frame *first = out->lane[PD_LANE_LASTING].first;
+    pd_outgoing_frame *first = out->queue[PD_QUEUE_LASTING].first;
 
-    return first != NULL ? first : out->lane[PD_LANE_HELD].first;
+    return first != NULL ? first : out->queue[PD_QUEUE_HELD].first;
 }
 
 pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_frame *frame)
 {
-    if (frame->next != NULL || frame->lane == PD_LANE_HELD) return frame->next;
-    return out->lane[PD_LANE_HELD].first;
+    if (frame->next != NULL || frame->queue == PD_QUEUE_HELD) return frame->next;
+    return out->queue[PD_QUEUE_HELD].first;
 }
 
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id)
@@ -110,15 +330,15 @@ pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id)
 /* Returns whether some bytes of the frame are sent, but not all. */
 static bool half_sent(const pd_outgoing *out, const pd_outgoing_frame *frame)
 {
-    return out->gone > 0 && out->lane[out->current].next == frame;
+    return out->gone > 0 && out->queue[out->current].next == frame;
 }
 
-bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane)
+bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
     if (frame->lent || half_sent(out, frame)) return false;
     link_out(out, frame);
     frame->sent = false;
-    link_in(out, frame, lane);
+    link_in(out, frame, queue);
     return true;
 }
 
@@ -128,7 +348,7 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
     link_out(out, frame);
     HASH_DELETE(hh, out->by_id, frame);
     pd_staging_end(&out->staging, frame, !frame->exposed || PD_MUTANT(given_up_block_free));
-    if (frame->past != NULL) pd_sent_frame_release(frame->past);
+    if (frame->source != NULL) release(frame->source);
     pd_outgoing_frame_free(frame);
 }
 
@@ -148,8 +368,8 @@ void pd_outgoing_remove(pd_outgoing *out, pd_outgoing_frame *frame)
 
 void pd_outgoing_retire_all(pd_outgoing *out)
 {
-    for (pd_lane lane = 0; lane < PD_LANES; lane++) {
-        for (pd_outgoing_frame *frame = out->lane[lane].first, *next; frame != NULL; frame = next) {
+    for (pd_queue queue = 0; queue < PD_QUEUES; queue++) {
+        for (pd_outgoing_frame *frame = out->queue[queue].first, *next; frame != NULL; frame = next) {
             next = frame->next;
             if (!frame->lent && half_sent(out, frame)) out->gone = 0; /* the rest of the frame will not be sent */
             pd_outgoing_retire(out, frame);
@@ -157,19 +377,17 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     }
 }
 
-/* ---- sending ---- */
-
-/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as
- * heartbeats), then frames of the user's calls. */
-static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
+/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as heartbeats),
+ * then frames of the user's calls. */
+static pd_outgoing_frame *choose(pd_outgoing *out, pd_queue *queue)
 {
     if (out->gone > 0)
-        *lane = out->current;
-    else if (out->lane[PD_LANE_CONNECTION].next != NULL)
-        *lane = PD_LANE_CONNECTION;
+        *queue = out->current;
+    else if (out->queue[PD_QUEUE_CONNECTION].next != NULL)
+        *queue = PD_QUEUE_CONNECTION;
     else
-        *lane = PD_LANE_LASTING;
-    return *lane == PD_LANE_CONNECTION || out->open ? out->lane[*lane].next : NULL;
+        *queue = PD_QUEUE_LASTING;
+    return *queue == PD_QUEUE_CONNECTION || out->open ? out->queue[*queue].next : NULL;
 }
 
 /* Decides, before the first byte of a frame is sent, whether its payload goes through the socket, and writes the
@@ -195,27 +413,27 @@ static int gather_one(const pd_outgoing_frame *frame, size_t skip, struct iovec 
     int n = 0;
 
     for (size_t i = 0; i <= (frame->shared ? 0 : frame->n_iov) && n < max; i++) {
-        struct iovec part = i == 0 ? (struct iovec){ frame->head, frame->head_bytes } : frame->iov[i - 1];
-        size_t cut = skip < part.iov_len ? skip : part.iov_len;
+        struct iovec piece = i == 0 ? (struct iovec){ frame->head, frame->head_bytes } : frame->iov[i - 1];
+        size_t cut = skip < piece.iov_len ? skip : piece.iov_len;
 
         skip -= cut;
-        if (cut == part.iov_len) continue;
-        iov[n++] = (struct iovec){ (uint8_t *)part.iov_base + cut, part.iov_len - cut };
-        *bytes += part.iov_len - cut;
+        if (cut == piece.iov_len) continue;
+        iov[n++] = (struct iovec){ (uint8_t *)piece.iov_base + cut, piece.iov_len - cut };
+        *bytes += piece.iov_len - cut;
     }
     return n;
 }
 
 int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes)
 {
-    pd_lane lane;
-    pd_outgoing_frame *frame = choose(out, &lane);
-    bool yields = lane == PD_LANE_LASTING && out->lane[PD_LANE_CONNECTION].next != NULL;
+    pd_queue queue;
+    pd_outgoing_frame *frame = choose(out, &queue);
+    bool yields = queue == PD_QUEUE_LASTING && out->queue[PD_QUEUE_CONNECTION].next != NULL;
     size_t skip = out->gone, gathered = 0;
     int n = 0;
 
     assert(out->lent == 0);
-    out->current = lane;
+    out->current = queue;
     for (; frame != NULL && n < max && gathered < bytes; frame = frame->next, skip = 0) {
         if (skip == 0) decide(out, frame);
         n += gather_one(frame, skip, iov + n, max - n, &gathered);
@@ -229,7 +447,7 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
 
 void pd_outgoing_fill(const pd_outgoing *out)
 {
-    pd_outgoing_frame *frame = out->lane[out->current].next;
+    pd_outgoing_frame *frame = out->queue[out->current].next;
 
     for (size_t i = 0; i < out->lent; i++) { /* the last frame's `next` is not read: another thread may set it */
         if (i > 0) frame = frame->next;
@@ -237,19 +455,19 @@ void pd_outgoing_fill(const pd_outgoing *out)
     }
 }
 
-/* Frees a frame that was retired while its bytes were being sent. Now they are sent, so
- * `done` is called if the frame still belongs to an operation. */
+/* Frees a frame that was retired while its bytes were being sent. Now they are sent, so `done` is called if the frame
+ * still belongs to an operation. */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
     take_out(out, frame);
 }
 
-/* Notes which of the bytes that were lent to the sender (given to it to send) are sent: the first n. */
+/* Notes which of the bytes that were lent to the sender are sent: the first n. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {
-        pd_outgoing_frame *frame = out->lane[out->current].next;
+        pd_outgoing_frame *frame = out->queue[out->current].next;
         size_t left;
 
         assert(out->lent > 0 && frame->lent);
@@ -260,7 +478,7 @@ static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *ar
         }
         n -= left;
         out->gone = 0;
-        out->lane[out->current].next = frame->next;
+        out->queue[out->current].next = frame->next;
         frame->sent = true;
         frame->lent = false;
         if (frame->shared) out->shared_bytes += frame->payload_bytes;
@@ -275,7 +493,7 @@ void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *
     pd_outgoing_frame *frame, *next;
 
     advance(out, n, done, arg);
-    frame = out->lane[out->current].next;
+    frame = out->queue[out->current].next;
     for (; out->lent > 0; out->lent--, frame = next) {
         next = frame->next;
         frame->lent = false;
@@ -285,15 +503,13 @@ void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *
 
 bool pd_outgoing_pending(const pd_outgoing *out)
 {
-    return out->gone > 0 || out->lane[PD_LANE_CONNECTION].next != NULL ||
-           (out->open && out->lane[PD_LANE_LASTING].next != NULL);
+    return out->gone > 0 || out->queue[PD_QUEUE_CONNECTION].next != NULL ||
+           (out->open && out->queue[PD_QUEUE_LASTING].next != NULL);
 }
-
-/* ---- the connection's end ---- */
 
 static void take_back(pd_outgoing *out)
 {
-    for (pd_outgoing_frame *frame = out->lane[out->current].next; out->lent > 0; out->lent--, frame = frame->next)
+    for (pd_outgoing_frame *frame = out->queue[out->current].next; out->lent > 0; out->lent--, frame = frame->next)
         frame->lent = false;
     out->gone = 0;
 }
@@ -305,20 +521,20 @@ size_t pd_outgoing_rewind(pd_outgoing *out, pd_outgoing_done *done, void *arg)
     take_back(out);
     out->open = false;
     out->shares = out->shares && PD_MUTANT(sharing_outlives_connection);
-    while (out->lane[PD_LANE_CONNECTION].first != NULL) take_out(out, out->lane[PD_LANE_CONNECTION].first);
-    for (pd_outgoing_frame *frame = out->lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+    while (out->queue[PD_QUEUE_CONNECTION].first != NULL) take_out(out, out->queue[PD_QUEUE_CONNECTION].first);
+    for (pd_outgoing_frame *frame = out->queue[PD_QUEUE_LASTING].first, *next; frame != NULL; frame = next) {
         next = frame->next;
         if (frame->sent) again++;
         frame->sent = false;
         if (frame->answered) leave(out, frame, done, arg);
     }
-    out->lane[PD_LANE_LASTING].next = out->lane[PD_LANE_LASTING].first;
+    out->queue[PD_QUEUE_LASTING].next = out->queue[PD_QUEUE_LASTING].first;
     return again;
 }
 
 void pd_outgoing_clear(pd_outgoing *out)
 {
     take_back(out);
-    for (pd_lane lane = 0; lane < PD_LANES; lane++)
-        while (out->lane[lane].first != NULL) take_out(out, out->lane[lane].first);
+    for (pd_queue queue = 0; queue < PD_QUEUES; queue++)
+        while (out->queue[queue].first != NULL) take_out(out, out->queue[queue].first);
 }

@@ -1,26 +1,155 @@
 /* outgoing.h - the queue of frames that the client sends. Each is kept byte for byte until it is answered.
  *
- * The queue uses no sockets and no clock. It has three lanes. Frames that belong to one connection (Hello,
- * Declare, Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are
- * lasting: they are sent again on the next connection, with the same bytes in the same order. Held frames are not sent:
- * after the server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
+ * The queue uses no sockets and no clock. It has three lanes. Frames that belong to one connection (Hello, Declare,
+ * Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are lasting: they
+ * are sent again on the next connection, with the same bytes in the same order. Held frames are not sent: after the
+ * server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
 #ifndef PD_OUTGOING_H
 #define PD_OUTGOING_H
 
-#include "staging.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "paramd/error.h"
+#include "segment.h"
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+struct pd_op;
+
+/* One tensor or chunk of a frame, and where the weights in the answer to it are received. */
+typedef struct pd_frame_piece {
+    size_t item;  /* index of the item in pd_op.items */
+    void *land;   /* place of the chunk's weights in the caller's buffer */
+    size_t bytes; /* length of the weights in bytes; 0: the answer brings no weights */
+} pd_frame_piece;
+
+/* Bytes that stand between two tensors of a payload, so that the second one begins at a multiple of
+ * PD_PAYLOAD_ALIGN. */
+extern const uint8_t pd_outgoing_padding[];
+
+/* The lists of the queue. Frames that are held wait for answers to others before they are moved to the lasting ones. */
+typedef enum pd_queue { PD_QUEUE_CONNECTION, PD_QUEUE_LASTING, PD_QUEUE_HELD, PD_QUEUES } pd_queue;
+
+/* A frame in the queue of frames to send. */
+typedef struct pd_outgoing_frame {
+    /* neighbours in the frame's lane, oldest first */
+    struct pd_outgoing_frame *prev, *next;
+    uint64_t id; /* request id */
+    unsigned method;
+    pd_queue queue;
+    struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
+    uint8_t *head;    /* the frame's prefix and header; freed with the frame */
+    size_t head_bytes;
+    uint64_t payload_bytes, reply_bytes; /* reply_bytes: length of the payload that the server's answer will have */
+    bool sent;
+    bool lent; /* the sender is using the frame's bytes, from pd_outgoing_gather until pd_outgoing_sent */
+    /* The frame was retired while its bytes were lent to the sender or half sent. It is freed when they are sent. */
+    bool answered;
+    size_t first, count; /* only in a Declare frame: index of its first parameter, and number of parameters */
+    UT_hash_handle hh;
+    size_t n_pieces, n_iov;
+    pd_frame_piece *pieces;
+    struct iovec *iov; /* the payload: memory of the user's call, not copied */
+
+    uint64_t step; /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
+    uint64_t mark; /* PushRequest.mark or InitRequest.mark in the header */
+    struct pd_sent_frame
+        *source; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
+
+    /* The next fields are for a push whose payload the server reads in the worker's segment. */
+    bool shared;            /* on this connection the payload does not go through the socket */
+    uint32_t place;         /* where the payload lies in the segment, in units of PD_PAYLOAD_ALIGN bytes */
+    struct pd_block *block; /* the copy of the payload; NULL: there is none, or the payload itself lies there */
+    bool filled;            /* the payload is copied to the block */
+    bool exposed;           /* the server may read the payload in the segment: it was sent and is not answered */
+} pd_outgoing_frame;
+
+struct pd_outgoing_frame;
+
+/* One tensor or chunk of the frame, and the server's answer about it. */
+typedef struct pd_sent_piece {
+    uint32_t param;   /* index of the parameter */
+    uint32_t outcome; /* see pd_item */
+    bool update;      /* the answer brought the change of the weights, not the weights */
+    uint64_t version; /* of the weights in the answer */
+    size_t bytes;     /* length of these weights; 0: the answer brought none */
+} pd_sent_piece;
+
+typedef struct pd_sent_frame {
+    struct pd_sent_frame *prev, *next; /* neighbours in the window's list of the step, in the order of their ids */
+    uint64_t id, step;                 /* request id; step of the push, or of the note */
+    uint64_t mark;                     /* PushRequest.mark in the header */
+    unsigned method;
+    bool closes;                     /* the frame ends its step (pd_client_close_step) */
+    bool comparable;                 /* the answer was about this step, not a later one */
+    bool hashed;                     /* `hash` is known */
+    bool dropped;                    /* the window has dropped it: it is freed when `again` is gone */
+    struct pd_outgoing_frame *again; /* the frame in the queue that sends it again; NULL: there is none */
+    uint64_t hash;                   /* XXH3-64 of the weights that the answer brought */
+    uint8_t *head, *payload;         /* prefix and header (of a note with the note behind it); gradients */
+    size_t head_bytes;
+    uint64_t payload_bytes;
+    size_t n;
+    pd_sent_piece pieces[];
+} pd_sent_frame;
+
+/* Makes the past of a frame with n tensors or chunks, with a copy of the head, and without room for the payload. NULL:
+ * out of memory. */
+pd_sent_frame *pd_sent_frame_new(size_t n, const uint8_t *head, size_t head_bytes);
+/* Frees it, or, if a frame in the queue still uses its memory, lets that frame's end free it. Accepts NULL. */
+void pd_sent_frame_drop(pd_sent_frame *past);
+
+typedef struct pd_block {
+    struct pd_block *prev, *next; /* neighbours, in the order of their places */
+    uint64_t at, bytes;           /* offset in the segment */
+    uint64_t step;                /* the step of the push; for blocks of frames that were given up */
+    bool given_up;
+} pd_block;
+
+typedef struct pd_staging {
+    pd_segment segment;
+    uint64_t used;                   /* bytes behind this offset were never in a block */
+    pd_block *first, *last, *recent; /* blocks; recent: the one that was taken last, behind which the search begins */
+    size_t given_up;                 /* number of blocks whose frames were given up */
+} pd_staging;
+
+/* Makes the segment, with at least `bytes` bytes. PD_UNAVAILABLE. */
+int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err);
+/* Frees the segment and all blocks. Does nothing if there is no segment. */
+void pd_staging_free(pd_staging *staging);
+
+/* Takes a block for a home of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL:
+ * there is no room now, or no memory. */
+void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes);
+
+/* Finds the place of a frame's payload in the segment: where it lies, if all its spans lie there in the layout of the
+ * payload, or a new block. Sets frame->place, and frame->block if the payload must be copied. Returns false if no block
+ * is free: the payload then travels through the socket. */
+bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame);
+/* Copies a frame's payload to its block, unless that is done. Only the frame and the payload's memory are used. */
+void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame);
+/* Ends the frame's use of its block, if it has one. `read`: the server reads the block no more, and it is free. Else it
+ * stays taken until pd_staging_reclaim. */
+void pd_staging_end(pd_staging *staging, pd_outgoing_frame *frame, bool read);
+/* Frees the blocks of frames that were given up, of steps up to this one. */
+void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 
 typedef struct pd_outgoing {
     struct {
         pd_outgoing_frame *first, *last, *next;
-    } lane[PD_LANES]; /* next: the first frame of the lane of which bytes remain to be sent */
+    } queue[PD_QUEUES]; /* next: the first frame of the lane of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
-    pd_lane current; /* the lane from which pd_outgoing_gather took the last frames to send */
-    size_t gone;     /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
-    /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it.
-     * 0 after pd_outgoing_sent. */
+    pd_queue current; /* the lane from which pd_outgoing_gather took the last frames to send */
+    size_t gone;      /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
+    /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it. 0
+     * after pd_outgoing_sent. */
     size_t lent;
-    /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there
-     * are any */
+    /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there are
+     * any */
     bool open;
     bool shares;           /* the server reads large payloads of pushes in the worker's segment of shared memory */
     uint64_t least_shared; /* bytes of the smallest payload that it reads there: pd_least_shared */
@@ -30,17 +159,17 @@ typedef struct pd_outgoing {
 
 /* Makes a frame. Copies the arrays `parts` and `iov`, and takes ownership of `head` (the fixed first bytes, and the
  * header), even on failure. Returns NULL if out of memory. */
-pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts,
-                                         const struct iovec *iov, size_t n_iov);
+pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_frame_piece *pieces,
+                                         size_t n_pieces, const struct iovec *iov, size_t n_iov);
 /* Frees a frame that is not in the queue. Accepts NULL. */
 void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 
-/* Puts a frame at the end of a lane (list) of the queue, and takes ownership of it. Its id must be set. Returns false
- * if out of memory: then the caller still owns the frame. */
-bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+/* Puts a frame at the end of a lane of the queue, and takes ownership of it. Its id must be set. Returns false if out
+ * of memory: then the caller still owns the frame. */
+bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
 /* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held
  * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
-bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
 /* Returns the first frame of the user's calls or of the window, lasting or held; and the one after a frame. NULL: there
  * is none. */
 pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out);
@@ -48,17 +177,15 @@ pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_f
 /* Returns the frame with that request id; NULL: the queue has no such frame. */
 pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id);
 
-/* ---- a frame's end ---- */
-
-/* From pd_outgoing_gather to pd_outgoing_sent the sender uses the bytes of some frames without a lock: these frames
- * are "lent". To retire a frame is to take it out of the queue because it needs no further answer. A frame that is
- * lent or half sent is retired later, when its bytes are sent. At that time the callback `done` is called, if the
- * frame still belongs to a call of the user. From then on the user may change the frame's payload. */
+/* From pd_outgoing_gather to pd_outgoing_sent the sender uses the bytes of some frames without a lock: these frames are
+ * "lent". To retire a frame is to take it out of the queue because it needs no further answer. A frame that is lent or
+ * half sent is retired later, when its bytes are sent. At that time the callback `done` is called, if the frame still
+ * belongs to a call of the user. From then on the user may change the frame's payload. */
 
 typedef void pd_outgoing_done(void *arg, pd_outgoing_frame *frame);
 
-/* Removes and frees a frame that was answered or needs no answer. Returns false if its bytes are lent to the sender
- * or half sent: then pd_outgoing_sent or pd_outgoing_rewind frees it later and calls `done`. */
+/* Removes and frees a frame that was answered or needs no answer. Returns false if its bytes are lent to the sender or
+ * half sent: then pd_outgoing_sent or pd_outgoing_rewind frees it later and calls `done`. */
 bool pd_outgoing_retire(pd_outgoing *out, pd_outgoing_frame *frame);
 /* Removes a frame for which no call of the user waits, or waits any more. So the callback `done` is not called. */
 void pd_outgoing_remove(pd_outgoing *out, pd_outgoing_frame *frame);
@@ -71,8 +198,8 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
 /* Copies payloads of the gathered frames to the worker's segment, as far as the server reads them there. Called by the
  * sender before it sends the gathered bytes, without a lock. */
 void pd_outgoing_fill(const pd_outgoing *out);
-/* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired
- * (needed no further answer) in the meantime, unless they are half sent. */
+/* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired in
+ * the meantime, unless they are half sent. */
 void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg);
 /* Returns whether pd_outgoing_gather would find bytes to send. */
 bool pd_outgoing_pending(const pd_outgoing *out);

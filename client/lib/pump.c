@@ -2,7 +2,6 @@
 #include "pump.h"
 
 #include "answer.h"
-#include "landing.h"
 #include "mutant.h"
 #include "window.h"
 
@@ -25,8 +24,8 @@ static void watch(pd_pump *pump)
     pump->transport->ops->watch(pump->transport, pump->blocked ? PD_ON_READ | PD_ON_WRITE : PD_ON_READ);
 }
 
-/* Notes whether the transport is full, that is, takes no more bytes. Only while it is full, the pump asks to be
- * told when it takes bytes again (PD_ON_WRITE). */
+/* Notes whether the transport is full, that is, takes no more bytes. Only while it is full, the pump asks to be told
+ * when it takes bytes again (PD_ON_WRITE). */
 static void set_blocked(pd_pump *pump, bool blocked)
 {
     if (pump->blocked == blocked) return;
@@ -159,8 +158,7 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     report_received(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    /* The framer is freed after pd_core_down, since it has the header of an answer that
-     * was being received. */
+    /* The framer is freed after pd_core_down, since it has the header of an answer that was being received. */
     pd_framer_free(pump->framer);
     pump->framer = NULL;
 }

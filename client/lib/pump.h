@@ -8,9 +8,9 @@
  *     pd_pump_ready(&pump, PD_ON_READ, now);           on an event of the transport that the pump watches
  *     pd_pump_lose(&pump, now, "dropped");             on PD_LINK_DROP, or if no connection can be made
  *
- * The pump locks the core with `enter` before it calls the core, and unlocks it with `leave` afterwards. While the
- * pump calls the transport, the core is not locked. So other threads may use the core while bytes are being sent.
- * Only one thread at a time may call the pump. */
+ * The pump locks the core with `enter` before it calls the core, and unlocks it with `leave` afterwards. While the pump
+ * calls the transport, the core is not locked. So other threads may use the core while bytes are being sent. Only one
+ * thread at a time may call the pump. */
 #ifndef PD_PUMP_H
 #define PD_PUMP_H
 
@@ -38,8 +38,8 @@ void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns);
  * follow), or if the connection is lost (pump->transport is NULL). */
 bool pd_pump_send(pd_pump *pump, uint64_t now_ns);
 /* Handles events of the transport: receives at most about 512 KiB (PD_ON_READ, PD_ON_GONE), allows sending again
- * (PD_ON_WRITE). Returns true if it stopped before the transport was empty. If the transport is edge-triggered
- * (reports only new bytes), the caller must then call it again without waiting for an event. */
+ * (PD_ON_WRITE). Returns true if it stopped before the transport was empty. If the transport is edge-triggered, the
+ * caller must then call it again without waiting for an event. */
 bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns);
 /* Closes the transport, if there is one, and tells the core that the connection is lost. */
 void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason);

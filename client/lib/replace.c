@@ -1,36 +1,70 @@
-/* replace.c - sends weights that the program has changed by hand. */
+/* replace.c - sends weights that the program has changed by hand, and keeps the number of the last change. */
 #include "replace.h"
-
-#include "bucket.h"
-#include "op.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the call ---- */
+#include "bucket.h"
+#include "core_state.h"
+#include "window.h"
+
+void pd_replace_done(pd_core *core, const pd_op *op)
+{
+    for (size_t i = 0; i < op->n; i++) pd_replace_forget_versions(&core->params[op->items[i].param]);
+    for (size_t i = 0; i < core->n_params; i++) {
+        pd_param_record *record = &core->params[i];
+        if (record->step != core->params[op->items[0].param].step) continue;
+        record->replaces = op->replaces;
+        record->replaced = record->step;
+        pd_window_begin(record); /* the window cannot send the weights again */
+    }
+}
+
+uint64_t pd_replace_number(const pd_param_record *record, uint64_t given)
+{
+    return given == 0 && record->replaced == record->step ? record->replaces : given;
+}
+
+void pd_replace_forget_versions(pd_param_record *record)
+{
+    free(record->holds);
+    record->holds = NULL;
+}
+
+void pd_replace_begin(pd_param_record *record)
+{
+    record->replaces = record->server_replaces;
+    record->replaced = record->server_step;
+}
+
+bool pd_replace_is_lost(const pd_core *core, const pd_param_record *record)
+{
+    if (core->setup.rank != 0 || record->replaces == 0 || record->server_step > record->replaced) return false;
+    return record->server_step < record->replaced || record->server_replaces != record->replaces;
+}
 
 static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_error *err)
 {
-    const pd_param_record *known;
+    const pd_param_record *record;
 
     if (items[i].param >= core->n_params)
         return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param,
                        core->n_params);
-    known = &core->params[items[i].param];
-    if (known->ranged)
+    record = &core->params[items[i].param];
+    if (record->ranged)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "parameter %.160s: its elements are spread over the ranks, and such weights cannot be replaced "
                        "while the job runs: begin a new job with the changed weights",
-                       known->name);
-    if (known->step != core->params[items[0].param].step)
+                       record->name);
+    if (record->step != core->params[items[0].param].step)
         return pd_fail(
             err, PD_INVALID_ARGUMENT,
             "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
             "step",
-            core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step, known->name,
-            (unsigned long long)known->step);
-    if (items[i].weights == NULL && known->start < known->end)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no weights", i, known->name);
+            core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step, record->name,
+            (unsigned long long)record->step);
+    if (items[i].weights == NULL && record->start < record->end)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no weights", i, record->name);
     return PD_OK;
 }
 
@@ -40,11 +74,11 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
     int rc = PD_OK;
 
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
-        pd_param_record *known = &core->params[items[i].param];
-        if (known->pushing)
-            rc =
-                pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i, known->name);
-        known->pushing = true;
+        pd_param_record *record = &core->params[items[i].param];
+        if (record->pushing)
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i,
+                         record->name);
+        record->pushing = true;
     }
     for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
     return rc;
@@ -53,9 +87,9 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
 /* Checks that no push is under way: weights are replaced between two steps. */
 static int check_idle(const pd_core *core, pd_error *err)
 {
-    if (core->closing > 0)
+    if (core->progress.closing > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
-                       (unsigned long long)core->closing);
+                       (unsigned long long)core->progress.closing);
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].pushing)
             return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s has a push under way: wait for its ticket first",
@@ -69,11 +103,11 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
 
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
-    if (core->rank != 0)
+    if (core->setup.rank != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "rank 0 sends weights that were changed by hand, this is rank %u: its next pushes bring the "
                        "number of the change (pd_push_options.replaces)",
-                       core->rank);
+                       core->setup.rank);
     if (number == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "a change of weights has a number other than 0, such as a hash of the new weights");
@@ -119,7 +153,7 @@ int pd_replace_again(pd_core *core)
 {
     pd_op *op, *next;
 
-    HASH_ITER(hh, core->ops, op, next)
+    HASH_ITER(hh, core->calls.table, op, next)
     {
         if (op->replaces == 0 || op->done) continue;
         pd_bucket_unpost(core, op);

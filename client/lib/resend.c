@@ -1,11 +1,8 @@
 /* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
-#include "resend.h"
+#include "recoveries.h"
 
-#include "core_end.h"
-#include "parts.h"
+#include "core_state.h"
 #include "mutant.h"
-#include "renew.h"
-#include "rewind.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -15,16 +12,16 @@
 
 /* ---- what the server can take ---- */
 
-static bool has_elements(const pd_param_record *known)
+static bool has_elements(const pd_param_record *record)
 {
-    return known->start < known->end;
+    return record->start < record->end;
 }
 
 /* Returns whether the server has closed this step of all parameters of which this rank has elements. */
 static bool all_closed(const pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].there < step) return false;
+        if (has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
     return true;
 }
 
@@ -32,25 +29,25 @@ static bool all_closed(const pd_core *core, uint64_t step)
 static bool has_caught_up(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].there < core->params[i].step) return false;
+        if (has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
     return true;
 }
 
 static size_t n_params_of(const pd_outgoing_frame *frame)
 {
-    if (frame->past != NULL) return frame->past->n;
-    return frame->method == PD_NOTE ? 1 : frame->n_parts;
+    if (frame->source != NULL) return frame->source->n;
+    return frame->method == PD_NOTE ? 1 : frame->n_pieces;
 }
 
 static const pd_param_record *param_of(const pd_core *core, const pd_outgoing_frame *frame, size_t i)
 {
-    if (frame->past == NULL && frame->method == PD_NOTE) return &core->params[frame->op->items[0].param];
-    return pd_part_known(core, frame, i);
+    if (frame->source == NULL && frame->method == PD_NOTE) return &core->params[frame->op->items[0].param];
+    return pd_piece_record(core, frame, i);
 }
 
 static bool closes(const pd_outgoing_frame *frame)
 {
-    return frame->past != NULL ? frame->past->closes : frame->op != NULL && frame->op->closes > 0;
+    return frame->source != NULL ? frame->source->closes : frame->op != NULL && frame->op->closes > 0;
 }
 
 /* Returns whether the server can take the frame of a step: it has closed the step before. */
@@ -58,15 +55,15 @@ static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
 {
     if (closes(frame)) return all_closed(core, frame->step - 1);
     for (size_t i = 0; i < n_params_of(frame); i++) {
-        const pd_param_record *known = param_of(core, frame, i);
-        if (has_elements(known) && known->there + 1 < frame->step) return false;
+        const pd_param_record *record = param_of(core, frame, i);
+        if (has_elements(record) && record->server_step + 1 < frame->step) return false;
     }
     return true;
 }
 
 static bool may_go(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    if (frame->op == NULL && frame->past == NULL) return true; /* nobody waits for it any more */
+    if (frame->op == NULL && frame->source == NULL) return true; /* nobody waits for it any more */
     if (frame->step > 0) return is_due(core, frame);
     if (frame->method == PD_BARRIER) return true;
     if (frame->method == PD_INIT && frame->op != NULL && frame->op->replaces == 0) return true;
@@ -75,10 +72,11 @@ static bool may_go(const pd_core *core, const pd_outgoing_frame *frame)
 
 void pd_resend_hold(pd_core *core)
 {
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; core->resending && frame != NULL;
-         frame = next) {
+    for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first, *next;
+         core->recovery.resending && frame != NULL; frame = next) {
         next = frame->next;
-        if (!frame->sent && !frame->answered && !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_LANE_HELD);
+        if (!frame->sent && !frame->answered && !may_go(core, frame))
+            pd_outgoing_move(&core->out, frame, PD_QUEUE_HELD);
     }
 }
 
@@ -86,9 +84,9 @@ void pd_resend_hold(pd_core *core)
  * the order of their ids, which is that in which they were made: the end of a step behind its pushes. */
 static void hold_all(pd_core *core)
 {
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+    for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first, *next; frame != NULL; frame = next) {
         next = frame->next;
-        if (frame->step > 0 || !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_LANE_HELD);
+        if (frame->step > 0 || !may_go(core, frame)) pd_outgoing_move(&core->out, frame, PD_QUEUE_HELD);
     }
 }
 
@@ -104,61 +102,61 @@ static void count(pd_core *core)
 
 void pd_resend_advance(pd_core *core)
 {
-    if (!core->resending) return;
-    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_HELD].first, *next; frame != NULL; frame = next) {
+    if (!core->recovery.resending) return;
+    for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_HELD].first, *next; frame != NULL; frame = next) {
         next = frame->next;
         if (!may_go(core, frame)) continue;
-        if (frame->past != NULL) count(core);
-        pd_outgoing_move(&core->out, frame, PD_LANE_LASTING);
+        if (frame->source != NULL) count(core);
+        pd_outgoing_move(&core->out, frame, PD_QUEUE_LASTING);
     }
-    if (!has_caught_up(core) || core->out.lane[PD_LANE_HELD].first != NULL) return;
-    core->resending = false;
-    core->reason[0] = '\0';
+    if (!has_caught_up(core) || core->out.queue[PD_QUEUE_HELD].first != NULL) return;
+    core->recovery.resending = false;
+    core->link.reason[0] = '\0';
 }
 
 /* ---- sending again ---- */
 
 /* Returns whether the server lacks the step of a frame of the window. */
-static bool is_needed(const pd_core *core, const pd_sent_frame *past)
+static bool is_needed(const pd_core *core, const pd_sent_frame *sent)
 {
-    if (past->closes) return !all_closed(core, past->step);
-    for (size_t i = 0; i < past->n; i++)
-        if (core->params[past->parts[i].param].there < past->step) return true;
+    if (sent->closes) return !all_closed(core, sent->step);
+    for (size_t i = 0; i < sent->n; i++)
+        if (core->params[sent->pieces[i].param].server_step < sent->step) return true;
     return false;
 }
 
 /* Makes a frame that sends a frame of the window again. NULL: out of memory. */
-static pd_outgoing_frame *make_frame(pd_core *core, pd_sent_frame *past)
+static pd_outgoing_frame *make_frame(pd_core *core, pd_sent_frame *sent)
 {
-    pd_part *parts = core->scratch->part;
-    size_t n = pd_method_pushes(past->method) ? past->n : 0;
-    struct iovec payload = { past->payload, past->payload_bytes };
-    uint8_t *head = malloc(past->head_bytes);
+    pd_frame_piece *pieces = core->scratch->own;
+    size_t n = pd_method_pushes(sent->method) ? sent->n : 0;
+    struct iovec payload = { sent->payload, sent->payload_bytes };
+    uint8_t *head = malloc(sent->head_bytes);
     pd_outgoing_frame *frame;
 
     if (head == NULL) return NULL;
-    memcpy(head, past->head, past->head_bytes);
-    for (size_t i = 0; i < n; i++) parts[i] = (pd_part){ .item = i, .bytes = past->parts[i].bytes };
-    frame = pd_outgoing_frame_new(head, past->head_bytes, parts, n, &payload, past->payload_bytes > 0);
+    memcpy(head, sent->head, sent->head_bytes);
+    for (size_t i = 0; i < n; i++) pieces[i] = (pd_frame_piece){ .item = i, .bytes = sent->pieces[i].bytes };
+    frame = pd_outgoing_frame_new(head, sent->head_bytes, pieces, n, &payload, sent->payload_bytes > 0);
     if (frame == NULL) return NULL;
-    frame->id = past->id;
-    frame->method = past->method;
-    frame->step = past->step;
-    frame->mark = past->mark;
+    frame->id = sent->id;
+    frame->method = sent->method;
+    frame->step = sent->step;
+    frame->mark = sent->mark;
     return frame;
 }
 
-static int hold_past(pd_core *core, pd_sent_frame *past)
+static int hold_past(pd_core *core, pd_sent_frame *sent)
 {
-    pd_outgoing_frame *frame = make_frame(core, past);
+    pd_outgoing_frame *frame = make_frame(core, sent);
 
     if (frame == NULL) return PD_NO_MEMORY;
-    if (!pd_outgoing_add(&core->out, frame, PD_LANE_HELD)) {
+    if (!pd_outgoing_add(&core->out, frame, PD_QUEUE_HELD)) {
         pd_outgoing_frame_free(frame);
         return PD_NO_MEMORY;
     }
-    frame->past = past;
-    past->again = frame;
+    frame->source = sent;
+    sent->again = frame;
     return PD_OK;
 }
 
@@ -167,25 +165,25 @@ static void remove_needless(pd_core *core)
 {
     for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
         next = pd_outgoing_after(&core->out, frame);
-        if (frame->past != NULL && !is_needed(core, frame->past)) pd_outgoing_remove(&core->out, frame);
+        if (frame->source != NULL && !is_needed(core, frame->source)) pd_outgoing_remove(&core->out, frame);
     }
 }
 
 static void tell_reason(pd_core *core)
 {
-    const pd_param_record *known = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
+    const pd_param_record *record = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
 
-    if (known == NULL) return; /* only notes are sent again */
-    snprintf(core->reason, sizeof core->reason,
+    if (record == NULL) return; /* only notes are sent again */
+    snprintf(core->link.reason, sizeof core->link.reason,
              "the server has gone back to step %" PRIu64 "; this worker sends its pushes up to step %" PRIu64 " again",
-             known->there, known->step);
+             record->server_step, record->step);
 }
 
 bool pd_resend_is_needed(const pd_core *core)
 {
     for (const pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
-        for (const pd_sent_frame *past = list->first; past != NULL; past = past->next)
-            if (past->again == NULL && is_needed(core, past)) return true;
+        for (const pd_sent_frame *sent = list->first; sent != NULL; sent = sent->next)
+            if (sent->again == NULL && is_needed(core, sent)) return true;
     return false;
 }
 
@@ -193,14 +191,14 @@ int pd_resend_begin(pd_core *core)
 {
     int rc = PD_OK;
 
-    core->resending = true;
+    core->recovery.resending = true;
     remove_needless(core);
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
-        for (pd_sent_frame *past = list->first; rc == PD_OK && past != NULL; past = past->next)
-            if (past->again == NULL && is_needed(core, past) &&
-                !(PD_MUTANT(window_forgets) && past == list->last && past->n == 1))
-                rc = hold_past(core, past);
-    if (rc == PD_OK) rc = pd_renew_all(core, core->went_back);
+        for (pd_sent_frame *sent = list->first; rc == PD_OK && sent != NULL; sent = sent->next)
+            if (sent->again == NULL && is_needed(core, sent) &&
+                !(PD_MUTANT(window_forgets) && sent == list->last && sent->n == 1))
+                rc = hold_past(core, sent);
+    if (rc == PD_OK) rc = pd_restamp_all(core, core->recovery.went_back);
     if (rc != PD_OK) return rc;
     tell_reason(core);
     hold_all(core);
@@ -212,17 +210,17 @@ int pd_resend_begin(pd_core *core)
 
 bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    if (!core->resending || frame->step == 0 || frame->method == PD_NOTE) return false;
+    if (!core->recovery.resending || frame->step == 0 || frame->method == PD_NOTE) return false;
     if (closes(frame)) return false;
-    for (size_t i = 0; i < frame->n_parts; i++)
-        if (pd_part_known(core, frame, i)->step >= frame->step) return true;
+    for (size_t i = 0; i < frame->n_pieces; i++)
+        if (pd_piece_record(core, frame, i)->step >= frame->step) return true;
     return false;
 }
 
 /* Sends a frame again whose round has not closed in time: other ranks may not be back yet. */
 static void try_again(pd_core *core, pd_outgoing_frame *frame)
 {
-    if (pd_renew(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_LANE_LASTING))
+    if (pd_restamp(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_QUEUE_LASTING))
         pd_core_drop(core, "a push that was sent again was refused");
 }
 
@@ -230,7 +228,7 @@ void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *
 {
     char why[PD_ERROR_TEXT];
 
-    snprintf(core->reason, sizeof core->reason, "%s", refusal->text);
+    snprintf(core->link.reason, sizeof core->link.reason, "%s", refusal->text);
     if (refusal->code == PD_UNAVAILABLE) return;
     if (refusal->code == PD_DEADLINE_EXCEEDED && frame->method != PD_NOTE) {
         try_again(core, frame);
@@ -246,7 +244,7 @@ void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *
 }
 
 /* Ends the handle because the server has made other results of the same pushes. */
-static void end_as_different(pd_core *core, const pd_sent_frame *past, size_t part, const char *what)
+static void end_as_different(pd_core *core, const pd_sent_frame *sent, size_t piece, const char *what)
 {
     pd_error error;
 
@@ -254,57 +252,57 @@ static void end_as_different(pd_core *core, const pd_sent_frame *past, size_t pa
             "parameter %.160s: step %" PRIu64 ", sent again to the server that had gone back, gave other %s than the "
             "first time. Likely causes: the server runs on another CPU or with other BLAS kernels (now %.32s), or its "
             "configuration was changed. Start the job anew from one of its checkpoints",
-            core->params[past->parts[part].param].name, past->step, what, core->welcome.blas_core);
+            core->params[sent->pieces[piece].param].name, sent->step, what, core->welcome.blas_core);
     pd_core_end(core, &error);
 }
 
 /* Compares the answer with the first one. Later steps may have closed in the meantime, on an earlier connection: then
  * there is nothing to compare. Returns false if the handle has ended because they differ. */
-static bool compare(pd_core *core, const pd_sent_frame *past)
+static bool compare(pd_core *core, const pd_sent_frame *sent)
 {
-    bool same_kind = past->hashed && core->window.hashed;
+    bool same_kind = sent->hashed && core->window.hashed;
 
-    if (!past->comparable) return true;
-    for (size_t i = 0; i < past->n; i++)
-        if (core->reply->outcomes[i]->step != past->step) return true;
-    for (size_t i = 0; i < past->n; i++) {
-        const Paramd__Outcome *outcome = core->reply->outcomes[i];
-        const pd_sent_frame_part *part = &past->parts[i];
+    if (!sent->comparable) return true;
+    for (size_t i = 0; i < sent->n; i++)
+        if (core->receive.message->outcomes[i]->step != sent->step) return true;
+    for (size_t i = 0; i < sent->n; i++) {
+        const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
+        const pd_sent_piece *piece = &sent->pieces[i];
 
-        if (outcome->outcome != part->outcome || outcome->version != part->version) {
-            end_as_different(core, past, i, "results");
+        if (outcome->outcome != piece->outcome || outcome->version != piece->version) {
+            end_as_different(core, sent, i, "results");
             return false;
         }
-        same_kind = same_kind && (part->bytes == 0 || outcome->update == part->update);
+        same_kind = same_kind && (piece->bytes == 0 || outcome->update == piece->update);
     }
-    if (!same_kind || core->window.hash == past->hash) return true;
-    end_as_different(core, past, 0, past->n > 1 ? "weights (of it, or of a parameter in the same frame)" : "weights");
+    if (!same_kind || core->window.hash == sent->hash) return true;
+    end_as_different(core, sent, 0, sent->n > 1 ? "weights (of it, or of a parameter in the same frame)" : "weights");
     return false;
 }
 
-static void note_steps(pd_core *core, const pd_sent_frame *past)
+static void note_steps(pd_core *core, const pd_sent_frame *sent)
 {
-    for (size_t i = 0; i < past->n; i++) {
-        pd_param_record *known = &core->params[past->parts[i].param];
-        uint64_t step = core->reply->outcomes[i]->step;
-        if (known->there < step) known->there = step;
+    for (size_t i = 0; i < sent->n; i++) {
+        pd_param_record *record = &core->params[sent->pieces[i].param];
+        uint64_t step = core->receive.message->outcomes[i]->step;
+        if (record->server_step < step) record->server_step = step;
     }
-    for (size_t i = 0; past->closes && i < core->n_params; i++)
-        if (core->params[i].there < past->step) core->params[i].there = past->step;
+    for (size_t i = 0; sent->closes && i < core->n_params; i++)
+        if (core->params[i].server_step < sent->step) core->params[i].server_step = sent->step;
 }
 
 void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal)
 {
-    const pd_sent_frame *past = frame->past;
+    const pd_sent_frame *sent = frame->source;
 
     if (refusal != NULL) {
         pd_resend_refused(core, frame, refusal);
         return;
     }
-    if (pd_method_pushes(past->method)) {
-        if (!compare(core, past)) return;
-        core->durable = core->reply->durable_step;
-        note_steps(core, past);
+    if (pd_method_pushes(sent->method)) {
+        if (!compare(core, sent)) return;
+        core->progress.durable = core->receive.message->durable_step;
+        note_steps(core, sent);
     }
     pd_outgoing_remove(&core->out, frame);
     pd_window_trim(core);

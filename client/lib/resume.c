@@ -1,8 +1,7 @@
 /* resume.c - the public functions that go on after the server has lost the job or gone back to an earlier step. */
 #include "call.h"
 #include "handle.h"
-#include "restart.h"
-#include "rewind.h"
+#include "recoveries.h"
 
 #include <stdlib.h>
 
@@ -31,7 +30,7 @@ static int begin_restart(pd_client *client, pd_error *err)
 
     if (client->restarting && !pd_core_lost(client->core)) return PD_OK;
     if (pd_core_lost(client->core)) forget_calls(client);
-    rc = pd_core_restart(client->core, &client->restart, err);
+    rc = pd_core_recreate(client->core, &client->restart, err);
     client->restarting = rc == PD_OK;
     client->rewinding = false;
     return rc;

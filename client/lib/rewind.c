@@ -1,9 +1,8 @@
 /* rewind.c - ends a client handle whose server has gone back to an earlier step, and opens it again at that step. */
-#include "rewind.h"
+#include "recoveries.h"
 
-#include "core_end.h"
-#include "op.h"
-#include "replaced.h"
+#include "core_state.h"
+#include "replace.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -17,9 +16,9 @@ bool pd_core_lacks_weights(const pd_core *core)
     return false;
 }
 
-static bool is_behind(const pd_core *core, const pd_param_record *known)
+static bool is_behind(const pd_core *core, const pd_param_record *record)
 {
-    return known->initialised && (known->there < known->step || pd_replace_is_lost(core, known));
+    return record->initialised && (record->server_step < record->step || pd_replace_is_lost(core, record));
 }
 
 bool pd_core_is_behind(const pd_core *core)
@@ -34,28 +33,28 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core)
     const pd_param_record *found = &core->params[0];
 
     for (size_t i = 1; i < core->n_params; i++) {
-        const pd_param_record *known = &core->params[i];
-        if (is_behind(core, known) &&
-            (!is_behind(core, found) || known->step - known->there > found->step - found->there))
-            found = known;
+        const pd_param_record *record = &core->params[i];
+        if (is_behind(core, record) &&
+            (!is_behind(core, found) || record->step - record->server_step > found->step - found->server_step))
+            found = record;
     }
     return found;
 }
 
 void pd_core_go_back(pd_core *core, const char *why)
 {
-    const pd_param_record *known = pd_core_furthest_behind(core);
+    const pd_param_record *record = pd_core_furthest_behind(core);
     pd_error error;
 
-    if (core->ended.code != PD_OK) return;
+    if (core->end.error.code != PD_OK) return;
     pd_fail(&error, PD_REWIND,
             "the server has gone back to step %" PRIu64 " of job %.160s: it was started anew from a checkpoint; this "
             "worker had taken step %" PRIu64 "%.250s. " PD_REWIND_CALL " goes on from there",
-            known->there, core->job, known->step, why);
+            record->server_step, core->setup.job, record->step, why);
     pd_core_end(core, &error);
-    core->gone_back = true;
-    core->stats.rewinds += core->went_back;
-    core->went_back = false;
+    core->end.gone_back = true;
+    core->stats.rewinds += core->recovery.went_back;
+    core->recovery.went_back = false;
 }
 
 bool pd_core_window_helps(pd_core *core)
@@ -85,15 +84,15 @@ bool pd_core_window_helps(pd_core *core)
 static void forget_steps(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_param_record *known = &core->params[i];
+        pd_param_record *record = &core->params[i];
 
-        free(known->holds);
-        known->holds = NULL;
-        known->pushed = known->refused = known->there = known->replaces = 0;
+        free(record->holds);
+        record->holds = NULL;
+        record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
-    core->barriers = core->passed;
-    core->closing = 0;
-    core->resending = false;
+    core->progress.barriers = core->progress.passed;
+    core->progress.closing = 0;
+    core->recovery.resending = false;
     pd_window_clear(core);
 }
 
@@ -101,24 +100,24 @@ int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
 
-    if (core->ended.code != PD_OK && !core->gone_back) {
-        if (err != NULL) *err = core->ended;
-        return core->ended.code;
+    if (core->end.error.code != PD_OK && !core->end.gone_back) {
+        if (err != NULL) *err = core->end.error;
+        return core->end.error.code;
     }
-    if (!core->gone_back)
+    if (!core->end.gone_back)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "the server has not gone back to an earlier step of job %.160s: " PD_REWIND_CALL
                        " is for a call "
                        "that ended with PD_REWIND",
-                       core->job);
+                       core->setup.job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     core->declare_ticket = *ticket = op->id;
     pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* the server that might read there has ended */
     forget_steps(core);
-    core->ended = (pd_error){ .code = PD_OK };
-    core->gone_back = false;
-    core->rewinding = true;
-    core->alone_ns = 0;
-    core->retry_ns = 0;
+    core->end.error = (pd_error){ .code = PD_OK };
+    core->end.gone_back = false;
+    core->recovery.rewinding = true;
+    core->link.alone_ns = 0;
+    core->link.retry_ns = 0;
     return PD_OK;
 }

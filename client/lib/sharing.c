@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_end.h"
-#include "declared_params.h"
-#include "descriptor.h"
-#include "post.h"
-#include "reply.h"
+#include "core_state.h"
+#include "join.h"
+#include "transport.h"
 
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
 
@@ -22,47 +20,47 @@ static uint64_t in_units(uint64_t bytes)
 /* Makes the segment, with room for the gradient of each parameter, unless it exists. */
 static int make_segment(pd_core *core)
 {
-    uint64_t chunk = core->welcome.chunk_elements, homes = 0, pieces = 0;
+    uint64_t chunk = core->welcome.chunk_elements, buffers = 0, pieces = 0;
 
     if (core->out.staging.segment.at != NULL) return PD_OK;
     for (size_t i = 0; i < core->n_params; i++) {
-        pd_param_record *known = &core->params[i];
-        uint64_t elements = (uint64_t)(known->end - known->start);
+        pd_param_record *record = &core->params[i];
+        uint64_t elements = (uint64_t)(record->end - record->start);
 
-        known->home_at = homes;
-        homes += in_units(elements * pd_dtype_size(known->push));
+        record->buffer_at = buffers;
+        buffers += in_units(elements * pd_dtype_size(record->push));
         pieces += elements / chunk + 2;
     }
-    return pd_staging_make(&core->out.staging, homes + pieces * UNIT, NULL);
+    return pd_staging_make(&core->out.staging, buffers + pieces * UNIT, NULL);
 }
 
 /* Finds memory for a gradient: in the segment, or in private memory where pushes under way have taken the room. */
-static void *new_home(pd_core *core, const pd_param_record *known)
+static void *new_buffer(pd_core *core, const pd_param_record *record)
 {
-    uint64_t bytes = in_units((uint64_t)(known->end - known->start) * pd_dtype_size(known->push));
+    uint64_t bytes = in_units((uint64_t)(record->end - record->start) * pd_dtype_size(record->push));
     void *at;
 
     if (bytes == 0) bytes = UNIT;
-    if ((at = pd_staging_home(&core->out.staging, known->home_at, bytes)) != NULL) return at;
+    if ((at = pd_staging_take_buffer(&core->out.staging, record->buffer_at, bytes)) != NULL) return at;
     if ((at = aligned_alloc(UNIT, bytes)) != NULL) memset(at, 0, bytes);
     return at;
 }
 
 void *pd_core_buffer(pd_core *core, size_t param)
 {
-    pd_param_record *known;
+    pd_param_record *record;
 
     if (!core->declared || param >= core->n_params || make_segment(core) != PD_OK) return NULL;
-    known = &core->params[param];
-    if (known->home == NULL) known->home = new_home(core, known);
-    return known->home;
+    record = &core->params[param];
+    if (record->buffer == NULL) record->buffer = new_buffer(core, record);
+    return record->buffer;
 }
 
 /* ---- offering it ---- */
 
 bool pd_sharing_wanted(const pd_core *core)
 {
-    return core->sharing.possible && !core->sharing.refused && core->job[0] != '\0';
+    return core->sharing.possible && !core->sharing.refused && core->setup.job[0] != '\0';
 }
 
 bool pd_sharing_begin(pd_core *core)
@@ -74,13 +72,13 @@ bool pd_sharing_begin(pd_core *core)
     pd_descriptor_replace(&core->sharing.to_send, -1);
     core->sharing.to_send = pd_segment_share(&core->out.staging.segment);
     if (core->sharing.to_send < 0) return false;
-    if (pd_core_post(core, PD_SHARE, &request.base, PD_LANE_CONNECTION, NULL) == PD_OK) return true;
+    if (pd_core_post(core, PD_SHARE, &request.base, PD_QUEUE_CONNECTION, NULL) == PD_OK) return true;
     pd_descriptor_replace(&core->sharing.to_send, -1);
     return false;
 }
 
-/* Maps the server's segment, if the answer announces one. If that is impossible, the handle connects again and does
- * not offer to share. */
+/* Maps the server's segment, if the answer announces one. If that is impossible, the handle connects again and does not
+ * offer to share. */
 static int map_weights(pd_core *core, uint64_t bytes)
 {
     pd_error error;
@@ -119,10 +117,10 @@ int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *h
 /* Returns up to which step the server has closed the rounds of all parameters. */
 static uint64_t lowest_closed(const pd_core *core)
 {
-    uint64_t step = core->n_params > 0 ? core->params[0].there : 0;
+    uint64_t step = core->n_params > 0 ? core->params[0].server_step : 0;
 
     for (size_t i = 1; i < core->n_params; i++)
-        if (core->params[i].there < step) step = core->params[i].there;
+        if (core->params[i].server_step < step) step = core->params[i].server_step;
     return step;
 }
 
@@ -133,7 +131,7 @@ void pd_sharing_release(pd_core *core)
     if (core->out.staging.given_up > 0) pd_staging_reclaim(&core->out.staging, lowest_closed(core));
     if (core->sharing.read == 0 || core->sharing.releasing) return;
     request.answers = core->sharing.read;
-    if (pd_core_post(core, PD_RELEASE, &request.base, PD_LANE_CONNECTION, NULL) != PD_OK) return;
+    if (pd_core_post(core, PD_RELEASE, &request.base, PD_QUEUE_CONNECTION, NULL) != PD_OK) return;
     core->sharing.read = 0;
     core->sharing.releasing = true;
 }

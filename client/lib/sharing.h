@@ -1,5 +1,5 @@
 /* sharing.h - memory that a worker shares with a server on the same machine: pushed gradients lie in the worker's
- * segment (staging.h), pulled weights in the server's.
+ * segment, pulled weights in the server's.
  *
  * Headers stay on the socket, so order, exactly-once and errors are the same with and without shared memory. If the
  * server does not want to share, or the system cannot, payloads go through the socket. */

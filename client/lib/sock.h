@@ -12,7 +12,7 @@
 
 struct addrinfo;
 
-/* Connects to the address of the host that answers first (race.h), or to a Unix socket, for which `addresses` is not
+/* Connects to the address of the host that answers first (connect.h), or to a Unix socket, for which `addresses` is not
  * read. Sets *fd to a connected socket that does not block and sends without delay. PD_CANCELLED: `stop_fd` became
  * readable, since the thread has to end. PD_UNAVAILABLE: no address could be connected; the error names the address and
  * the reason. */
@@ -21,8 +21,7 @@ int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addre
 
 /* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and from its stream of TLS, whose
  * handshake is complete, unless `tls` is NULL. Takes ownership of both. NULL: out of memory; the caller still owns
- * them. The transport never calls its `ready` callback:
- * the I/O thread finds events with poll(). */
+ * them. The transport never calls its `ready` callback: the I/O thread finds events with poll(). */
 pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls);
 /* Returns the descriptor of the transport's socket and the events that poll() has to wait for. */
 struct pollfd pd_sock_poll(const pd_transport *transport);
@@ -31,5 +30,19 @@ bool pd_sock_has_more(const pd_transport *transport);
 /* Translates the events that poll() found on the transport's socket into PD_ON_... flags. Writes what TLS still owes to
  * the socket. */
 unsigned pd_sock_events(pd_transport *transport, const struct pollfd *polled);
+
+typedef struct pd_secure {
+    char *paths[4]; /* of the certificate, its key, the authorities and the token; NULL: none */
+} pd_secure;
+
+/* Copies the paths. If one of the n addresses is a tls:// address, reads the files once, so that a wrong file is found
+ * now. Errors are those of pd_tls_client. */
+int pd_secure_open(pd_secure *out, const pd_tls_files *files, const pd_address *urls, size_t n, pd_error *err);
+/* Frees the paths. Accepts zeroed memory. */
+void pd_secure_close(pd_secure *secure);
+/* Makes the handshake on a connected socket, within `timeout_ms`. PD_CANCELLED: `stop_fd` became readable.
+ * PD_DEADLINE_EXCEEDED. Other errors are those of pd_tls_client and pd_tls_handshake. */
+int pd_secure_connect(const pd_secure *secure, pd_tls_stream **out, int fd, const char *host, int stop_fd,
+                      int timeout_ms, pd_error *err);
 
 #endif

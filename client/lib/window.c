@@ -1,14 +1,59 @@
 /* window.c - keeps the frames of this process's last steps. */
 #include "window.h"
 
+#include <stdlib.h>
+#include <utlist.h>
+
 #include "pages.h"
 #include "frame.h"
 #include "hash.h"
-#include "parts.h"
+#include "core_state.h"
 
-#include <stdlib.h>
+/* Stands at the beginning of the block itself. */
+typedef struct pd_spare_block {
+    struct pd_spare_block *prev, *next; /* prev of the first block: the last block */
+    uint64_t bytes;
+} pd_spare_block;
 
-/* ---- keeping a frame ---- */
+_Static_assert(sizeof(pd_spare_block) <= PD_LEAST_SPARE, "every block has room for its entry in the list");
+
+static void take_block(pd_spare *spare, pd_spare_block *block)
+{
+    DL_DELETE(spare->blocks, block);
+    spare->bytes -= block->bytes;
+}
+
+void *pd_spare_take(pd_spare *spare, uint64_t bytes)
+{
+    pd_spare_block *block = spare->blocks;
+
+    while (block != NULL && block->bytes != bytes) block = block->next;
+    if (block != NULL) take_block(spare, block);
+    return block;
+}
+
+void pd_spare_give(pd_spare *spare, void *block, uint64_t bytes)
+{
+    pd_spare_block *entry = block;
+
+    if (entry == NULL || bytes < PD_LEAST_SPARE) {
+        free(block);
+        return;
+    }
+    entry->bytes = bytes;
+    DL_PREPEND(spare->blocks, entry);
+    spare->bytes += bytes;
+}
+
+void pd_spare_shrink(pd_spare *spare, uint64_t most)
+{
+    while (spare->bytes > most) {
+        pd_spare_block *oldest = spare->blocks->prev;
+
+        take_block(spare, oldest);
+        free(oldest);
+    }
+}
 
 /* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server
  * that was started anew has neither the step's push nor its note, and of the two only the push, which has no answer, is
@@ -21,7 +66,7 @@ static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 /* Returns the parameter of tensor or chunk number `i`. A note belongs to the first parameter of its push. */
 static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
 {
-    size_t item = frame->method == PD_NOTE ? 0 : frame->parts[i].item;
+    size_t item = frame->method == PD_NOTE ? 0 : frame->pieces[i].item;
 
     return (uint32_t)frame->op->items[item].param;
 }
@@ -40,33 +85,33 @@ static void limit_spare(pd_window *window, uint64_t coming)
 }
 
 /* Gives the past memory for its payload. Returns false if out of memory. */
-static bool make_room(pd_window *window, pd_sent_frame *past, uint64_t bytes)
+static bool make_room(pd_window *window, pd_sent_frame *sent, uint64_t bytes)
 {
-    past->payload_bytes = bytes;
+    sent->payload_bytes = bytes;
     if (bytes == 0) return true;
-    if ((past->payload = pd_spare_take(&window->spare, bytes)) != NULL) return true;
+    if ((sent->payload = pd_spare_take(&window->spare, bytes)) != NULL) return true;
     limit_spare(window, bytes);
-    return (past->payload = malloc(bytes)) != NULL;
+    return (sent->payload = malloc(bytes)) != NULL;
 }
 
 static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
 {
-    size_t n = frame->method == PD_NOTE ? 1 : frame->n_parts;
-    pd_sent_frame *past;
+    size_t n = frame->method == PD_NOTE ? 1 : frame->n_pieces;
+    pd_sent_frame *sent;
 
     if (!is_kept(core, frame)) return;
-    if ((past = pd_sent_frame_new(n, frame->head, frame->head_bytes)) == NULL) return;
-    if (!make_room(&core->window, past, frame->payload_bytes)) {
-        pd_sent_frame_drop(past);
+    if ((sent = pd_sent_frame_new(n, frame->head, frame->head_bytes)) == NULL) return;
+    if (!make_room(&core->window, sent, frame->payload_bytes)) {
+        pd_sent_frame_drop(sent);
         return;
     }
-    past->id = frame->id;
-    past->step = frame->step;
-    past->mark = frame->mark;
-    past->method = frame->method;
-    past->closes = frame->op->closes > 0;
-    for (size_t i = 0; i < n; i++) past->parts[i].param = param_of(frame, i);
-    core->window.coming = past;
+    sent->id = frame->id;
+    sent->step = frame->step;
+    sent->mark = frame->mark;
+    sent->method = frame->method;
+    sent->closes = frame->op->closes > 0;
+    for (size_t i = 0; i < n; i++) sent->pieces[i].param = param_of(frame, i);
+    core->window.coming = sent;
 }
 
 /* Begins the hash of the weights that an answer brings. A frame that is kept, or sent again, may be answered twice, and
@@ -75,7 +120,9 @@ static void begin_hash(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_window *window = &core->window;
 
-    if (frame->method != PD_PUSH_PULL || core->reply == NULL || (window->coming == NULL && frame->past == NULL)) return;
+    if (frame->method != PD_PUSH_PULL || core->receive.message == NULL ||
+        (window->coming == NULL && frame->source == NULL))
+        return;
     if (window->hasher == NULL && (window->hasher = XXH3_createState()) == NULL) return;
     XXH3_64bits_reset(window->hasher);
     window->hashing = true;
@@ -119,8 +166,6 @@ void pd_window_forget(pd_core *core)
     core->window.hashing = false;
 }
 
-/* ---- the list of steps ---- */
-
 /* Returns the list of a step; makes it if there is none. NULL: out of memory. */
 static pd_window_step *list_of(pd_core *core, uint64_t step)
 {
@@ -156,40 +201,38 @@ static void remove_list(pd_core *core, pd_window_step *list)
 }
 
 /* Inserts a frame in the order of ids. */
-static void link_in(pd_window_step *list, pd_sent_frame *past)
+static void link_in(pd_window_step *list, pd_sent_frame *sent)
 {
     pd_sent_frame *before = list->last;
 
-    while (before != NULL && before->id > past->id) before = before->prev;
-    past->prev = before;
-    past->next = before != NULL ? before->next : list->first;
-    if (past->next != NULL)
-        past->next->prev = past;
+    while (before != NULL && before->id > sent->id) before = before->prev;
+    sent->prev = before;
+    sent->next = before != NULL ? before->next : list->first;
+    if (sent->next != NULL)
+        sent->next->prev = sent;
     else
-        list->last = past;
+        list->last = sent;
     if (before != NULL)
-        before->next = past;
+        before->next = sent;
     else
-        list->first = past;
+        list->first = sent;
 }
 
-static void link_out(pd_window_step *list, pd_sent_frame *past)
+static void link_out(pd_window_step *list, pd_sent_frame *sent)
 {
-    if (past->prev != NULL)
-        past->prev->next = past->next;
+    if (sent->prev != NULL)
+        sent->prev->next = sent->next;
     else
-        list->first = past->next;
-    if (past->next != NULL)
-        past->next->prev = past->prev;
+        list->first = sent->next;
+    if (sent->next != NULL)
+        sent->next->prev = sent->prev;
     else
-        list->last = past->prev;
+        list->last = sent->prev;
 }
 
-/* ---- dropping old steps ---- */
-
-static bool has_elements(const pd_param_record *known)
+static bool has_elements(const pd_param_record *record)
 {
-    return known->start < known->end;
+    return record->start < record->end;
 }
 
 /* Returns the lowest step among the parameters of which this rank has elements. */
@@ -203,45 +246,45 @@ static uint64_t lowest_step(const pd_core *core)
 }
 
 /* Returns whether all parameters of a frame have taken so many steps since that the window is full. */
-static bool is_old(const pd_core *core, const pd_sent_frame *past)
+static bool is_old(const pd_core *core, const pd_sent_frame *sent)
 {
-    uint64_t least = past->step + core->window.steps;
+    uint64_t least = sent->step + core->window.steps;
 
-    for (size_t i = 0; i < past->n; i++)
-        if (core->params[past->parts[i].param].step < least) return false;
-    return !past->closes || lowest_step(core) >= least;
+    for (size_t i = 0; i < sent->n; i++)
+        if (core->params[sent->pieces[i].param].step < least) return false;
+    return !sent->closes || lowest_step(core) >= least;
 }
 
 /* Notes in the parameters of a frame which leaves the window that the window no longer has this step. */
-static void note_gone(pd_core *core, const pd_sent_frame *past)
+static void note_gone(pd_core *core, const pd_sent_frame *sent)
 {
-    size_t n = past->closes ? core->n_params : past->n;
+    size_t n = sent->closes ? core->n_params : sent->n;
 
     for (size_t i = 0; i < n; i++) {
-        pd_param_record *known = &core->params[past->closes ? i : past->parts[i].param];
-        if (known->kept_from <= past->step) known->kept_from = past->step + 1;
+        pd_param_record *record = &core->params[sent->closes ? i : sent->pieces[i].param];
+        if (record->kept_from <= sent->step) record->kept_from = sent->step + 1;
     }
 }
 
 /* Drops a frame that has left the window, and keeps the memory of its payload for another one. */
-static void drop(pd_window *window, pd_sent_frame *past)
+static void drop(pd_window *window, pd_sent_frame *sent)
 {
-    window->bytes -= past->payload_bytes;
-    pd_spare_give(&window->spare, past->payload, past->payload_bytes);
+    window->bytes -= sent->payload_bytes;
+    pd_spare_give(&window->spare, sent->payload, sent->payload_bytes);
     limit_spare(window, 0);
-    past->payload = NULL;
-    pd_sent_frame_drop(past);
+    sent->payload = NULL;
+    pd_sent_frame_drop(sent);
 }
 
 /* Drops the frames of a list that are durable or old, and the list itself if it is empty then. */
 static void trim_list(pd_core *core, pd_window_step *list)
 {
-    for (pd_sent_frame *past = list->first, *next; past != NULL; past = next) {
-        next = past->next;
-        if (past->again != NULL || (list->step > core->durable && !is_old(core, past))) continue;
-        note_gone(core, past);
-        link_out(list, past);
-        drop(&core->window, past);
+    for (pd_sent_frame *sent = list->first, *next; sent != NULL; sent = next) {
+        next = sent->next;
+        if (sent->again != NULL || (list->step > core->progress.durable && !is_old(core, sent))) continue;
+        note_gone(core, sent);
+        link_out(list, sent);
+        drop(&core->window, sent);
     }
     if (list->first == NULL) remove_list(core, list);
 }
@@ -252,7 +295,7 @@ void pd_window_trim(pd_core *core)
 
     for (pd_window_step *list = core->window.oldest, *next; list != NULL; list = next) {
         next = list->next;
-        if (list->step > core->durable && list->step + core->window.steps > newest) return;
+        if (list->step > core->progress.durable && list->step + core->window.steps > newest) return;
         trim_list(core, list);
     }
 }
@@ -264,9 +307,9 @@ void pd_window_clear(pd_core *core)
         pd_window_step *list = core->window.oldest;
 
         while (list->first != NULL) {
-            pd_sent_frame *past = list->first;
-            link_out(list, past);
-            pd_sent_frame_drop(past);
+            pd_sent_frame *sent = list->first;
+            link_out(list, sent);
+            pd_sent_frame_drop(sent);
         }
         remove_list(core, list);
     }
@@ -274,30 +317,28 @@ void pd_window_clear(pd_core *core)
     core->window.bytes = core->window.most = 0;
 }
 
-/* ---- what the window has ---- */
-
 /* Notes what the answer says about the frame. */
-static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_sent_frame *past)
+static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_sent_frame *sent)
 {
-    past->comparable = pd_method_pushes(past->method);
-    for (size_t i = 0; past->comparable && i < past->n; i++) {
-        const Paramd__Outcome *outcome = core->reply->outcomes[i];
-        pd_sent_frame_part *part = &past->parts[i];
+    sent->comparable = pd_method_pushes(sent->method);
+    for (size_t i = 0; sent->comparable && i < sent->n; i++) {
+        const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
+        pd_sent_piece *piece = &sent->pieces[i];
 
-        part->outcome = outcome->outcome;
-        part->update = outcome->update;
-        part->version = outcome->version;
-        part->bytes = frame->parts[i].bytes;
-        if (outcome->step != past->step) past->comparable = false;
+        piece->outcome = outcome->outcome;
+        piece->update = outcome->update;
+        piece->version = outcome->version;
+        piece->bytes = frame->pieces[i].bytes;
+        if (outcome->step != sent->step) sent->comparable = false;
     }
-    past->hashed = core->window.hashed;
-    past->hash = core->window.hash;
+    sent->hashed = core->window.hashed;
+    sent->hash = core->window.hash;
 }
 
 void pd_window_take(pd_core *core, const pd_outgoing_frame *frame)
 {
-    pd_sent_frame *past = core->window.coming;
-    pd_window_step *list = past != NULL ? list_of(core, past->step) : NULL;
+    pd_sent_frame *sent = core->window.coming;
+    pd_window_step *list = sent != NULL ? list_of(core, sent->step) : NULL;
 
     if (!is_kept(core, frame)) return;
     if (list == NULL) {
@@ -305,9 +346,9 @@ void pd_window_take(pd_core *core, const pd_outgoing_frame *frame)
         return;
     }
     core->window.coming = NULL;
-    note_answer(core, frame, past);
-    link_in(list, past);
-    core->window.bytes += past->payload_bytes;
+    note_answer(core, frame, sent);
+    link_in(list, sent);
+    core->window.bytes += sent->payload_bytes;
     if (core->window.bytes > core->window.most) core->window.most = core->window.bytes;
     pd_window_trim(core);
 }
@@ -318,26 +359,26 @@ void pd_window_free(pd_core *core)
     XXH3_freeState(core->window.hasher);
 }
 
-void pd_window_begin(pd_param_record *known)
+void pd_window_begin(pd_param_record *record)
 {
-    known->kept_from = known->step + 1;
-    known->kept_to = known->step;
+    record->kept_from = record->step + 1;
+    record->kept_to = record->step;
 }
 
 /* Notes that the window has all of this step of a parameter. */
-static void note_whole(pd_param_record *known, uint64_t step)
+static void note_whole(pd_param_record *record, uint64_t step)
 {
-    if (step > known->kept_to + 1) known->kept_from = step;
-    if (step > known->kept_to) known->kept_to = step;
+    if (step > record->kept_to + 1) record->kept_from = step;
+    if (step > record->kept_to) record->kept_to = step;
 }
 
 void pd_window_note_done(pd_core *core, const pd_op *op)
 {
-    if (core->window.steps == 0 || op->gap || core->ended.code != PD_OK || !pd_method_pushes(op->method)) return;
+    if (core->window.steps == 0 || op->gap || core->end.error.code != PD_OK || !pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
-        pd_param_record *known = &core->params[op->items[i].param];
-        note_whole(known, known->pushed);
+        pd_param_record *record = &core->params[op->items[i].param];
+        note_whole(record, record->pushed);
     }
     for (size_t i = 0; op->closes > 0 && i < core->n_params; i++)
         if (!core->params[i].pushing && core->params[i].pushed < op->closes) note_whole(&core->params[i], op->closes);
@@ -345,17 +386,17 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
 
 /* Returns whether a step that the window does not have whole is under way: its frames without an answer are in the
  * queue. */
-static bool is_under_way(const pd_core *core, const pd_param_record *known, uint64_t step)
+static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
-    return (known->pushing && known->pushed == step) || (core->closing == step && known->pushed < step);
+    return (record->pushing && record->pushed == step) || (core->progress.closing == step && record->pushed < step);
 }
 
-bool pd_window_reaches(const pd_core *core, const pd_param_record *known, uint64_t *had, uint64_t *needed)
+bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)
 {
-    *needed = known->step > known->there ? known->step - known->there : 0;
-    *had = known->kept_to + 1 - known->kept_from;
-    if (*needed == 0 || !has_elements(known)) return true;
-    if (core->window.steps == 0 || known->kept_from > known->there + 1) return false;
-    return known->kept_to >= known->step ||
-           (known->kept_to + 1 == known->step && is_under_way(core, known, known->step));
+    *needed = record->step > record->server_step ? record->step - record->server_step : 0;
+    *had = record->kept_to + 1 - record->kept_from;
+    if (*needed == 0 || !has_elements(record)) return true;
+    if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
+    return record->kept_to >= record->step ||
+           (record->kept_to + 1 == record->step && is_under_way(core, record, record->step));
 }

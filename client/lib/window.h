@@ -6,6 +6,8 @@
 #ifndef PD_WINDOW_H
 #define PD_WINDOW_H
 
+#include <stdint.h>
+
 #include "core_state.h"
 
 /* The frames of one step that are kept. */
@@ -40,10 +42,20 @@ void pd_window_clear(pd_core *core);
 /* Frees the window with its core, when no other thread uses it. */
 void pd_window_free(pd_core *core);
 /* Lets the window of a parameter begin after its present step. */
-void pd_window_begin(pd_param_record *known);
+void pd_window_begin(pd_param_record *record);
 
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
  * *had and *needed become the number of steps that it has, and that are needed. */
-bool pd_window_reaches(const pd_core *core, const pd_param_record *known, uint64_t *had, uint64_t *needed);
+bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed);
+
+/* Smaller blocks are freed at once: the C library keeps their memory itself. */
+enum { PD_LEAST_SPARE = 16 * 1024 };
+
+/* Takes the block of exactly this size that was given last. NULL: there is none. */
+void *pd_spare_take(pd_spare *spare, uint64_t bytes);
+/* Gives a block that malloc has made. Accepts NULL. */
+void pd_spare_give(pd_spare *spare, void *block, uint64_t bytes);
+/* Frees the blocks that were given first until the list has at most so many bytes. */
+void pd_spare_shrink(pd_spare *spare, uint64_t most);
 
 #endif

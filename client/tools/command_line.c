@@ -1,18 +1,153 @@
-/* command_line.c - reads the command line of one command, as the command's table of options describes it. */
+/* command_line.c - reads the command line of one command, and prints help, as tables of options describe them. */
 #include "command_line.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format.h"
-#include "help.h"
 #include "local_daemons.h"
 #include "text.h"
 #include "sock.h"
+
+const pd_command_option pd_common_options[] = {
+    { "server", 's', PD_OPTION_TEXT, "ADDRESS",
+      .help =
+          "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the name "
+          "of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
+    { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after so long without an answer", .preset = "5" },
+    { "output", 'o', PD_OPTION_CHOICE, "text|wide|json",
+      .help = "Print text for people, text with all columns uncut, or JSON for programs", .preset = "text" },
+    { "json", 'j', PD_OPTION_FLAG, NULL, .help = "The same as -o json" },
+    { "help", 'h', PD_OPTION_FLAG, NULL, .help = "Print this help" },
+    { "version", 'V', PD_OPTION_FLAG, NULL, .help = "Print the version" },
+    { NULL }
+};
+
+const pd_variable pd_variables[] = {
+    { "PARAMD_URL", "Daemon to talk to, if --server is not given; several addresses are separated by commas" },
+    { "PARAMD_TOKEN_FILE", "File with our token, for a tls:// address; only its owner and group may have access" },
+    { "PARAMD_CA_FILE", "File with the authorities that may sign the daemon's certificate, if there is no token" },
+    { "PARAMD_CERT_FILE", "File with our certificate, for a daemon that asks for one" },
+    { "PARAMD_KEY_FILE", "File with the key of our certificate" },
+    { "NO_COLOR", "Print no colours on a terminal, if it is set and not empty" },
+    { NULL, NULL }
+};
+
+const char *const pd_exit_texts[] = {
+    [PD_EXIT_OK] = "done",
+    [PD_EXIT_FAILED] = "failed: the daemon refused the request, nothing matches, or a check did not pass",
+    [PD_EXIT_USAGE] = "wrong usage: an unknown command or option, a missing argument, a wrong value or address",
+    [PD_EXIT_UNREACHABLE] = "the daemon cannot be reached, or did not answer in time",
+    NULL
+};
+
+enum { WIDTH = 80, STATUS_COLUMN = 5, OPTION_COLUMN = 26, COMMAND_COLUMN = 36 };
+
+/* Prints the words of one paragraph in lines of at most WIDTH characters. The first line begins at column `at`,
+ * where the output is already; all other lines begin at column `indent`. */
+static void fill(FILE *out, const char *text, size_t n, int indent, int at)
+{
+    const char *end = text + n;
+    int column = at;
+
+    if (column < indent) column += fprintf(out, "%*s", indent - column, "");
+    while (text < end) {
+        int length = (int)strcspn(text, " \n");
+        if (length > end - text) length = (int)(end - text);
+        if (column > indent && column + 1 + length > WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            column += fprintf(out, " ");
+        }
+        column += fprintf(out, "%.*s", length, text);
+        text += length + (text + length < end);
+    }
+    fprintf(out, "\n");
+}
+
+static void fill_paragraphs(FILE *out, const char *text)
+{
+    for (size_t n; *text != '\0'; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        fill(out, text, n, 0, 0);
+    }
+}
+
+/* Prints the help of one option, such as " -o, --output text|wide|json Print ... (default text)". */
+static void print_option(FILE *out, const pd_command_option *option)
+{
+    char text[600];
+    int at = option->letter != 0 ? fprintf(out, "  -%c, --%s", option->letter, option->name)
+                                 : fprintf(out, "      --%s", option->name);
+
+    if (option->value != NULL) at += fprintf(out, option->alone != NULL ? "[=%s]" : " %s", option->value);
+    if (at >= OPTION_COLUMN - 1) {
+        fprintf(out, "\n");
+        at = 0;
+    }
+    if (option->preset != NULL || option->alone != NULL)
+        snprintf(text, sizeof text, "%s (%s %s)", option->help, option->alone != NULL ? "every" : "default",
+                 option->alone != NULL ? option->alone : option->preset);
+    else
+        snprintf(text, sizeof text, "%s", option->help);
+    fill(out, text, strlen(text), OPTION_COLUMN, at);
+}
+
+static void print_options(FILE *out, const char *title, const pd_command_option *options)
+{
+    if (options == NULL || options->name == NULL) return;
+    fprintf(out, "\n%s:\n", title);
+    for (; options->name != NULL; options++) print_option(out, options);
+}
+
+/* Prints the part of the help that is the same for all commands: common options, environment variables, exit
+ * statuses. */
+static void print_common(FILE *out)
+{
+    print_options(out, "Options of every command", pd_common_options);
+    fprintf(out, "\nEnvironment:\n");
+    for (const pd_variable *v = pd_variables; v->name != NULL; v++)
+        fill(out, v->help, strlen(v->help), OPTION_COLUMN, fprintf(out, "  %s", v->name));
+    fprintf(out, "\nExit status:\n");
+    for (int i = 0; pd_exit_texts[i] != NULL; i++)
+        fill(out, pd_exit_texts[i], strlen(pd_exit_texts[i]), STATUS_COLUMN, fprintf(out, "  %d", i));
+}
+
+void pd_help_command(FILE *out, const pd_command *command)
+{
+    char about[200];
+
+    fprintf(out, "Usage: paramctl %s [OPTION]...%s%s\n", command->name, command->args[0] != '\0' ? " " : "",
+            command->args);
+    snprintf(about, sizeof about, "%s.", command->about);
+    fill_paragraphs(out, about);
+    if (command->details != NULL) {
+        fprintf(out, "\n");
+        fill_paragraphs(out, command->details);
+    }
+    print_options(out, "Options", command->options);
+    print_common(out);
+}
+
+void pd_help_all(FILE *out, const pd_command *const *tables)
+{
+    fprintf(out, "Usage: paramctl [OPTION]... COMMAND [OPTION]... [ARGUMENT]...\n"
+                 "Asks a paramd daemon, and plans, proves and measures without one.\n\nCommands:\n");
+    for (; *tables != NULL; tables++)
+        for (const pd_command *c = *tables; c->name != NULL; c++) {
+            int at = fprintf(out, "  %s %s", c->name, c->args);
+            fill(out, c->about, strlen(c->about), COMMAND_COLUMN, at);
+        }
+    fprintf(out, "  %-*sPrint the help of a command\n", COMMAND_COLUMN - 2, "help [COMMAND]");
+    print_common(out);
+    fprintf(out, "\n`paramctl help COMMAND' prints more about a command.\n");
+}
 
 #define MOST_SECONDS 1000000.0
 
@@ -29,8 +164,6 @@ _Noreturn void pd_line_refuse(const pd_line *line, const char *format, ...)
     fprintf(stderr, "Try `paramctl%s%s --help'.\n", space, name);
     exit(PD_EXIT_USAGE);
 }
-
-/* ---- values ---- */
 
 static bool read_seconds(const char *text, double *seconds)
 {
@@ -70,8 +203,6 @@ static void check_value(const pd_line *line, const pd_command_option *option, co
     if (option->kind == PD_OPTION_CHOICE && !is_among(option->value, value))
         pd_line_refuse(line, "--%s %s: expected one of %s", option->name, value, option->value);
 }
-
-/* ---- options ---- */
 
 static const pd_command_option *find_in(const pd_command_option *options, const char *name, size_t n, char letter)
 {
@@ -235,8 +366,6 @@ static void refuse_missing(const pd_line *line)
     pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);
 }
 
-/* ---- reading a line ---- */
-
 pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 {
     return (pd_line){ .command = command, .argc = argc, .argv = argv };
@@ -272,8 +401,6 @@ void pd_line_parse(pd_line *line)
         pd_line_refuse(line, "%s: one argument too many", line->args[line->command->most]);
     check_server(line);
 }
-
-/* ---- values of options ---- */
 
 bool pd_line_has(const pd_line *line, const char *name)
 {

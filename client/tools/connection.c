@@ -1,10 +1,12 @@
 /* connection.c - opens an operator's connection, and sends the requests that several programs need. */
 #include "connection.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "command_line.h"
@@ -102,4 +104,19 @@ int pd_operator_probe(const char *url, double timeout, pd_error *err)
 
     if (rc == PD_OK) pd_operator_close(&op);
     return rc;
+}
+
+double pd_now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void pd_pause_s(double seconds)
+{
+    struct timespec left = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {}
 }

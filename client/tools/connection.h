@@ -1,4 +1,4 @@
-/* connection.h - an operator's connection to a daemon, which joins no job. */
+/* connection.h - an operator's connection to a daemon, which joins no job; and time for programs that wait for one. */
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 
@@ -29,5 +29,10 @@ void pd_operator_drop(const char *url, double timeout, const char *job);
 /* Checks that a daemon answers at all. Called before a request with a long deadline, so that the user hears soon if
  * there is no daemon. */
 int pd_operator_probe(const char *url, double timeout, pd_error *err);
+
+/* Returns seconds on a monotonic clock. */
+double pd_now_s(void);
+/* Sleeps for this many seconds. Signals do not end the sleep early. */
+void pd_pause_s(double seconds);
 
 #endif

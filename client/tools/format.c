@@ -3,8 +3,10 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "text.h"
 
@@ -84,8 +86,6 @@ char *pd_flops_text(char text[PD_CELL], double flops)
     return text;
 }
 
-/* ---- lines ---- */
-
 char *pd_text_formatted(const char *format, va_list args)
 {
     char *text;
@@ -129,4 +129,12 @@ void pd_print_json(FILE *out, const char *json)
         json += bytes > 0 ? bytes : 1;
         left -= bytes > 0 ? bytes : 1;
     }
+}
+
+void pd_transfer_show(uint64_t done, uint64_t all, const char *verb, bool last)
+{
+    char some[PD_CELL], whole[PD_CELL];
+
+    if (!isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\r%s of %s %s   %s", pd_bytes_text(some, done), pd_bytes_text(whole, all), verb, last ? "\n" : "");
 }

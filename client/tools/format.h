@@ -3,6 +3,7 @@
 #define PD_FORMAT_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,5 +37,9 @@ void pd_print_line(FILE *out, const char *format, ...) __attribute__((format(pri
 /* Prints JSON text, which may have several lines. Unprintable characters become JSON escapes, so that the values
  * stay the same. */
 void pd_print_json(FILE *out, const char *json);
+
+/* Shows how much is transferred, in a line such as "1.2 MiB of 3 GiB sent" that replaces the line before. Does
+ * nothing if standard error is no terminal. `last`: the transfer is over, so the line is ended. */
+void pd_transfer_show(uint64_t done, uint64_t all, const char *verb, bool last);
 
 #endif

@@ -6,10 +6,7 @@
 #include <string.h>
 
 #include "format.h"
-#include "reflect.h"
 #include "result.h"
-
-/* ---- cells ---- */
 
 static const void *field_at(const pd_column *column, const void *entry)
 {
@@ -90,8 +87,6 @@ void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry
     real_cell(table, "%.2f", pd_column_number(column, entry));
 }
 
-/* ---- output ---- */
-
 static bool is_shown(const pd_column *column, bool wide)
 {
     return wide || column->title[0] != '+';
@@ -100,7 +95,6 @@ static bool is_shown(const pd_column *column, bool wide)
 static pd_table *new_table(const pd_column *columns, bool wide)
 {
     char titles[512] = "";
-    pd_table *table;
 
     for (const pd_column *c = columns; c->title != NULL; c++) {
         size_t used = strlen(titles);
@@ -108,9 +102,7 @@ static pd_table *new_table(const pd_column *columns, bool wide)
             snprintf(titles + used, sizeof titles - used, "%s%s", used == 0 ? "" : "|",
                      c->title + (c->title[0] == '+'));
     }
-    table = pd_table_new(titles);
-    pd_table_limit(table, wide ? 0 : pd_table_default_limit());
-    return table;
+    return pd_table_new(titles);
 }
 
 pd_list_output pd_list_begin(const pd_list *list, const pd_line *line)
@@ -142,12 +134,10 @@ int pd_list_end(pd_list_output *out, int rc, const pd_error *err)
 {
     if (rc == PD_OK && out->line->json) return pd_result_json(json_pack("{s:o}", out->list->name, out->json));
     json_decref(out->json);
-    if (rc == PD_OK) return pd_table_print(out->table, stdout, out->list->none) == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
+    if (rc == PD_OK) return pd_result_table(out->line, out->table, out->list->none);
     pd_table_free(out->table);
     return pd_result_fail(out->line->json, err);
 }
-
-/* ---- fetching ---- */
 
 /* The state of fetching a list from the daemon, page by page. */
 typedef struct fetching {

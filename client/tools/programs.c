@@ -1,5 +1,10 @@
-/* programs.c - the table of the programs that paramctl executes for some commands. */
+/* programs.c - the table of the programs that paramctl executes for some commands, and where they are installed. */
 #include "programs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const pd_command_option plan_options[] = {
     { "rule", 0, PD_OPTION_TEXT, "RULE",
@@ -85,3 +90,14 @@ const pd_command pd_programs[] = {
                             doctor_options, 0, 0 },
     { 0 }
 };
+
+int pd_sibling_path(char *path, size_t size, const char *name, pd_error *err)
+{
+    ssize_t n = readlink("/proc/self/exe", path, size - strlen(name) - 1);
+
+    if (n <= 0) return pd_fail(err, PD_UNAVAILABLE, "cannot tell where this program lies: %s", strerror(errno));
+    path[n] = '\0';
+    strcpy(strrchr(path, '/') + 1, name);
+    if (access(path, X_OK) != 0) return pd_fail(err, PD_UNAVAILABLE, "%.400s: %s", path, strerror(errno));
+    return PD_OK;
+}

@@ -101,14 +101,22 @@ int pd_table_default_limit(void)
 
 void pd_table_cell(pd_table *table, const char *format, ...)
 {
-    char *text;
     va_list args;
 
     if (table == NULL) return;
     va_start(args, format);
-    text = pd_text_formatted(format, args);
+    append(table, pd_text_formatted(format, args));
     va_end(args);
-    append(table, text);
+}
+
+void pd_table_cell_if(pd_table *table, bool known, const char *format, ...)
+{
+    va_list args;
+
+    if (table == NULL) return;
+    va_start(args, format);
+    append(table, known ? pd_text_formatted(format, args) : strdup("-"));
+    va_end(args);
 }
 
 void pd_table_alarm(pd_table *table)
@@ -142,8 +150,6 @@ void pd_table_line(pd_table *table, const char *format, ...)
         table->cell[table->n++] = i == 0 ? text : NULL;
     }
 }
-
-/* ---- printing ---- */
 
 bool pd_shows_colour(FILE *out)
 {

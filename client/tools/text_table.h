@@ -23,6 +23,8 @@ int pd_table_default_limit(void);
 /* Adds the next cell of the row. Unprintable characters show as '?'. If memory is missing, pd_table_print reports
  * it later. */
 void pd_table_cell(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a cell as pd_table_cell does if the value is known, and "-" otherwise. */
+void pd_table_cell_if(pd_table *table, bool known, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Makes the cell that was added last red on a terminal with colours. */
 void pd_table_alarm(pd_table *table);
 /* Adds a line of text that spans all columns of the table and does not change their widths. */

@@ -26,8 +26,6 @@ static void each_command(FILE *out, void (*write)(FILE *out, const pd_command *c
         for (const pd_command *command = *table; command->name != NULL; command++) write(out, command);
 }
 
-/* ---- bash ---- */
-
 static void write_name(FILE *out, const pd_command *command)
 {
     fprintf(out, " %s", command->name);
@@ -119,8 +117,6 @@ void pd_bash_completion(FILE *out)
             "}\n\n"
             "complete -F _paramctl paramctl\n");
 }
-
-/* ---- zsh ---- */
 
 /* Writes a text within '...' and [...] of the zsh script. Characters that would end the quotes or brackets are
  * escaped. */

@@ -7,8 +7,6 @@
 
 static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };
 
-/* ---- options ---- */
-
 static void write_option(FILE *out, const pd_command_option *option)
 {
     if (option->letter != 0) fprintf(out, "*-%c*, ", option->letter);
@@ -35,8 +33,6 @@ static void write_options(FILE *out, const pd_command_option *options)
     for (; options != NULL && options->name != NULL; options++) write_option(out, options);
 }
 
-/* ---- commands ---- */
-
 static void write_command(FILE *out, const pd_command *command)
 {
     fprintf(out, "## paramctl %s%s%s\n\n", command->name, command->args[0] != '\0' ? " " : "", command->args);
@@ -56,8 +52,6 @@ static void write_commands(FILE *out)
         for (const pd_command *command = *table; command->name != NULL; command++) write_command(out, command);
     fprintf(out, "## paramctl help [COMMAND]\n\nPrint the help of a command, or the list of commands.\n\n");
 }
-
-/* ---- the page ---- */
 
 static void write_environment(FILE *out)
 {

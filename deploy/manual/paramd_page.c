@@ -4,8 +4,6 @@
 #include "flags.h"
 #include "scdoc.h"
 
-/* ---- paramd(8) ---- */
-
 /* Writes the name of a flag as people type it: "--check-config" for check_config. */
 static void write_dashed(FILE *out, const char *name)
 {
@@ -88,8 +86,6 @@ void pd_paramd_page(FILE *out)
                  "*paramd --config /etc/paramd/paramd.conf --check-config*\n\tCheck a configuration.\n\n"
                  "# SEE ALSO\n\n*paramctl*(1), *paramd.conf*(5)\n");
 }
-
-/* ---- paramd.conf(5) ---- */
 
 static void write_key(FILE *out, const pd_config *config, const pd_key *key)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "job_dir.h"
-#include "log_files.h"
+#include "wal_files.h"
 
 /* ---- listing ---- */
 
@@ -144,6 +144,6 @@ int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job
     if (rc != PD_OK) return rc;
     *strrchr(s.dir, '/') = '\0'; /* from here on it is the job's directory */
     rc = set_newer_aside(disk, s.dir, step, n_aside, err);
-    if (rc == PD_OK) rc = pd_log_set_aside(disk, s.dir, log_aside, err);
+    if (rc == PD_OK) rc = pd_wal_set_aside(disk, s.dir, log_aside, err);
     return rc == PD_OK ? revive(disk, s.dir, err) : rc;
 }

@@ -9,7 +9,7 @@
  *                                              none, .3 newer than .2 ...
  *     STATE_DIR/JOB-CREATOR/tmp-STEP/          a checkpoint that is being written or removed
  *     STATE_DIR/JOB-CREATOR/aside-STEP[.N]/    a checkpoint that paramctl restore has set aside
- *     STATE_DIR/JOB-CREATOR/log/               the log: steps that follow a checkpoint (log_files.h)
+ *     STATE_DIR/JOB-CREATOR/log/               the log: steps that follow a checkpoint (wal_files.h)
  *     STATE_DIR/JOB-CREATOR/log/segment-NUMBER             entries, one after the other
  *     STATE_DIR/JOB-CREATOR/log/segment-NUMBER.to-STEP     entries up to a step; what else it has does not count
  *     STATE_DIR/JOB-CREATOR/log-aside[.N]/     a log that paramctl restore has set aside
@@ -36,10 +36,10 @@ extern const char *const pd_keep_files[PD_KEEP_FILES];
 #define PD_KEEP_ENDED "ended"
 #define PD_KEEP_LOCK "lock"
 #define PD_KEEP_SPEED "speed"
-#define PD_KEEP_LOG "log"
-#define PD_KEEP_LOG_ASIDE "log-aside"
-#define PD_KEEP_CONTROL "control"
-#define PD_KEEP_CONTROL_ASIDE "control-aside"
+#define PD_KEEP_STEPS "log"
+#define PD_KEEP_STEPS_ASIDE "log-aside"
+#define PD_KEEP_DECISIONS "control"
+#define PD_KEEP_DECISIONS_ASIDE "control-aside"
 
 typedef enum pd_step_kind {
     PD_STEP_CURRENT, /* step-STEP */

@@ -14,7 +14,7 @@
 
 #include "frame.h"
 #include "handles.h"
-#include "loan.h"
+#include "payloads.h"
 #include "loop.h"
 #include "transport.h"
 

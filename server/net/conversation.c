@@ -200,8 +200,8 @@ static void end_if_idle(pd_daemon *daemon, uint64_t now)
     char reason[96];
 
     for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL && daemon->conns[i]->joined) pd_idle_reset(&daemon->idle, now);
-    if (!pd_idle_is_over(&daemon->idle, now, daemon->config.idle_ms)) return;
+        if (daemon->conns[i] != NULL && daemon->conns[i]->joined) daemon->worker_ms = now;
+    if (daemon->config.idle_ms == 0 || now - daemon->worker_ms < daemon->config.idle_ms) return;
     snprintf(reason, sizeof reason, "no worker was connected for %.1f s (server.idle_exit)",
              (double)daemon->config.idle_ms / 1e3);
     pd_conversation_end(daemon, reason);
@@ -306,8 +306,7 @@ static void post_roles(pd_daemon *daemon)
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
 {
     daemon->requests = requests;
-    daemon->started_ms = pd_loop_now_ms(daemon);
-    pd_idle_reset(&daemon->idle, daemon->started_ms);
+    daemon->started_ms = daemon->worker_ms = pd_loop_now_ms(daemon);
     post_roles(daemon);
     pd_reloading_start(daemon);
 }

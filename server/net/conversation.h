@@ -11,7 +11,6 @@
 
 #include "daemon_config.h"
 #include "mailbox.h"
-#include "platform.h"
 #include "transport.h"
 
 /* Makes the conversation, which serves nobody yet. Copies `config` and `platform`. The strings in them are borrowed for

@@ -1,21 +1,115 @@
-/* daemon.c - the daemon: runs the conversation on libuv, with its timer, signals, wake-ups and worker threads. */
+/* daemon.c - runs the conversation on libuv, with its timer, signals, standard input, wake-ups and background
+ * threads. */
 #include "daemon.h"
 
-#include "handshake.h"
-#include "input.h"
-#include "listen.h"
-#include "socket.h"
+#include "uvloop.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { TICK_MS = 250 };
+static int write_end = -1; /* the end of the pipe that the signal handler writes to; a static variable, because a signal
+                            * handler gets no argument */
 
-/* ---- the platform ---- */
+static void write_signal(int number)
+{
+    char byte = (char)number;
+    int before = errno;
+
+    if (write(write_end, &byte, 1) < 0)
+        errno = 0; /* the pipe is full, so enough signals wait in it, and this one may be lost */
+    errno = before;
+}
+
+static void set_action(void (*action)(int))
+{
+    static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+    struct sigaction how = { .sa_handler = action, .sa_flags = SA_RESTART };
+
+    sigfillset(&how.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaction(numbers[i], &how, NULL);
+}
+
+static void on_signals(uv_poll_t *poll, int status, int events)
+{
+    pd_signals *signals = poll->data;
+    char byte;
+
+    (void)status, (void)events;
+    while (read(signals->pipe[0], &byte, 1) == 1) signals->on_signal(signals->arg, byte);
+}
+
+int pd_signals_open(pd_signals *out, uv_loop_t *loop, void (*on_signal)(void *arg, int number), void *arg,
+                    pd_error *err)
+{
+    int rc = uv_pipe(out->pipe, UV_NONBLOCK_PIPE, UV_NONBLOCK_PIPE);
+
+    if (rc != 0) return pd_fail(err, PD_UNAVAILABLE, "no pipe for signals: %s", uv_strerror(rc));
+    uv_poll_init(loop, &out->poll, out->pipe[0]);
+    out->poll.data = out;
+    out->on_signal = on_signal;
+    out->arg = arg;
+    out->open = true;
+    write_end = out->pipe[1];
+    return PD_OK;
+}
+
+void pd_signals_begin(pd_signals *signals)
+{
+    if (!signals->open) return;
+    uv_poll_start(&signals->poll, UV_READABLE, on_signals);
+    set_action(write_signal);
+}
+
+/* Ignores the signals from now on, but leaves the pipe open, because another thread may still be running the signal
+ * handler, which writes to the pipe. */
+void pd_signals_end(pd_signals *signals)
+{
+    if (!signals->open) return;
+    set_action(SIG_IGN);
+    uv_close((uv_handle_t *)&signals->poll, NULL);
+    signals->open = false;
+}
+
+/* Reads a part of the input and throws it away. Once a read gives no bytes, the input has ended: ends the daemon. */
+static void on_input(uv_poll_t *poll, int status, int events)
+{
+    pd_uvloop *loop = poll->data;
+    char bin[256];
+    ssize_t n;
+
+    (void)status, (void)events;
+    n = read(STDIN_FILENO, bin, sizeof bin);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    uv_poll_stop(poll);
+    pd_conversation_end(loop->daemon, "the standard input has ended (server.input_exit)");
+}
+
+/* Watches the standard input if the settings say so (server.input_exit): the process that has started the daemon holds
+ * the other end, and the system closes it however that process ends. PD_INVALID_ARGUMENT: the standard input is neither
+ * a pipe nor a socket, so its end cannot be seen. */
+static int watch_input(pd_uvloop *loop, pd_error *err)
+{
+    struct stat found;
+
+    if (!pd_conversation_settings(loop->daemon)->ends_with_input) return PD_OK;
+    if (fstat(STDIN_FILENO, &found) != 0 || !(S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode)) ||
+        uv_poll_init(&loop->uv, &loop->input, STDIN_FILENO) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "server.input_exit: expected a pipe or a socket as standard input, whose end can be seen");
+    fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
+    loop->input.data = loop;
+    loop->watches_input = true;
+    uv_poll_start(&loop->input, UV_READABLE, on_input);
+    return PD_OK;
+}
+
+enum { TICK_MS = 250 };
 
 static uint64_t now_ms(void *arg)
 {
@@ -89,8 +183,6 @@ static bool background(void *arg, pd_background *work)
     return false;
 }
 
-/* ---- libuv's callbacks ---- */
-
 static void on_wake(uv_async_t *handle)
 {
     pd_conversation_take_effects(((pd_uvloop *)handle->data)->daemon);
@@ -118,8 +210,6 @@ static void on_signal(void *arg, int number)
     else
         pd_conversation_interrupt(daemon, strsignal(number));
 }
-
-/* ---- life ---- */
 
 static pd_uvloop *loop_of(const pd_daemon *daemon)
 {
@@ -152,7 +242,7 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     pd_signals_end(&loop->signals);
-    pd_input_end(loop);
+    if (loop->watches_input) uv_close((uv_handle_t *)&loop->input, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn of the loop, in which background work ends and libuv closes its
                                         * handles */
     uv_loop_close(&loop->uv);
@@ -183,7 +273,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
         return rc;
     }
     if (config->signals) rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err);
-    if (rc == PD_OK) rc = pd_input_watch(loop, err);
+    if (rc == PD_OK) rc = watch_input(loop, err);
     if (rc != PD_OK) {
         pd_daemon_free(loop->daemon);
         return rc;
@@ -203,8 +293,6 @@ int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err)
 {
     return pd_listen_http(loop_of(daemon), err);
 }
-
-/* ---- a long task before the daemon runs ---- */
 
 /* A thread of its own runs the task, not one of libuv's workers: these are started later, when the loop thread has
  * chosen from which node its memory comes, which they inherit. */

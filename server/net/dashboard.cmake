@@ -25,7 +25,10 @@ string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 string(REGEX REPLACE "(................................................................................)" "\\1\n"
     bytes "${bytes}")
 file(WRITE "${OUT}" "/* dashboard_page.c - the dashboard's page; made by dashboard.cmake. */
-#include \"dashboard.h\"
+#include <stddef.h>
+extern const unsigned char pd_dashboard[];
+extern const size_t pd_dashboard_bytes;
+extern const char pd_dashboard_script_sha256[], pd_dashboard_style_sha256[];
 const unsigned char pd_dashboard[] = {
 ${bytes}
 };

@@ -333,10 +333,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_RECALL: on_recall(daemon, effect); break;
     case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
     /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper
-     * thread and entries of logs to the journal thread; none ever comes to the loop thread */
+     * thread and entries of logs to the WAL thread; none ever comes to the loop thread */
     case PD_EFF_TASK:
     case PD_EFF_KEEP:
-    case PD_EFF_LOGGED: break;
+    case PD_EFF_WAL: break;
     }
     pd_effect_free(effect);
     return true;

@@ -1,14 +1,75 @@
-/* figures.c - keeps the last copy of each job's figures, and points of its past. */
+/* figures.c - keeps the last copy of each job's figures and points of its past, counts bytes by job, and reads the
+ * daemon's figures. */
 #include "figures.h"
+
+#include "conn.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
 #include <utlist.h>
 
-enum { FIRST_POINTS = 16 }; /* room for points that a job gets first */
+struct pd_traffic {
+    uint32_t job; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs no
+                   * secret */
+    uint64_t in, out;
+    UT_hash_handle hh;
+};
 
-/* ---- points of the past ---- */
+static pd_traffic *find_traffic(pd_traffic *jobs, uint32_t job)
+{
+    pd_traffic *found;
+    HASH_FIND(hh, jobs, &job, sizeof job, found);
+    return found;
+}
+
+void pd_traffic_add(pd_traffic **jobs, uint32_t job)
+{
+    pd_traffic *added = find_traffic(*jobs, job) == NULL ? calloc(1, sizeof *added) : NULL;
+
+    if (added == NULL) return;
+    added->job = job;
+    HASH_ADD(hh, *jobs, job, sizeof added->job, added);
+    if (added->hh.tbl == NULL) free(added);
+}
+
+void pd_traffic_count(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out)
+{
+    pd_traffic *found = job != 0 ? find_traffic(jobs, job) : NULL;
+
+    if (found == NULL) return;
+    found->in += in;
+    found->out += out;
+}
+
+void pd_traffic_read(pd_traffic *jobs, uint32_t job, uint64_t *in, uint64_t *out)
+{
+    const pd_traffic *found = find_traffic(jobs, job);
+
+    *in = found != NULL ? found->in : 0;
+    *out = found != NULL ? found->out : 0;
+}
+
+void pd_traffic_remove(pd_traffic **jobs, uint32_t job)
+{
+    pd_traffic *found = find_traffic(*jobs, job);
+
+    if (found == NULL) return;
+    HASH_DEL(*jobs, found);
+    free(found);
+}
+
+void pd_traffic_free(pd_traffic **jobs)
+{
+    while (*jobs != NULL) pd_traffic_remove(jobs, (*jobs)->job);
+}
+
+enum { FIRST_POINTS = 16 }; /* room for points that a job gets first */
 
 /* Drops every second point, and lets half as many be taken from now on. */
 static void thin(pd_history *history)
@@ -70,8 +131,6 @@ static void note(pd_history *history, const pd_job_stats *stats)
     history->step = stats->info.step_least;
     history->step_ns = stats->step_ns;
 }
-
-/* ---- the figures of jobs ---- */
 
 /* Returns the number of ranks of a job that have come. */
 static size_t count_come(const pd_job_stats *stats)
@@ -188,8 +247,6 @@ const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *pl
     return figure;
 }
 
-/* ---- numbers that depend on the time of the answer ---- */
-
 uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns)
 {
     return then_ns > 0 && now_ns > then_ns ? now_ns - then_ns : 0;
@@ -211,4 +268,87 @@ double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns)
            speed = stats->info.steps_per_second;
 
     return speed > 0 && idle * speed > 1 ? 1 / idle : speed;
+}
+
+uint64_t pd_resident_bytes(const pd_daemon *daemon)
+{
+    char text[128];
+    ssize_t n = pread(daemon->statm, text, sizeof text - 1, 0);
+    char *space;
+
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    space = strchr(text, ' ');
+    return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+uint64_t pd_peak_resident_bytes(uint64_t resident)
+{
+    struct rusage usage;
+    uint64_t peak = getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+
+    return peak > resident ? peak : resident;
+}
+
+bool pd_server_is_healthy(const pd_daemon *daemon)
+{
+    return daemon->config.busy_ns == NULL || daemon->config.busy_ns(daemon->config.arg) < PD_STUCK_NS;
+}
+
+const char *pd_server_state(const pd_daemon *daemon)
+{
+    if (daemon->shutdown.begun || daemon->drains) return "draining";
+    return daemon->requests == NULL ? "recovering" : "ready";
+}
+
+static void count_jobs(pd_server_figures *out, const pd_daemon *daemon)
+{
+    for (const pd_figure *figure = daemon->figures.first; figure != NULL; figure = figure->next) {
+        out->jobs++;
+        out->committed_bytes += figure->stats->info.committed_bytes;
+    }
+}
+
+/* Adds up the memory of all connections that no budget counts. */
+static uint64_t transport_bytes(const pd_daemon *daemon)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL) bytes += pd_transport_held(daemon->conns[i]->transport);
+    return bytes;
+}
+
+static void read_lag(pd_server_figures *out, const pd_lag *lag)
+{
+    out->loop_busy_ms[0] = pd_lag_percentile(lag, 0.5);
+    out->loop_busy_ms[1] = pd_lag_percentile(lag, 0.99);
+    out->loop_busy_ms[2] = pd_lag_percentile(lag, 0.999);
+    out->loop_busy_ms[3] = (double)lag->largest_ns / 1e6;
+}
+
+void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
+{
+    const pd_platform *platform = &daemon->platform;
+
+    *out = (pd_server_figures){
+        .state = pd_server_state(daemon),
+        .healthy = pd_server_is_healthy(daemon),
+        .time = platform->unix_ms != NULL ? (double)platform->unix_ms(platform->arg) / 1e3 : 0,
+        .connections = daemon->n_conns,
+        .ranks_left_out = daemon->figures.left_out,
+        .ingest_limit = daemon->admission.budget,
+        .ingest_used = daemon->admission.used,
+        .resident_bytes = pd_resident_bytes(daemon),
+        .tls_bytes = transport_bytes(daemon),
+        .bytes_in = daemon->bytes_in,
+        .bytes_out = daemon->bytes_out,
+        .frames_in = daemon->frames_in,
+        .frames_refused = daemon->frames_refused,
+    };
+    out->ready = strcmp(out->state, "ready") == 0;
+    out->peak_resident_bytes = pd_peak_resident_bytes(out->resident_bytes);
+    if (daemon->requests != NULL) out->uptime_seconds = (double)(pd_loop_now_ms(daemon) - daemon->started_ms) / 1e3;
+    count_jobs(out, daemon);
+    read_lag(out, &daemon->lag);
 }

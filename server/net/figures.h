@@ -1,14 +1,31 @@
-/* figures.h - the last copy of each job's figures (pd_job_stats), and points of the past for curves. Loop thread.
+/* figures.h - figures for operators: the last copy of each job's figures (pd_job_stats), points of the past for
+ * curves, the bytes of each job's connections, and the figures of the whole daemon. Loop thread.
  *
  * The step thread publishes a copy about once a second. Metrics and /jobs.json are made from these copies, so whoever
  * asks for them costs the step thread nothing. */
 #ifndef PD_FIGURES_H
 #define PD_FIGURES_H
 
+#include "daemon_config.h"
 #include "stats.h"
+
+#include <stdint.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+
+typedef struct pd_traffic pd_traffic; /* byte counters of one job, linked to those of all others; NULL: there are no
+                                       * jobs */
+
+/* Makes the byte counters of a job, unless it has them already. If out of memory, its bytes are not counted. */
+void pd_traffic_add(pd_traffic **jobs, uint32_t job);
+/* Adds to the byte counters of a job. Does nothing if the job has none. */
+void pd_traffic_count(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out);
+/* Reads the byte counters of a job. They are 0 if the job has none. */
+void pd_traffic_read(pd_traffic *jobs, uint32_t job, uint64_t *in, uint64_t *out);
+/* Removes the byte counters of a job that has ended. */
+void pd_traffic_remove(pd_traffic **jobs, uint32_t job);
+void pd_traffic_free(pd_traffic **jobs); /* removes the byte counters of all jobs */
 
 #define PD_HISTORY_POINTS 512
 /* Most ranks of all jobs whose figures are kept. A job gets room for at most a quarter of what is left, so there is
@@ -78,5 +95,32 @@ double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns);
 uint64_t pd_figure_wait(const pd_job_stats *stats, uint64_t now_ns);
 /* Returns the ns since a time of the store's clock; 0: it is not known (0) or lies ahead. */
 uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns);
+
+typedef struct pd_server_figures {
+    const char *state; /* "ready", "draining" or "recovering" */
+    bool ready;        /* workers are served: the state is "ready" */
+    bool healthy;      /* the step thread makes progress */
+    double time;       /* seconds since 1970, by this machine's clock; 0: there is none (simulator) */
+    double uptime_seconds;
+    uint64_t connections, jobs;
+    uint64_t ingest_limit, ingest_used;           /* most bytes of gradients in flight; bytes that are */
+    uint64_t resident_bytes, peak_resident_bytes; /* memory of the process, now and at most */
+    uint64_t tls_bytes;                           /* memory in which bytes of TLS connections wait */
+    uint64_t committed_bytes;                     /* memory that all jobs together have claimed (footprint.h) */
+    uint64_t ranks_left_out;                      /* ranks that have come, and have no figures of their own */
+    uint64_t bytes_in, bytes_out, frames_in, frames_refused;
+    double loop_busy_ms[4]; /* times that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */
+} pd_server_figures;
+
+void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon);
+/* Returns the bytes of memory that the process has resident. */
+uint64_t pd_resident_bytes(const pd_daemon *daemon);
+/* Returns the most bytes of memory that the process has had resident: the kernel's peak or the present value, whichever
+ * is larger. The kernel updates its peak only at intervals. */
+uint64_t pd_peak_resident_bytes(uint64_t resident);
+/* Returns whether the step thread has been at one piece of work for less than a minute. */
+bool pd_server_is_healthy(const pd_daemon *daemon);
+/* Returns "ready", "draining" or "recovering". */
+const char *pd_server_state(const pd_daemon *daemon);
 
 #endif

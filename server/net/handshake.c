@@ -1,21 +1,144 @@
-/* handshake.c - connections on tls:// addresses until it is known who the peer is. */
-#include "handshake.h"
+/* handshake.c - keeps connections on tls:// addresses until it is known who the peer is. */
+#include "uvloop.h"
 
+#include "loop.h"
+#include "tls_stream.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <syslog.h>
 #include <unistd.h>
 #include <utlist.h>
 
-#include "handshake_thread.h"
-#include "loop.h"
-#include "socket.h"
-#include "tls_stream.h"
+/* Added to the daemon's nice value. On a core that a step needs too, the thread gets about a tenth of the time; on a
+ * free core, all of it. */
+enum { NICER = 10 };
+
+/* Tasks in the order in which they came. */
+typedef struct tasks {
+    pd_background *at[PD_MOST_COMPUTED];
+    int n;
+} tasks;
+
+struct pd_handshake_thread {
+    uv_thread_t thread;
+    uv_mutex_t lock; /* of the three that follow */
+    tasks posted, finished;
+    bool stop;
+    uv_cond_t more;   /* something was posted, or `stop` is set */
+    uv_async_t wakes; /* the loop, when a task is finished */
+};
+
+static void append(tasks *list, pd_background *work)
+{
+    assert(list->n < PD_MOST_COMPUTED);
+    list->at[list->n++] = work;
+}
+
+/* Returns the first posted task, which stays in the list until it is finished; NULL: the thread is to end. */
+static pd_background *next_task(pd_handshake_thread *thread)
+{
+    pd_background *work;
+
+    uv_mutex_lock(&thread->lock);
+    while (thread->posted.n == 0 && !thread->stop) uv_cond_wait(&thread->more, &thread->lock);
+    work = thread->posted.n > 0 ? thread->posted.at[0] : NULL;
+    uv_mutex_unlock(&thread->lock);
+    return work;
+}
+
+/* Moves the first posted task to those that are finished. */
+static void finish_task(pd_handshake_thread *thread)
+{
+    uv_mutex_lock(&thread->lock);
+    append(&thread->finished, thread->posted.at[0]);
+    thread->posted.n--;
+    for (int i = 0; i < thread->posted.n; i++) thread->posted.at[i] = thread->posted.at[i + 1];
+    uv_mutex_unlock(&thread->lock);
+    uv_async_send(&thread->wakes);
+}
+
+/* Runs the thread. On Linux each thread has its own priority. */
+static void run_tasks(void *arg)
+{
+    pd_handshake_thread *thread = arg;
+    id_t self = (id_t)syscall(SYS_gettid);
+    pd_background *work;
+
+    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICER);
+    while ((work = next_task(thread)) != NULL) {
+        work->run(work);
+        finish_task(thread);
+    }
+}
+
+/* Calls `done` of the tasks that are finished. It may post others. */
+static void take_finished(pd_handshake_thread *thread)
+{
+    tasks all;
+
+    uv_mutex_lock(&thread->lock);
+    all = thread->finished;
+    thread->finished.n = 0;
+    uv_mutex_unlock(&thread->lock);
+    for (int i = 0; i < all.n; i++) all.at[i]->done(all.at[i]);
+}
+
+static void on_finished(uv_async_t *handle)
+{
+    take_finished(handle->data);
+}
+
+static void free_thread(uv_handle_t *handle)
+{
+    pd_handshake_thread *thread = handle->data;
+
+    uv_mutex_destroy(&thread->lock);
+    uv_cond_destroy(&thread->more);
+    free(thread);
+}
+
+pd_handshake_thread *pd_handshake_thread_new(pd_uvloop *loop)
+{
+    pd_handshake_thread *thread = calloc(1, sizeof *thread);
+
+    if (thread == NULL) return NULL;
+    uv_mutex_init(&thread->lock);
+    uv_cond_init(&thread->more);
+    uv_async_init(&loop->uv, &thread->wakes, on_finished);
+    thread->wakes.data = thread;
+    if (uv_thread_create(&thread->thread, run_tasks, thread) == 0) return thread;
+    uv_close((uv_handle_t *)&thread->wakes, free_thread);
+    return NULL;
+}
+
+void pd_handshake_thread_free(pd_handshake_thread *thread)
+{
+    if (thread == NULL) return;
+    uv_mutex_lock(&thread->lock);
+    thread->stop = true;
+    uv_cond_signal(&thread->more);
+    uv_mutex_unlock(&thread->lock);
+    uv_thread_join(&thread->thread);
+    take_finished(thread);
+    uv_close((uv_handle_t *)&thread->wakes, free_thread);
+}
+
+void pd_handshake_thread_post(pd_handshake_thread *thread, pd_background *work)
+{
+    uv_mutex_lock(&thread->lock);
+    append(&thread->posted, work);
+    uv_cond_signal(&thread->more);
+    uv_mutex_unlock(&thread->lock);
+}
 
 enum {
     MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
@@ -59,8 +182,6 @@ static void enter(pd_handshake *h, int state)
     DL_APPEND(all_of(h)->list[state], h);
     all_of(h)->n[state]++;
 }
-
-/* ---- the end of a handshake ---- */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -135,8 +256,6 @@ static void succeed(pd_handshake *h)
     pd_tls_stream_free(stream);
     close(fd);
 }
-
-/* ---- arithmetic on another thread ---- */
 
 static void compute_next(pd_uvloop *loop);
 static void on_answer(uv_poll_t *poll, int status, int events);
@@ -231,8 +350,6 @@ static void on_answer(uv_poll_t *poll, int status, int events)
     compute_next(h->loop);
 }
 
-/* ---- the client's first message ---- */
-
 /* Answers a client that sent something else than TLS: with an error in a frame, if it sent a frame. */
 static void refuse_plain(pd_handshake *h, const uint8_t *head)
 {
@@ -272,8 +389,6 @@ static void on_first(uv_poll_t *poll, int status, int events)
         wake_at(h, RECORD_HEAD + length);
     }
 }
-
-/* ---- begin, deadlines, end ---- */
 
 /* Returns the oldest handshake whose peer has not answered yet; if all in the queue have, the first of these. */
 static pd_handshake *oldest_unanswered(const pd_handshakes *all)

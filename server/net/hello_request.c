@@ -84,7 +84,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     conn->state = PD_WELCOMING;
     pd_brief_leave(&conn->daemon->brief, &conn->brief);
     conn->joined = true;
-    pd_idle_reset(&conn->daemon->idle, pd_loop_now_ms(conn->daemon));
+    conn->daemon->worker_ms = pd_loop_now_ms(conn->daemon);
     pd_pendings_add(&conn->pendings, pending);
     pd_loop_post(conn->daemon, request);
     return PD_OK;

@@ -1,20 +1,284 @@
-/* http.c - an HTTP connection from its first byte to its end. */
+/* http.c - decides what an HTTP request gets, and leads an HTTP connection from its first byte to its end. */
 #include "http.h"
 
-#include "http_answer.h"
 #include "loop.h"
-#include "name_hash.h"
 #include "mutant.h"
+#include "name_hash.h"
+#include "document.h"
+#include "http_request.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
+
+/* Bytes of a piece of a long answer, about. */
+enum { PIECE = 16384 };
+
+/* The page of the dashboard, which cmake makes of dashboard.html (dashboard.cmake), and the SHA-256 of the text of its
+ * script and of its style, in hexadecimal. */
+extern const unsigned char pd_dashboard[];
+extern const size_t pd_dashboard_bytes;
+extern const char pd_dashboard_script_sha256[], pd_dashboard_style_sha256[];
+
+/* HASH_TEXT: bytes of a hash in base64, with a final '\0'. */
+enum { HASH_BYTES = 32, HASH_TEXT = 45 };
+
+/* The part of an answer that is still to be written. */
+typedef struct pd_http_answer {
+    bool chunked; /* each piece is sent as a chunk of HTTP/1.1 */
+    bool metrics, jobs, ended;
+    pd_metrics_cursor metrics_cursor;
+    pd_jobs_json_cursor jobs_cursor;
+} pd_http_answer;
+
+static unsigned value_of(char hex)
+{
+    return hex <= '9' ? (unsigned)(hex - '0') : (unsigned)(hex - 'a' + 10);
+}
+
+/* Returns a byte of a hash in hexadecimal; 0 behind its end. */
+static uint32_t byte_of(const char *sha256, size_t i)
+{
+    return i < HASH_BYTES ? value_of(sha256[2 * i]) << 4 | value_of(sha256[2 * i + 1]) : 0;
+}
+
+/* Writes a hash in base64, as a content security policy has it. */
+static void write_hash(char out[HASH_TEXT], const char *sha256)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (size_t i = 0, n = 0; i < HASH_BYTES; i += 3, n += 4) {
+        uint32_t bits = byte_of(sha256, i) << 16 | byte_of(sha256, i + 1) << 8 | byte_of(sha256, i + 2);
+        for (size_t k = 0; k < 4; k++) out[n + k] = digits[bits >> (18 - 6 * k) & 63];
+    }
+    memcpy(out + HASH_TEXT - 2, "=", 2); /* 32 bytes leave one byte of the last three empty */
+}
+
+typedef struct status_code {
+    int code;
+    const char *reason;
+} status_code;
+
+static const status_code reasons[] = {
+    { 200, "OK" },
+    { 400, "Bad Request" },
+    { 401, "Unauthorized" },
+    { 404, "Not Found" },
+    { 405, "Method Not Allowed" },
+    { 408, "Request Timeout" },
+    { 413, "Content Too Large" },
+    { 414, "URI Too Long" },
+    { 421, "Misdirected Request" },
+    { 429, "Too Many Requests" },
+    { 431, "Request Header Fields Too Large" },
+    { 503, "Service Unavailable" },
+    { 505, "HTTP Version Not Supported" },
+};
+
+static const char *reason_of(int code)
+{
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].code == code) return reasons[i].reason;
+    return "Unknown";
+}
+
+/* Writes the first lines of an answer. Nothing may be stored by caches, and no browser may guess another type. */
+static void put_head(pd_document *out, int code, const char *type)
+{
+    pd_document_put(out,
+                    "HTTP/1.1 %d %s\r\n"
+                    "Content-Type: %s\r\n"
+                    "Cache-Control: no-store\r\n"
+                    "X-Content-Type-Options: nosniff\r\n"
+                    "Connection: close\r\n",
+                    code, reason_of(code), type);
+    if (code == 405) pd_document_put(out, "Allow: GET, HEAD\r\n");
+    if (code == 429) pd_document_put(out, "Retry-After: 1\r\n");
+    if (code == 401) pd_document_put(out, "WWW-Authenticate: Basic realm=\"paramd\", Bearer\r\n");
+}
+
+/* Writes a whole answer with a short body. */
+static void put_short(pd_document *out, int code, const char *text, bool head)
+{
+    put_head(out, code, "text/plain; charset=utf-8");
+    pd_document_put(out, "Content-Length: %zu\r\n\r\n", strlen(text) + 1);
+    if (!head) pd_document_put(out, "%s\n", text);
+}
+
+static void begin_pieces(pd_http_answer *answer, const pd_http_request *request, const char *type, pd_document *out)
+{
+    put_head(out, 200, type);
+    answer->chunked = !request->old;
+    if (answer->chunked) pd_document_put(out, "Transfer-Encoding: chunked\r\n");
+    pd_document_put(out, "\r\n");
+    answer->ended = request->head;
+}
+
+static void answer_metrics(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
+                           pd_document *out)
+{
+    (void)daemon;
+    answer->metrics = true;
+    answer->metrics_cursor.open = request->open_metrics;
+    begin_pieces(answer, request,
+                 request->open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                       : "text/plain; version=0.0.4; charset=utf-8",
+                 out);
+}
+
+static void answer_jobs(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
+                        pd_document *out)
+{
+    (void)daemon;
+    answer->jobs = true;
+    begin_pieces(answer, request, "application/json", out);
+}
+
+static void answer_health(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
+                          pd_document *out)
+{
+    bool healthy = pd_server_is_healthy(daemon);
+
+    answer->ended = true;
+    put_short(out, healthy ? 200 : 503,
+              healthy ? "ok" : "the step thread has been at one piece of work for over a minute", request->head);
+}
+
+static void answer_ready(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
+                         pd_document *out)
+{
+    const char *state = pd_server_state(daemon);
+
+    answer->ended = true;
+    put_short(out, strcmp(state, "ready") == 0 ? 200 : 503, state, request->head);
+}
+
+/* Answers with the dashboard. The policy lets the page run its own script and style, found by their hashes, and fetch
+ * from this listener alone. */
+static void answer_dashboard(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
+                             pd_document *out)
+{
+    char script[HASH_TEXT], style[HASH_TEXT];
+
+    (void)daemon;
+    answer->ended = true;
+    write_hash(script, pd_dashboard_script_sha256);
+    write_hash(style, pd_dashboard_style_sha256);
+    put_head(out, 200, "text/html; charset=utf-8");
+    pd_document_put(out,
+                    "Content-Security-Policy: default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; "
+                    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+                    "Referrer-Policy: no-referrer\r\n"
+                    "Content-Length: %zu\r\n\r\n",
+                    script, style, pd_dashboard_bytes);
+    if (!request->head) pd_document_add(out, (const char *)pd_dashboard, pd_dashboard_bytes);
+}
+
+typedef struct path {
+    const char *path;
+    bool open; /* needs no token: it tells one word */
+    void (*answer)(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request, pd_document *out);
+} path;
+
+static const path paths[] = {
+    { "/metrics", false, answer_metrics }, { "/healthz", true, answer_health }, { "/readyz", true, answer_ready },
+    { "/jobs.json", false, answer_jobs },  { "/", false, answer_dashboard },
+};
+
+static const path *find_path(const char *wanted)
+{
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (strcmp(paths[i].path, wanted) == 0) return &paths[i];
+    return NULL;
+}
+
+/* Writes the answer to a request that pd_http_parse has refused, or that the connection refuses for another reason. */
+static void refuse_answer(pd_http_answer *answer, int code, const char *why, bool head, pd_document *out)
+{
+    answer->ended = true;
+    put_short(out, code, why, head);
+}
+
+/* Writes the head of the answer to a request, and its body if it is short. */
+static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
+                         pd_document *out)
+{
+    const path *found = find_path(request->path);
+    const char *token = daemon->config.http_token;
+
+    if (found == NULL || !found->open) {
+        if (token != NULL && !pd_http_secret_is(request->secret, token)) {
+            refuse_answer(answer, 401,
+                          "expected the token of http.token: Authorization: Bearer TOKEN, or the password of any "
+                          "user",
+                          request->head, out);
+            return;
+        }
+        if (token == NULL && !daemon->config.insecure && !request->numeric_host) {
+            refuse_answer(answer, 421,
+                          "without a token, expected the field Host to be localhost or an IP address: set "
+                          "http.token to be called by another name",
+                          request->head, out);
+            return;
+        }
+    }
+    if (found != NULL)
+        found->answer(answer, daemon, request, out);
+    else
+        refuse_answer(answer, 404, "expected one of /metrics, /healthz, /readyz, /jobs.json, /", request->head, out);
+}
+
+static bool next_item(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
+{
+    if (answer->metrics) return pd_metrics_next(&answer->metrics_cursor, daemon, out);
+    return answer->jobs && pd_jobs_json_next(&answer->jobs_cursor, daemon, out);
+}
+
+/* The size of a chunk is written in so many bytes, before the chunk is there. */
+#define SIZE_LINE "00000000\r\n"
+
+/* Writes items until they are a piece. Returns whether there was any. */
+static bool put_items(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
+{
+    size_t begin = out->n;
+
+    while (out->n - begin < PIECE && next_item(answer, daemon, out)) continue;
+    return out->n > begin;
+}
+
+static bool put_chunk(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
+{
+    size_t begin = out->n, head = sizeof SIZE_LINE - 1;
+    char size[16];
+
+    pd_document_put(out, SIZE_LINE);
+    if (!put_items(answer, daemon, out) || out->failed) {
+        out->n = begin;
+        return false;
+    }
+    snprintf(size, sizeof size, "%08zx", out->n - begin - head);
+    memcpy(out->at + begin, size, 8);
+    pd_document_put(out, "\r\n");
+    return true;
+}
+
+/* Appends the next piece of the body. Returns false if everything was written before. */
+static bool next_of_answer(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
+{
+    if (answer->ended) return false;
+    if (answer->chunked ? put_chunk(answer, daemon, out) : put_items(answer, daemon, out)) return true;
+    answer->ended = true;
+    if (answer->chunked) pd_document_put(out, "0\r\n\r\n");
+    return answer->chunked;
+}
 
 /* How long an answered connection may take to end its side: closing at once could destroy the last bytes on their
  * way. */
 enum { END_MS = 1000 };
 /* Bytes of long answers that all connections together send in one turn of the loop, about. */
-enum { TURN_BYTES = 8 * PD_HTTP_PIECE };
+enum { TURN_BYTES = 8 * PIECE };
 
 typedef enum state { READING, ANSWERING, ENDING, CLOSED } state;
 
@@ -74,8 +338,6 @@ static void close_conn(pd_http_conn *conn)
     http->closed = conn;
 }
 
-/* ---- sending the answer ---- */
-
 /* Sends bytes of the present piece. Returns their number; 0: the peer takes none now, or the connection is closed. */
 static size_t send_some(pd_http_conn *conn)
 {
@@ -96,7 +358,7 @@ static bool next_piece(pd_http_conn *conn)
 {
     pd_document_clear(&conn->out);
     conn->sent = 0;
-    return pd_http_answer_next(&conn->answer, conn->daemon, &conn->out) && !conn->out.failed;
+    return next_of_answer(&conn->answer, conn->daemon, &conn->out) && !conn->out.failed;
 }
 
 /* Sends about so many bytes of an answer. Returns the number of bytes that have left. */
@@ -158,16 +420,16 @@ static void begin_long(pd_http_conn *conn)
 
 static void refuse(pd_http_conn *conn, int status, const char *why, bool head)
 {
-    pd_http_answer_refuse(&conn->answer, status, why, head, &conn->out);
+    refuse_answer(&conn->answer, status, why, head, &conn->out);
     begin_short(conn);
 }
 
-static void answer(pd_http_conn *conn, const pd_http_request *request)
+static void answer_request(pd_http_conn *conn, const pd_http_request *request)
 {
     const pd_http *http = &conn->daemon->http;
 
-    pd_http_answer_begin(&conn->answer, conn->daemon, request, &conn->out);
-    if (conn->out.failed || (conn->answer.ended && conn->out.n <= PD_HTTP_PIECE)) {
+    begin_answer(&conn->answer, conn->daemon, request, &conn->out);
+    if (conn->out.failed || (conn->answer.ended && conn->out.n <= PIECE)) {
         begin_short(conn);
     } else if (http->n_long < PD_HTTP_LONG && http->longs[conn->origin] < PD_HTTP_LONG_SHARE) {
         begin_long(conn);
@@ -176,8 +438,6 @@ static void answer(pd_http_conn *conn, const pd_http_request *request)
         refuse(conn, 429, "too many long answers are being sent: try again", request->head);
     }
 }
-
-/* ---- receiving the request ---- */
 
 static void look_at_request(pd_http_conn *conn)
 {
@@ -190,7 +450,7 @@ static void look_at_request(pd_http_conn *conn)
         refuse(conn, (int)parsed, why, request.head);
         return;
     }
-    answer(conn, &request);
+    answer_request(conn, &request);
 }
 
 static void receive(pd_http_conn *conn)
@@ -233,8 +493,6 @@ static void on_ready(void *arg, unsigned events)
     }
 }
 
-/* ---- room for newcomers ---- */
-
 /* Returns the oldest incomplete request of the address that has most of them. NULL: there is none. */
 static pd_http_conn *find_victim(const pd_http *http)
 {
@@ -271,8 +529,6 @@ static bool make_room(pd_http *http)
     }
     return true;
 }
-
-/* ---- life ---- */
 
 /* Returns the index of an address's counters. The hash is keyed, so that no peer can choose an address that shares
  * those of another. */

@@ -1,8 +1,16 @@
-/* http.h - connections of the HTTP listener: each reads one request, gets one answer, and is closed. Loop thread.
+/* http.h - the HTTP listener: each connection reads one request, gets one answer, and is closed. Loop thread.
  *
- * Their number, memory and time are bounded: at most PD_HTTP_MOST at a time, PD_HTTP_MS for a request and for each
- * piece of an answer, PD_HTTP_WHOLE_MS for everything. They travel over a pd_transport, as the connections of workers
- * do.
+ *     GET /metrics     Prometheus' text 0.0.4, or OpenMetrics 1.0 if the peer would rather have it
+ *     GET /healthz     200 while the loop turns and the step thread makes progress, otherwise 503
+ *     GET /readyz      200 while workers are served; 503 while jobs are recovered, and while the daemon drains
+ *     GET /jobs.json   what the daemon and its jobs do now (JOBS_JSON.md)
+ *     GET /            the dashboard
+ *
+ * A long answer is written in pieces as the peer reads, so a slow peer keeps little memory.
+ *
+ * The number, memory and time of connections are bounded: at most PD_HTTP_MOST at a time, PD_HTTP_MS for a request and
+ * for each piece of an answer, PD_HTTP_WHOLE_MS for everything. They travel over a pd_transport, as the connections of
+ * workers do.
  *
  * A flood of slow peers does not keep a probe of health out. When there are PD_HTTP_MOST connections, the newcomer
  * takes the place of one that is answered already, or of the oldest incomplete request of the address that has most of

@@ -5,7 +5,7 @@
 #include "access.h"
 
 #include "cpu.h"
-#include "server_figures.h"
+#include "figures.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,16 +1,14 @@
 /* jobs_json.c - writes the figures of the daemon and its jobs as JSON. */
-#include "jobs_json.h"
+#include "document.h"
 
 #include "cpu.h"
 #include "info.h"
 #include "message.h"
-#include "server_figures.h"
+#include "figures.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* ---- parts of objects: each begins with a comma, so the first member of an object is written by hand ---- */
 
 static void put_text(pd_document *out, const char *name, const char *text)
 {
@@ -54,8 +52,6 @@ static void put_histogram(pd_document *out, bool first, const char *name, const 
     pd_document_put(out, "]}");
 }
 
-/* ---- fields of the operators' lists ---- */
-
 static void put_field_number(pd_document *out, const ProtobufCFieldDescriptor *type, const pd_info_field *field,
                              const char *at)
 {
@@ -95,8 +91,6 @@ static void put_entry(pd_document *out, uint32_t what, const void *entry)
     }
 }
 
-/* ---- the daemon ---- */
-
 static void put_server(pd_document *out, const pd_daemon *daemon)
 {
     pd_server_figures server;
@@ -127,8 +121,6 @@ static void put_server(pd_document *out, const pd_daemon *daemon)
     put_bounds(out);
     pd_document_put(out, "},\"jobs\":[");
 }
-
-/* ---- a job ---- */
 
 static void put_scalars(pd_document *out, const pd_job_stats *stats)
 {
@@ -186,8 +178,6 @@ static void put_counters(pd_document *out, const pd_job_stats *stats)
     put_count(out, "log_breaks", stats->log_breaks);
     put_count(out, "repeated_steps", stats->repeated_steps);
 }
-
-/* ---- points of a job's past: an array for each of the numbers of a point ---- */
 
 static double loss_of(const pd_history_point *point)
 {

@@ -1,11 +1,9 @@
-/* listen.c - listening sockets: opens them, accepts connections, hands them to the conversation. */
-#define _GNU_SOURCE /* accept4 */
-#include "listen.h"
+/* listen.c - opens listening sockets, accepts connections, and hands them to the conversation. */
+#define _GNU_SOURCE
+#include "uvloop.h"
 
-#include "handshake.h"
 #include "loop.h"
 #include "reach.h"
-#include "socket.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,8 +19,6 @@
 #include <unistd.h>
 
 enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32 };
-
-/* ---- a listening socket ---- */
 
 static int add(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error *err)
 {
@@ -99,8 +95,6 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure,
     return PD_OK;
 }
 
-/* ---- Unix sockets ---- */
-
 /* Returns whether a path leads to a Unix socket that a server which no longer runs has left behind. Such a socket
  * refuses connections and may be replaced. */
 static bool is_stale(const struct sockaddr_un *address)
@@ -146,8 +140,6 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     return PD_OK;
 }
 
-/* ---- listening on the addresses in the settings ---- */
-
 static int listen_address(pd_uvloop *loop, const pd_address *address, pd_error *err)
 {
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
@@ -175,8 +167,6 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
     free(addresses);
     return rc;
 }
-
-/* ---- listening sockets that the service manager has opened ---- */
 
 /* Checks that the daemon may serve a socket: other machines can reach it only if its peers must prove who they are. */
 static int check_given(const pd_daemon_config *config, const pd_given_socket *given, const struct sockaddr *address,
@@ -259,8 +249,6 @@ int pd_listen(pd_uvloop *loop, pd_error *err)
     if (rc == PD_OK && !given && config->listen[0] != '\0') rc = listen_addresses(loop, config->listen, err);
     return rc;
 }
-
-/* ---- accepting ---- */
 
 static void welcome(const pd_listener *listener, int fd, const struct sockaddr *address, socklen_t length)
 {

@@ -1,10 +1,146 @@
-/* loop.c - what the loop thread's files share: connections found by number, requests to the store, the clock, the
- * log. */
+/* loop.c - finds connections by number, posts requests to the store, and counts what the loop does. */
 #include "loop.h"
 
+#include "paramd/error.h"
+
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
+#include <time.h>
+
+#define FIRST_NS 1000.0
+
+static int bucket_of(uint64_t ns)
+{
+    int bucket = ns <= FIRST_NS ? 0 : (int)ceil(8.0 * log2((double)ns / FIRST_NS));
+    return bucket < PD_LAG_BUCKETS ? bucket : PD_LAG_BUCKETS - 1;
+}
+
+void pd_lag_count(pd_lag *lag, uint64_t busy_ns)
+{
+    lag->count[bucket_of(busy_ns)]++;
+    lag->polls++;
+    lag->sum_ns += busy_ns;
+    if (busy_ns > lag->largest_ns) lag->largest_ns = busy_ns;
+}
+
+void pd_lag_poll(pd_lag *lag)
+{
+    struct timespec now;
+    uint64_t ns;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (lag->last_ns != 0) pd_lag_count(lag, ns - lag->last_ns);
+    lag->last_ns = ns;
+}
+
+double pd_lag_percentile(const pd_lag *lag, double fraction)
+{
+    uint64_t wanted = (uint64_t)ceil(fraction * (double)lag->polls), seen = 0;
+
+    if (lag->polls == 0) return 0;
+    for (int i = 0; i < PD_LAG_BUCKETS - 1; i++) { /* the last bucket of the histogram is left out, because it has no
+                                                    * upper bound */
+        double upper = FIRST_NS * exp2(i / 8.0);
+        seen += lag->count[i];
+        if (seen >= wanted) return (upper < (double)lag->largest_ns ? upper : (double)lag->largest_ns) / 1e6;
+    }
+    return (double)lag->largest_ns / 1e6;
+}
+
+static const char many[] = "there are more warnings about this job in the daemon's log";
+
+/* Returns whether two texts are equal, numbers left aside. */
+static bool alike(const char *a, const char *b)
+{
+    static const char numeric[] = "0123456789.";
+
+    for (;; a++, b++) {
+        a += strspn(a, numeric);
+        b += strspn(b, numeric);
+        if (*a != *b) return false;
+        if (*a == '\0') return true;
+    }
+}
+
+static void forget(pd_remark *remark)
+{
+    free(remark->job);
+    free(remark->text);
+    *remark = (pd_remark){ 0 };
+}
+
+static bool is_of(const pd_remark *remark, const char *job)
+{
+    return remark->job != NULL && strcmp(remark->job, job) == 0;
+}
+
+/* Returns the text to keep as a new remark of the job: `text`, or that there are more; NULL: nothing new. */
+static const char *news(const pd_remarks *remarks, const char *job, const char *text)
+{
+    int of_job = 0;
+
+    for (size_t i = 0; i < PD_REMARKS; i++) {
+        if (!is_of(&remarks->at[i], job)) continue;
+        if (alike(remarks->at[i].text, text)) return NULL;
+        of_job++;
+    }
+    if (of_job >= PD_REMARKS_OF_JOB) return NULL;
+    return of_job == PD_REMARKS_OF_JOB - 1 ? many : text;
+}
+
+static const pd_remark *keep(pd_remarks *remarks, const char *job, const char *text, int64_t rank)
+{
+    pd_remark *remark = &remarks->at[remarks->n % PD_REMARKS];
+
+    forget(remark);
+    remark->job = strdup(job);
+    remark->text = strdup(text);
+    remark->rank = rank;
+    if (remark->job == NULL || remark->text == NULL) {
+        forget(remark);
+        return NULL;
+    }
+    remarks->n++;
+    return remark;
+}
+
+const pd_remark *pd_remarks_add(pd_remarks *remarks, const pd_log_entry *entry)
+{
+    char job[sizeof entry->text];
+    const char *text;
+
+    if (entry->level > LOG_WARNING || entry->job_bytes == 0 || entry->code == PD_DEADLINE_EXCEEDED) return NULL;
+    memcpy(job, entry->text + PD_LOG_JOB_AT, entry->job_bytes);
+    job[entry->job_bytes] = '\0';
+    text = news(remarks, job, entry->text + PD_LOG_JOB_AT + entry->job_bytes + strlen(": "));
+    return text != NULL ? keep(remarks, job, text, entry->has_rank && text != many ? (int64_t)entry->rank : -1) : NULL;
+}
+
+const pd_remark *pd_remarks_next(const pd_remarks *remarks, const char *job, uint64_t *at)
+{
+    if (remarks->n > PD_REMARKS && *at < remarks->n - PD_REMARKS) *at = remarks->n - PD_REMARKS;
+    while (*at < remarks->n) {
+        const pd_remark *remark = &remarks->at[(*at)++ % PD_REMARKS];
+        if (is_of(remark, job)) return remark;
+    }
+    return NULL;
+}
+
+void pd_remarks_begin(pd_remarks *remarks, const char *job)
+{
+    for (size_t i = 0; i < PD_REMARKS; i++)
+        if (is_of(&remarks->at[i], job)) forget(&remarks->at[i]);
+}
+
+void pd_remarks_free(pd_remarks *remarks)
+{
+    for (size_t i = 0; i < PD_REMARKS; i++) forget(&remarks->at[i]);
+}
 
 /* Bytes that all connections together should move in one turn of the loop, so that a turn stays short. */
 #define TURN_BYTES (1024 * 1024)
@@ -46,8 +182,6 @@ void pd_loop_count_refusal(pd_daemon *daemon, int code)
     if (code <= 0 && code > -PD_LOOP_CODES) daemon->refused_by[-code]++;
 }
 
-/* ---- connections by number: a connection's index in the table is number % capacity ---- */
-
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number)
 {
     size_t place = number % daemon->capacity;
@@ -86,8 +220,6 @@ size_t pd_loop_quota(const pd_daemon *daemon)
     if (quota > MOST_QUOTA) return MOST_QUOTA;
     return quota < LEAST_QUOTA ? LEAST_QUOTA : quota;
 }
-
-/* ---- requests to the store ---- */
 
 /* Notes which identity sends a request: that of its connection, which may be closed by now. The daemon's own requests
  * have no connection. */

@@ -1,25 +1,82 @@
-/* loop.h - the state of the loop thread: its table of connections, its requests to the store, and the data that all
- * connections share. */
+/* loop.h - the state of the loop thread: its table of connections, its requests to the store, its counters, and
+ * what else all connections share. */
 #ifndef PD_LOOP_H
 #define PD_LOOP_H
 
-#include "admission.h"
-#include "version_table.h"
-#include "brief.h"
-#include "payload_pool.h"
+#include "payloads.h"
+#include "peers.h"
 #include "daemon_config.h"
 #include "figures.h"
-#include "http_state.h"
-#include "idle.h"
-#include "lag.h"
+#include "log_entry.h"
 #include "mailbox.h"
 #include "optimizers.h"
 #include "output.h"
-#include "pace.h"
-#include "platform.h"
-#include "remarks.h"
-#include "traffic.h"
-#include "usage.h"
+#include "version_table.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PD_LAG_BUCKETS 192
+
+typedef struct pd_lag {
+    uint64_t count[PD_LAG_BUCKETS]; /* number of polls with a busy time in each bucket of the histogram. The first
+                                     * bucket ends at 1 us; each other one ends 9 % later than the one before (8 buckets
+                                     * double the time) */
+    uint64_t polls;
+    uint64_t largest_ns;
+    uint64_t sum_ns;  /* sum of all busy times */
+    uint64_t last_ns; /* CPU time that the thread had used at the last poll; 0: it has not waited for events yet */
+} pd_lag;
+
+/* Enters the CPU time that the thread has used since the last poll (wait for events) into the histogram. Called just
+ * before the loop polls. */
+void pd_lag_poll(pd_lag *lag);
+void pd_lag_count(pd_lag *lag, uint64_t busy_ns);
+/* Returns a busy time in milliseconds that the given fraction of the polls (0.999: 999 of 1000) did not exceed; 0 if
+ * there were no polls. */
+double pd_lag_percentile(const pd_lag *lag, double fraction);
+
+enum {
+    PD_REMARKS = 128,       /* most remarks that are kept, of all jobs; the oldest goes first */
+    PD_REMARKS_OF_JOB = 16, /* most remarks of one job, of which the last says that there are more */
+};
+
+/* A warning about a job. */
+typedef struct pd_remark {
+    char *job, *text;
+    int64_t rank; /* the rank that it is about, which does not get it; -1: none */
+} pd_remark;
+
+typedef struct pd_remarks {
+    pd_remark at[PD_REMARKS]; /* a ring: remark number i is at[i % PD_REMARKS] */
+    uint64_t n;               /* number of remarks so far */
+} pd_remarks;
+
+/* Keeps a log entry as a remark if it is a warning about a job. Returns the remark; NULL: the entry is none, the job
+ * had it before or has PD_REMARKS_OF_JOB already, or out of memory. */
+const pd_remark *pd_remarks_add(pd_remarks *remarks, const pd_log_entry *entry);
+/* Returns the next remark of a job, from number *at on, and moves *at behind it. NULL: there is none. */
+const pd_remark *pd_remarks_next(const pd_remarks *remarks, const char *job, uint64_t *at);
+/* Forgets the remarks of an earlier job of this name: a new one begins. */
+void pd_remarks_begin(pd_remarks *remarks, const char *job);
+void pd_remarks_free(pd_remarks *remarks);
+
+/* Number of counters by the peer's address. Addresses that share a counter share what one address may have. */
+enum { PD_HTTP_ORIGINS = 256 };
+
+typedef struct pd_http_conn pd_http_conn;
+
+/* All HTTP connections of the daemon. Begins zeroed. Lists are in the order in which connections came to them. */
+typedef struct pd_http {
+    pd_http_conn *reading;   /* the request is not complete */
+    pd_http_conn *answering; /* the answer is being sent */
+    pd_http_conn *ending;    /* the answer is sent, and the peer gets a moment to read it */
+    pd_http_conn *closed;    /* connections that are freed at the end of this turn of the loop */
+    unsigned n;              /* number of open connections */
+    unsigned n_long;         /* number of long answers that are being sent */
+    uint8_t heads[PD_HTTP_ORIGINS], longs[PD_HTTP_ORIGINS]; /* numbers of incomplete requests, and of long answers, by
+                                                             * the hash of the peer's address */
+} pd_http;
 
 /* The shutdown of the daemon, which the first termination signal or an operator's Shutdown request begins. */
 typedef struct pd_shutdown {
@@ -84,8 +141,8 @@ struct pd_daemon {
     pd_request *roles_request; /* the request with the step thread's copy of the roles that the daemon begins with,
                                 * allocated in advance; NULL once it is posted */
     pd_lag lag;
-    pd_idle idle;
-    int statm; /* descriptor of /proc/self/statm (the process's memory), opened at start */
+    uint64_t worker_ms; /* time at which a worker was connected last, or at which the daemon began */
+    int statm;          /* descriptor of /proc/self/statm (the process's memory), opened at start */
     uint64_t started_ms, key;
     uint64_t mark; /* number of errors so far that later pushes must know about (refused pushes, passed deadlines). An
                     * error that answers a push carries it, and each push carries the last such number that its sender

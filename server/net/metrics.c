@@ -1,5 +1,6 @@
-/* metrics.c - the table of metrics, and the samples that each row writes. */
-#include "metrics.h"
+/* metrics.c - writes the figures of the daemon and its jobs as Prometheus reads them: the table of metrics, and the
+ * samples of each row. */
+#include "document.h"
 
 #include "cpu.h"
 #include "info.h"
@@ -10,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- rows ---- */
 
 typedef enum type { GAUGE, COUNTER, HISTOGRAM } type;
 
@@ -41,8 +40,6 @@ typedef struct row {
     size_t at; /* offset of the number in pd_job_stats, or in pd_server_figures */
     double scale;
 } row;
-
-/* ---- samples ---- */
 
 /* Begins a sample: the metric's name, and the labels of its job. More labels may follow, then end_labels. */
 static void begin(const scene *s, const char *suffix)
@@ -131,8 +128,6 @@ static void histogram(const scene *s, const char *name, const char *value, const
     sum_and_count(s, name, value, (double)from->sum_ns / 1e9, (double)sum);
 }
 
-/* ---- samples of the daemon ---- */
-
 static void write_build(const scene *s)
 {
     begin(s, "");
@@ -164,8 +159,6 @@ static void write_loop_busy(const scene *s)
     bucket(s, NULL, NULL, INFINITY, (double)lag->polls);
     sum_and_count(s, NULL, NULL, (double)lag->sum_ns / 1e9, (double)lag->polls);
 }
-
-/* ---- samples of jobs ---- */
 
 static void write_workers(const scene *s)
 {
@@ -309,8 +302,6 @@ static void write_checkpoints(const scene *s)
     sample(s, "result", "skipped", (double)stats->checkpoints_skipped);
 }
 
-/* ---- the table ---- */
-
 #define KIND_OF(member) _Generic((member), uint32_t : COUNT32, uint64_t : COUNT64, double : REAL, bool : FLAG)
 #define SERVER(name, type, member, help)                                                                               \
     {                                                                                                                  \
@@ -402,8 +393,6 @@ const char *pd_metrics_name(size_t i)
 {
     return i < N_ROWS ? rows[i].name : NULL;
 }
-
-/* ---- writing ---- */
 
 static void write_head(const scene *s)
 {

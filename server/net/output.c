@@ -1,15 +1,45 @@
-/* output.c - the output of a connection: queues of frames to send, and where the bytes of the frame that is being sent
- * lie in memory. */
+/* output.c - queues the frames to send, and finds where the bytes of the frame that is being sent lie in memory. */
 #include "output.h"
+
 #include "mutant.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const uint8_t zeros[PD_PAYLOAD_ALIGN];
+void pd_outstanding_add(pd_outstanding *lent, pd_pending *answer, uint64_t now_ms)
+{
+    answer->next_reply = NULL;
+    if (lent->first == NULL) {
+        lent->first = answer;
+        lent->since_ms = now_ms;
+    } else {
+        lent->last->next_reply = answer;
+    }
+    lent->last = answer;
+    lent->n++;
+    lent->bytes += pd_pending_bytes(answer->wait.n);
+}
 
-/* ---- scratch ---- */
+pd_pending *pd_outstanding_take(pd_outstanding *lent, uint64_t n, uint64_t now_ms)
+{
+    pd_pending *taken = n > 0 ? lent->first : NULL, *end = NULL;
+
+    assert(n <= lent->n);
+    for (uint64_t i = 0; i < n; i++) {
+        end = lent->first;
+        lent->first = end->next_reply;
+        lent->bytes -= pd_pending_bytes(end->wait.n);
+    }
+    if (end != NULL) {
+        end->next_reply = NULL;
+        lent->since_ms = now_ms;
+    }
+    lent->n -= n;
+    return taken;
+}
+
+static const uint8_t zeros[PD_PAYLOAD_ALIGN];
 
 int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity)
 {
@@ -35,8 +65,6 @@ void pd_reply_scratch_free(pd_reply_scratch *scratch)
     free(scratch->list);
     free(scratch->spans);
 }
-
-/* ---- queues ---- */
 
 bool pd_output_empty(const pd_output *output)
 {
@@ -84,8 +112,6 @@ void pd_output_reply(pd_output *output, pd_pending *reply)
     output->last_reply = reply;
     output->held += pd_pending_bytes(reply->wait.n);
 }
-
-/* ---- a reply's payload: the data of each piece begins at the next multiple of 64 bytes ---- */
 
 static size_t element_bytes(const pd_waiter *piece)
 {
@@ -154,8 +180,6 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
     return n;
 }
 
-/* ---- replies in shared memory ---- */
-
 #define MOST_LENT (1024u * 1024u) /* memory of lent replies at which further weights go through the socket */
 
 /* Returns whether the worker can read all weights of the reply in shared memory. */
@@ -181,8 +205,6 @@ static void put_places(const pd_output *output, const pd_reply_scratch *scratch,
         scratch->outcomes[i].place = has_data ? (uint64_t)(data_at(piece) - output->weights.at) : 0;
     }
 }
-
-/* ---- the frame that is being sent ---- */
 
 /* Most bytes that the texts why steps were refused may have in one reply; its header has space for them. */
 #define REASONS_BYTES 4096

@@ -3,20 +3,31 @@
  * Runs on the loop thread and uses no sockets. There are three queues: answers to heartbeats (which allocate nothing),
  * control frames (all other answers, and errors), and data replies (answers to pushes and pulls that succeed). After
  * each frame, the first queue that is not empty sends its next frame. The weights of a data reply are sent directly
- * from the memory of the snapshots.
+ * from the memory of the published versions.
  *
  * If the worker has mapped the segment that the published versions lie in, a large data reply only tells where the
- * weights are: its frame has the flag SHARED. The reply is then lent to the worker, until the worker releases it
- * (outstanding.h). */
+ * weights are: its frame has the flag SHARED. The reply is then outstanding until the worker releases it. It keeps its
+ * references to published versions meanwhile, so the weights stay unchanged. */
 #ifndef PD_OUTPUT_H
 #define PD_OUTPUT_H
 
-#include <sys/uio.h>
-
-#include "outstanding.h"
 #include "message.h"
 #include "pending.h"
 #include "segment.h"
+
+#include <sys/uio.h>
+
+typedef struct pd_outstanding {
+    pd_pending *first, *last; /* linked by next_reply */
+    uint64_t n;
+    size_t bytes;      /* memory of the answers in the list, without weights */
+    uint64_t since_ms; /* time since which the oldest answer waits to be released */
+} pd_outstanding;
+
+/* Adds an answer that is sent, and takes it. */
+void pd_outstanding_add(pd_outstanding *lent, pd_pending *answer, uint64_t now_ms);
+/* Removes the oldest n answers from the list. Returns them, linked by next_reply. n is at most lent->n. */
+pd_pending *pd_outstanding_take(pd_outstanding *lent, uint64_t n, uint64_t now_ms);
 
 /* How many answers to heartbeats may be queued on a connection; they need no memory of their own. */
 #define PD_BEATS 8

@@ -5,7 +5,7 @@
 #include "option_copy.h"
 #include "piece_wait.h"
 #include "mutant.h"
-#include "scalar_check.h"
+#include "pieces.h"
 
 #include <assert.h>
 #include <stdlib.h>

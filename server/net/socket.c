@@ -1,5 +1,5 @@
 /* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
-#include "socket.h"
+#include "uvloop.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 
 typedef struct sock {
     pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
@@ -57,8 +57,6 @@ static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n
     return is_later() ? 0 : broken(err);
 }
 
-/* ---- Unix sockets, which pass descriptors ---- */
-
 static ssize_t local_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
     sock *s = (sock *)transport;
@@ -102,8 +100,6 @@ static void local_identity(const pd_transport *transport, pd_identity *identity)
 {
     pd_descriptor_identify(((const sock *)transport)->fd, identity);
 }
-
-/* ---- events ---- */
 
 static void settle(sock *s);
 
@@ -190,8 +186,6 @@ static void sock_close(pd_transport *transport)
     pd_descriptor_replace(&s->attached, -1);
 }
 
-/* ---- TLS ---- */
-
 static void on_idle(uv_idle_t *idle)
 {
     report(idle->data, PD_ON_READ);
@@ -250,8 +244,6 @@ static void secure_identity(const pd_transport *transport, pd_identity *identity
 {
     pd_tls_identify(((const sock *)transport)->tls, identity);
 }
-
-/* ---- the kinds of sockets ---- */
 
 static const pd_transport_ops plain = {
     .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close

@@ -4,7 +4,7 @@
 #include "flags.h"
 #include "log.h"
 #include "roles_file.h"
-#include "secret_file.h"
+#include "token.h"
 #include "token_file.h"
 
 #include <string.h>

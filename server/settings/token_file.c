@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "credential.h"
-#include "secret_file.h"
+#include "token.h"
 
 /* LEAST_DIFFERENT: fewest different characters of a token. One of 16 random hexadecimal digits has fewer in one of 10^9
  * cases. */

@@ -91,7 +91,7 @@ static void free_effects(pd_store *store)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
         if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_drop_weights(effect->u.kept);
         if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_free(effect->u.kept);
-        if (effect->kind == PD_EFF_LOGGED) pd_logging_drop(effect->u.logged);
+        if (effect->kind == PD_EFF_WAL) pd_logging_drop(effect->u.wal);
         pd_effect_free(effect);
     }
 }
@@ -285,7 +285,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
     queue(store, job, now_ns);
 }
 
-/* Takes a checkpoint back from the keeper thread. */
+/* Takes a checkpoint back from the checkpoint writer. */
 static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.kept->number);
@@ -307,10 +307,10 @@ static pd_job *find_named(pd_store *store, pd_request *request, const char *name
     return NULL;
 }
 
-/* Takes an entry of a job's log back from the journal thread. */
+/* Takes an entry of a job's log back from the WAL thread. */
 static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.logged->number);
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.wal->number);
 
     if (job != NULL && job->gone) job = NULL;
     pd_logging_returned(job, request);
@@ -469,7 +469,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
     case PD_REQ_KEPT: kept(store, request, now_ns); break;
-    case PD_REQ_LOGGED: logged(store, request, now_ns); break;
+    case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
             checkpoint(store, request, now_ns);

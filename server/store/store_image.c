@@ -5,7 +5,7 @@
 #include "control_log.h"
 #include "image.h"
 #include "job_owner.h"
-#include "log_replay.h"
+#include "wal_replay.h"
 #include "restore.h"
 #include "store_end.h"
 
@@ -41,13 +41,13 @@ int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t 
     return rc;
 }
 
-int pd_store_replay(pd_store *store, const pd_logged *logged, uint64_t now_ns, bool *kept, pd_error *err)
+int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
 {
     pd_store_forget_deadlines(store);
-    return pd_replay(&store->jobs, logged, now_ns, kept, err);
+    return pd_replay(&store->jobs, record, now_ns, kept, err);
 }
 
-int pd_store_control(pd_store *store, const pd_logged *logged, pd_error *err)
+int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err)
 {
-    return pd_control_load(&store->jobs, logged, err);
+    return pd_control_load(&store->jobs, record, err);
 }

@@ -1,5 +1,5 @@
 /* diskthread.h - a thread that waits for the disk in place of the step thread: takes effects out of a mailbox, works on
- * them, and hands them back as requests. The keeper thread and the journal thread are such threads. */
+ * them, and hands them back as requests. The checkpoint writer and the WAL thread are such threads. */
 #ifndef PD_DISKTHREAD_H
 #define PD_DISKTHREAD_H
 

@@ -1,8 +1,8 @@
-/* journal.c - the journal thread: takes all entries that wait from its mailbox, and writes them together. */
+/* journal.c - the WAL thread: takes all entries that wait from its mailbox, and writes them together. */
 #include "journal.h"
 
 #include "diskthread.h"
-#include "log_files.h"
+#include "wal_files.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -12,7 +12,7 @@ enum { GROUP = 64 };
 
 struct pd_journal {
     pd_disk_thread thread;
-    pd_logs *logs;
+    pd_wal_writer *logs;
 };
 
 static uint64_t now_ns(void)
@@ -23,29 +23,29 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- journal thread ---- */
+/* ---- WAL thread ---- */
 
 pd_request *pd_journal_refuse(pd_effect *effect)
 {
-    pd_logged *logged = effect->u.logged;
+    pd_wal_record *record = effect->u.wal;
 
-    pd_fail(&logged->error, PD_CANCELLED, "the server stops, so the entry of step %llu is not written",
-            (unsigned long long)logged->step);
-    return pd_effect_become_logged(effect);
+    pd_fail(&record->error, PD_CANCELLED, "the server stops, so the entry of step %llu is not written",
+            (unsigned long long)record->step);
+    return pd_effect_become_wal(effect);
 }
 
 /* Writes entries together, and hands them back with the result. */
 static void write_group(pd_journal *journal, pd_effect *const *effects, size_t n)
 {
-    pd_logged *entries[GROUP];
+    pd_wal_record *entries[GROUP];
     uint64_t begun = now_ns(), ns;
 
-    for (size_t i = 0; i < n; i++) entries[i] = effects[i]->u.logged;
-    pd_logs_write(journal->logs, entries, n);
+    for (size_t i = 0; i < n; i++) entries[i] = effects[i]->u.wal;
+    pd_wal_write(journal->logs, entries, n);
     ns = now_ns() - begun;
     for (size_t i = 0; i < n; i++) {
         entries[i]->ns = ns;
-        pd_disk_thread_hand_back(&journal->thread, pd_effect_become_logged(effects[i]));
+        pd_disk_thread_hand_back(&journal->thread, pd_effect_become_wal(effects[i]));
     }
 }
 
@@ -70,18 +70,19 @@ void pd_journal_submit(pd_journal *journal, pd_effect *effect)
 
 static void free_journal(pd_journal *journal)
 {
-    pd_logs_free(journal->logs);
+    pd_wal_writer_free(journal->logs);
     pd_disk_thread_close(&journal->thread);
     free(journal);
 }
 
 static int open_journal(pd_journal *journal, const pd_journal_config *config, pd_error *err)
 {
-    pd_disk_work work = { .name = "journal thread", .chain = write_chain, .refuse = pd_journal_refuse, .arg = journal };
+    pd_disk_work work = { .name = "WAL thread", .chain = write_chain, .refuse = pd_journal_refuse, .arg = journal };
     int rc = pd_keep_check_root(config->dir, err);
 
     if (rc == PD_OK) rc = pd_disk_thread_open(&journal->thread, config->disk, config->done, err);
-    if (rc == PD_OK) rc = pd_logs_new(&journal->logs, journal->thread.disk, config->dir, PD_LOG_SEGMENT, err);
+    if (rc == PD_OK)
+        rc = pd_wal_writer_new(&journal->logs, journal->thread.disk, config->dir, PD_WAL_SEGMENT_BYTES, err);
     return rc == PD_OK ? pd_disk_thread_start(&journal->thread, &work, err) : rc;
 }
 

@@ -1,6 +1,6 @@
-/* journal.h - the journal thread: writes entries of logs to the disk (keep/log_files.h).
+/* journal.h - the WAL thread: writes entries of logs to the disk (keep/wal_files.h).
  *
- * The step thread hands it entries as effects (PD_EFF_LOGGED). They come back as requests (PD_REQ_LOGGED) with the
+ * The step thread hands it entries as effects (PD_EFF_WAL). They come back as requests (PD_REQ_WAL) with the
  * result, in the order of their jobs' steps, each exactly once. All entries that wait are written together, and then
  * the thread waits for the disk once. It is another thread than the keeper, because writing a checkpoint may take many
  * seconds, and outranks the preconditioner pool, because the log's speed is that of its wake-ups. */
@@ -20,18 +20,18 @@ typedef struct pd_journal_config {
     pd_mailbox *done;
 } pd_journal_config;
 
-/* Starts the journal thread. Fails with PD_NO_MEMORY or PD_RESOURCE_EXHAUSTED. */
+/* Starts the WAL thread. Fails with PD_NO_MEMORY or PD_RESOURCE_EXHAUSTED. */
 int pd_journal_start(pd_journal **out, const pd_journal_config *config, pd_error *err);
-/* Hands an entry, which an effect PD_EFF_LOGGED contains, to the journal thread. Takes the effect over; its memory
+/* Hands an entry, which an effect PD_EFF_WAL contains, to the WAL thread. Takes the effect over; its memory
  * becomes that of the request, so this cannot fail. Never waits. Step thread. */
 void pd_journal_submit(pd_journal *journal, pd_effect *effect);
-/* Ends the journal thread when all entries that wait are written, and have been posted to the mailbox `done`. Accepts
+/* Ends the WAL thread when all entries that wait are written, and have been posted to the mailbox `done`. Accepts
  * NULL. PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then the journal is not freed,
  * its thread may still write, and the mailbox `done` must stay. */
 int pd_journal_stop(pd_journal *journal, uint64_t until_ns, pd_error *err);
 
-/* Makes a request PD_REQ_LOGGED of an effect PD_EFF_LOGGED, in the same memory: the entry was not written, because
- * there is no journal thread any more. */
+/* Makes a request PD_REQ_WAL of an effect PD_EFF_WAL, in the same memory: the entry was not written, because
+ * there is no WAL thread any more. */
 pd_request *pd_journal_refuse(pd_effect *effect);
 
 #endif

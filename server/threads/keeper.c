@@ -1,4 +1,4 @@
-/* keeper.c - the keeper thread: takes checkpoints from its mailbox, and writes one after the other. */
+/* keeper.c - the checkpoint writer: takes checkpoints from its mailbox, and writes one after the other. */
 #include "keeper.h"
 
 #include "blascore.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Added to the daemon's nice value in the keeper thread: hashing and copying give way to steps. */
+/* Added to the daemon's nice value in the checkpoint writer: hashing and copying give way to steps. */
 enum { NICER = 5 };
 
 struct pd_keeper {
@@ -33,7 +33,7 @@ static uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-pd_checkpoint_about pd_keeper_about(void)
+pd_checkpoint_about pd_checkpoint_about_here(void)
 {
     pd_checkpoint_about about = { 0 };
 
@@ -43,7 +43,7 @@ pd_checkpoint_about pd_keeper_about(void)
     return about;
 }
 
-/* ---- keeper thread ---- */
+/* ---- checkpoint writer ---- */
 
 pd_request *pd_keeper_refuse(pd_effect *effect)
 {
@@ -108,12 +108,12 @@ static void free_keeper(pd_keeper *keeper)
 static int open_keeper(pd_keeper *keeper, const pd_keeper_config *config, pd_error *err)
 {
     pd_disk_work work = {
-        .name = "keeper thread", .nicer = NICER, .chain = keep_chain, .refuse = pd_keeper_refuse, .arg = keeper
+        .name = "checkpoint writer", .nicer = NICER, .chain = keep_chain, .refuse = pd_keeper_refuse, .arg = keeper
     };
     int rc = PD_OK;
 
     keeper->lock.lock = -1;
-    keeper->about = pd_keeper_about();
+    keeper->about = pd_checkpoint_about_here();
     if ((keeper->root = strdup(config->dir)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (config->disk == NULL) rc = pd_state_dir_open(&keeper->lock, keeper->root, true, err);
     if (rc == PD_OK) rc = pd_disk_thread_open(&keeper->thread, config->disk, config->done, err);
@@ -134,7 +134,7 @@ int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *e
     return rc;
 }
 
-/* Says what keeps the keeper thread from ending in time. */
+/* Says what keeps the checkpoint writer from ending in time. */
 static int say_late(pd_keeper *keeper, pd_error *err)
 {
     const pd_checkpoint_image *kept = atomic_load(&keeper->at);

@@ -24,16 +24,16 @@ struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
     pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
     pd_precond_pool *pool;
-    pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the keeper thread has ended */
+    pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
     pd_warmer *warmer;    /* while jobs are restored */
-    pd_journal *journal;  /* NULL: jobs have no logs, or the journal thread has ended */
+    pd_journal *journal;  /* NULL: jobs have no logs, or the WAL thread has ended */
     pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pd_numa numa;          /* node of the step thread and its OpenMP team */
     pthread_t thread;
     uint64_t until_ns;           /* time until which the end waits for the disk; set before `stop` */
-    bool left;                   /* the keeper thread or the journal thread had not ended by then */
+    bool left;                   /* the checkpoint writer or the WAL thread had not ended by then */
     size_t lost;                 /* number of jobs whose last steps were not durable at the end */
     atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
     _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
@@ -90,7 +90,7 @@ static void forget_tasks(void *arg, uint32_t job)
     pd_precond_pool_forget(stepper->pool, job);
 }
 
-/* Hands a checkpoint, which came in an effect, to the keeper thread. */
+/* Hands a checkpoint, which came in an effect, to the checkpoint writer. */
 static void hand_to_keeper(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -104,7 +104,7 @@ static void hand_to_keeper(void *arg, pd_effect *effect)
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
-/* Hands an entry of a log, which came in an effect, to the journal thread. */
+/* Hands an entry of a log, which came in an effect, to the WAL thread. */
 static void hand_to_journal(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -131,7 +131,7 @@ static void finish(pd_stepper *stepper)
     }
 }
 
-/* Ends the keeper thread and the journal thread. A thread whose disk does not answer in time is left behind. */
+/* Ends the checkpoint writer and the WAL thread. A thread whose disk does not answer in time is left behind. */
 static void stop_disk_threads(pd_stepper *stepper)
 {
     pd_error err;
@@ -150,8 +150,8 @@ static void stop_disk_threads(pd_stepper *stepper)
     }
 }
 
-/* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the keeper thread and the entries
- * of the journal thread back, so that all buffers, published versions and tasks are returned before the store is
+/* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the checkpoint writer and the
+ * entries of the WAL thread back, so that all buffers, published versions and tasks are returned before the store is
  * freed. */
 static void wind_up(pd_stepper *stepper)
 {
@@ -205,17 +205,17 @@ static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
     return pd_store_restore(arg, kept, now_ns(), err);
 }
 
-static int replay(void *arg, const pd_logged *logged, pd_error *err)
+static int replay(void *arg, const pd_wal_record *record, pd_error *err)
 {
     bool unchanged;
-    int rc = pd_store_replay(arg, logged, now_ns(), &unchanged, err);
+    int rc = pd_store_replay(arg, record, now_ns(), &unchanged, err);
 
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
 
-static int control(void *arg, const pd_logged *logged, pd_error *err)
+static int control(void *arg, const pd_wal_record *record, pd_error *err)
 {
-    return pd_store_control(arg, logged, err);
+    return pd_store_control(arg, record, err);
 }
 
 /* Returns how many bytes per second the disk of the state directory writes; 0: it cannot be measured. */

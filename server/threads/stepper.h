@@ -25,7 +25,7 @@ typedef struct pd_stepper_config {
     pd_mailbox *effects;
 } pd_stepper_config;
 
-/* Starts the step thread, the preconditioner pool, the keeper thread and the journal thread. Before that, brings jobs
+/* Starts the step thread, the preconditioner pool, the checkpoint writer and the WAL thread. Before that, brings jobs
  * back from the state directory, which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
  * pd_store_new, pd_keeper_start, pd_journal_start or pd_recover: PD_CANCELLED if the daemon has to stop. */
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
@@ -34,7 +34,7 @@ pd_mailbox *pd_stepper_requests(pd_stepper *stepper);
 /* Returns how many nanoseconds the step thread has worked on its present turn so far, by which the watchdog sees that
  * it is stuck; 0 while the thread is idle. Any thread. */
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper);
-/* Stops the step thread, the preconditioner pool, the keeper thread and the journal thread when their work under way is
+/* Stops the step thread, the preconditioner pool, the checkpoint writer and the WAL thread when their work under way is
  * done, and frees the stepper. Accepts NULL. Returns false if the disk has not answered at the monotonic time until_ns:
  * then the log says what is not written, nothing is freed, and the process must end without freeing what the threads
  * use (_exit). *lost, unless NULL, becomes the number of jobs whose steps since the durable one are lost. */

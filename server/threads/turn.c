@@ -33,7 +33,7 @@ void pd_turn_forward(pd_turn *turn)
             turn->user.keep(turn->user.arg, effect);
             continue;
         }
-        if (effect->kind == PD_EFF_LOGGED) {
+        if (effect->kind == PD_EFF_WAL) {
             turn->user.log(turn->user.arg, effect);
             continue;
         }

@@ -41,11 +41,11 @@ typedef struct pd_turn_user {
     /* Takes back from the preconditioner pool the waiting preconditioner tasks of a job that has ended. They come as
      * PD_REQ_TASK requests. */
     void (*forget)(void *arg, uint32_t job);
-    /* Hands a checkpoint, which comes in an effect, to the keeper thread. It comes back as a PD_REQ_KEPT request. NULL:
-     * there is no keeper thread (pd_store_config.keeps is false). */
+    /* Hands a checkpoint, which comes in an effect, to the checkpoint writer. It comes back as a PD_REQ_KEPT request.
+     * NULL: there is no checkpoint writer (pd_store_config.keeps is false). */
     void (*keep)(void *arg, pd_effect *effect);
-    /* Hands an entry of a log, which comes in an effect, to the journal thread. It comes back as a PD_REQ_LOGGED
-     * request. NULL: there is no journal thread (pd_store_config.keeps is false). */
+    /* Hands an entry of a log, which comes in an effect, to the WAL thread. It comes back as a PD_REQ_WAL
+     * request. NULL: there is no WAL thread (pd_store_config.keeps is false). */
     void (*log)(void *arg, pd_effect *effect);
 } pd_turn_user;
 
@@ -70,7 +70,7 @@ bool pd_turn_run(pd_turn *turn);
  * thread ends. */
 void pd_turn_finish(pd_turn *turn);
 /* Forwards the effects of the store (its answers, reports and tasks): preconditioner tasks to the preconditioner pool,
- * checkpoints to the keeper thread, entries of logs to the journal thread, all other effects to the loop thread as one
+ * checkpoints to the checkpoint writer, entries of logs to the WAL thread, all other effects to the loop thread as one
  * chain.
  *
  * Effects for the loop thread are numbered 1, 2, 3 ... for the life of the process; the loop thread asserts that order.

@@ -1,5 +1,5 @@
 /* log_rate: the bytes of entries that a job's log takes per second, divided by what the disk does when a program writes
- * as many bytes to one file in large pieces, past the page cache, and syncs it. The journal thread has as many entries
+ * as many bytes to one file in large pieces, past the page cache, and syncs it. The WAL thread has as many entries
  * as a job may have under way, and each that comes back is followed by another, so it writes as fast as it can. The log
  * is compared with such a file before and after it, and the median of the ratios counts.
  * Usage: figure_log_rate [MB of an entry: 4] [DIRECTORY on the disk to measure: build] */
@@ -12,7 +12,7 @@
 #include "effects.h"
 #include "figure.h"
 #include "journal.h"
-#include "log_files.h"
+#include "wal_files.h"
 #include "pages.h"
 
 enum { ROUNDS = 5, UNDER_WAY = 4, PARAMS = 10 };
@@ -26,21 +26,21 @@ typedef struct job {
     uint64_t step, every;
 } job;
 
-/* Hands the entry of the next step to the journal thread. Each checkpoint makes those before it obsolete. */
+/* Hands the entry of the next step to the WAL thread. Each checkpoint makes those before it obsolete. */
 static void submit(job *j)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_LOGGED, (pd_ticket){ 0, 0 }, 1);
-    pd_logged *e = figure_alloc(sizeof *e);
+    pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, 1);
+    pd_wal_record *e = figure_alloc(sizeof *e);
     uint64_t step = ++j->step;
 
     if (effect == NULL) figure_stop("out of memory");
-    *e = (pd_logged){ .job = strdup("figure"), .creator = 1, .step = step, .head_bytes = 5000, .n_parts = PARAMS };
+    *e = (pd_wal_record){ .job = strdup("figure"), .creator = 1, .step = step, .head_bytes = 5000, .n_parts = PARAMS };
     if (step > j->every + UNDER_WAY) e->base = (step - UNDER_WAY - 1) / j->every * j->every;
     e->head = figure_alloc(e->head_bytes);
     e->parts = figure_alloc(PARAMS * sizeof *e->parts);
     for (uint32_t i = 0; i < PARAMS; i++)
-        e->parts[i] = (pd_logged_part){ .at = j->aggregates + i * j->elements, .elements = (int64_t)j->elements };
-    effect->u.logged = e;
+        e->parts[i] = (pd_wal_part){ .at = j->aggregates + i * j->elements, .elements = (int64_t)j->elements };
+    effect->u.wal = e;
     pd_journal_submit(j->journal, effect);
 }
 
@@ -53,9 +53,9 @@ static unsigned take_back(job *j, uint64_t *bytes)
     for (pd_mail *mail = pd_mailbox_wait(j->done, UINT64_MAX, &closed), *next; mail != NULL; mail = next, n++) {
         pd_request *request = (pd_request *)(void *)mail;
         next = mail->next;
-        if (request->u.logged->error.code != PD_OK) figure_stop("%s", request->u.logged->error.text);
-        *bytes += request->u.logged->bytes;
-        pd_logged_free(request->u.logged);
+        if (request->u.wal->error.code != PD_OK) figure_stop("%s", request->u.wal->error.text);
+        *bytes += request->u.wal->bytes;
+        pd_wal_record_free(request->u.wal);
         pd_request_free(request);
     }
     return n;
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "log %.0f MB/s, file %.0f MB/s: %.3f\n", rate[i], plain[i], share[i]);
     }
     (void)pd_journal_stop(j.journal, UINT64_MAX, NULL);
-    (void)pd_log_remove(&pd_disk_posix, job_dir, NULL);
+    (void)pd_wal_remove(&pd_disk_posix, job_dir, NULL);
     (void)rmdir(job_dir);
     (void)rmdir(root);
     printf("%.3f\tentries of %.0f MB at %.0f MB/s; one file: %.0f MB/s\n", figure_quantile(share, ROUNDS, 0.5), mb,

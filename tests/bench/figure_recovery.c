@@ -7,7 +7,7 @@
  * each reading. */
 #include "figure.h"
 #include "bench_team.h"
-#include "sibling.h"
+#include "programs.h"
 
 #include <dirent.h>
 #include <errno.h>

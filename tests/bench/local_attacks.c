@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 #include "figure.h"
 #include "message.h"
 #include "wire.h"

@@ -171,7 +171,7 @@ if wait "$daemon"; then complain 'a daemon that has lost steps ended as if all w
 worker='' daemon=''
 rm "$scratch/trouble"
 logged 'will be lost' || complain 'the log does not say which steps are lost'
-# The disk may also have hung when the keeper thread removed old checkpoints, before it came to the last one.
+# The disk may also have hung when the checkpoint writer removed old checkpoints, before it came to the last one.
 logged 'the disk does not answer: \(the last checkpoint of job\|old checkpoints\)' ||
     complain 'the log does not say what is not written'
 echo 'a disk that hangs: the daemon stopped, and said what it had not written'

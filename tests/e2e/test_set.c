@@ -147,7 +147,7 @@ static bool ask(worker *w)
     if (!worker_step(w, NULL, NULL)) return false;
     if (pd_client_barrier(w->client, &err) != PD_OK) return worker_fail(w, "barrier", &err);
     if (w->rank == 0) {
-        expect(0, "settings job", "nothing is set: the configuration and its schedules hold");
+        expect(0, "settings job", "nothing is set: the configuration and its schedules apply");
         expect(0, "set job 'p[01]' lr=0.05 momentum=0.5",
                "lr of 2 parameters (sgd): 0.1 -> 0.05, from step 2 on\nmomentum of 2 parameters (sgd): 0.9 -> 0.5, "
                "from step 2 on\n");

@@ -11,7 +11,7 @@
 
 #include "daemon_process.h"
 #include "paramd/client.h"
-#include "sized.h"
+#include "handle.h"
 
 static void a_struct_of_an_impossible_size_is_refused(void **state)
 {

@@ -14,7 +14,7 @@
 #include "await.h"
 #include "daemon_process.h"
 #include "kept_sample.h"
-#include "log_sample.h"
+#include "wal_sample.h"
 #include "paramctl_run.h"
 #include "team.h"
 
@@ -158,19 +158,19 @@ static void verify_says_which_file_is_damaged(void **state)
 static void write_log(const char *dir)
 {
     pd_checkpoint_image *kept = sample_kept(4, 1);
-    pd_logs *logs;
+    pd_wal_writer *logs;
     pd_error err;
 
     if (pd_checkpoint_write(&pd_disk_posix, dir, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
     pd_checkpoint_image_free(kept);
-    assert_int_equal(pd_logs_new(&logs, &pd_disk_posix, dir, LOG_SEGMENT_BYTES, NULL), PD_OK);
+    assert_int_equal(pd_wal_writer_new(&logs, &pd_disk_posix, dir, LOG_SEGMENT_BYTES, NULL), PD_OK);
     for (uint64_t step = 5; step <= 7; step++) {
-        pd_logged *e = sample_logged(step, 4, 1);
-        pd_logs_write(logs, &e, 1);
+        pd_wal_record *e = sample_logged(step, 4, 1);
+        pd_wal_write(logs, &e, 1);
         if (e->error.code != PD_OK) fail_msg("%s", e->error.text);
-        pd_logged_free(e);
+        pd_wal_record_free(e);
     }
-    pd_logs_free(logs);
+    pd_wal_writer_free(logs);
 }
 
 static void a_log_is_listed_verified_and_set_aside(void **state)

@@ -27,8 +27,8 @@ static void give_back(bool failed)
         request->u.kept->bytes = 1000;
         error = &request->u.kept->error;
     } else {
-        request = pd_effect_become_logged(effect);
-        error = &request->u.logged->error;
+        request = pd_effect_become_wal(effect);
+        error = &request->u.wal->error;
     }
     error->code = PD_OK;
     if (failed) pd_fail(error, PD_UNAVAILABLE, "the disk has failed");

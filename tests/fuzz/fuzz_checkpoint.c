@@ -1,10 +1,10 @@
-/* Loads any bytes as a file of a checkpoint, or as a segment of a log (log_segment.h). The manifest's sizes and hashes
+/* Loads any bytes as a file of a checkpoint, or as a segment of a log (wal_segment.h). The manifest's sizes and hashes
  * are made to fit, so that the bytes get past them. The checkpoint is refused with a reason, or it was read and can be
  * written again. */
 #include <string.h>
 
 #include "kept_sample.h"
-#include "log_segment.h"
+#include "wal_segment.h"
 #include "mem_disk.h"
 #include "seed.h"
 

@@ -4,10 +4,10 @@
 #define SIM_PROGRAM_H
 
 #include "call.h"
-#include "declared_params.h"
+#include "join.h"
 #include "pump.h"
 #include "replace.h"
-#include "restart.h"
+#include "recoveries.h"
 #include "worker.h"
 
 enum { CALLS = 3 };

@@ -3,7 +3,7 @@
 #include "program.h"
 
 #include "relaunch.h"
-#include "rewind.h"
+#include "recoveries.h"
 #include "sim_judge.h"
 
 #include <stdlib.h>

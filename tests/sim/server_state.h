@@ -34,15 +34,17 @@ struct sim_server {
     uint64_t life;         /* how often the server was killed: events of an earlier process do nothing */
     uint64_t starts;       /* number of processes of the server so far */
     struct sim_disk *disk; /* survives the server; NULL: no plan with crashes */
-    pd_checkpoint_image *checkpointing[SIM_KEPT]; /* checkpoints that wait for the keeper thread, the oldest first */
+    pd_checkpoint_image
+        *checkpointing[SIM_KEPT]; /* checkpoints that wait for the checkpoint writer, the oldest first */
     size_t n_keeping;
     bool keeper_due;
-    char tidy_dir[128]; /* directory of the job of which the keeper thread removes older checkpoints next; "": none */
-    uint64_t tidy_left; /* how many it leaves */
-    pd_logged *logging[SIM_LOGGED]; /* entries that wait for the journal thread, the oldest first */
+    char tidy_dir
+        [128]; /* directory of the job of which the checkpoint writer removes older checkpoints next; "": none */
+    uint64_t tidy_left;                 /* how many it leaves */
+    pd_wal_record *logging[SIM_LOGGED]; /* entries that wait for the WAL thread, the oldest first */
     size_t n_logging;
     bool journal_due;
-    struct pd_logs *logs; /* the logs of this process; NULL: it has written no entry yet */
+    struct pd_wal_writer *logs; /* the logs of this process; NULL: it has written no entry yet */
 };
 
 /* ---- sim_loop.c ---- */

@@ -1,7 +1,7 @@
-/* sim_journal.c - the server's journal thread as events, on the simulated disk. */
+/* sim_journal.c - the server's WAL thread as events, on the simulated disk. */
 #include "sim_journal.h"
 
-#include "log_files.h"
+#include "wal_files.h"
 #include "sim_disk.h"
 #include "store.h"
 
@@ -13,12 +13,12 @@ static const char root[] = SIM_STATE_DIR;
 
 /* ---- writing ---- */
 
-static void hand_back(sim_server *server, pd_logged *entry)
+static void hand_back(sim_server *server, pd_wal_record *entry)
 {
-    pd_request *request = pd_request_new(PD_REQ_LOGGED, (pd_ticket){ 0, 0 });
+    pd_request *request = pd_request_new(PD_REQ_WAL, (pd_ticket){ 0, 0 });
 
     if (request == NULL) sim_fail("harness", "no memory for the journal's answer");
-    request->u.logged = entry;
+    request->u.wal = entry;
     request->job = entry->number;
     sim_step_post(server, request);
 }
@@ -38,9 +38,9 @@ static void write_all(sim_server *server)
     pd_error err;
 
     if (server->logs == NULL &&
-        pd_logs_new(&server->logs, sim_disk_functions(server->disk), root, SEGMENT, &err) != PD_OK)
+        pd_wal_writer_new(&server->logs, sim_disk_functions(server->disk), root, SEGMENT, &err) != PD_OK)
         sim_fail("harness", "%s", err.text);
-    pd_logs_write(server->logs, server->logging, server->n_logging);
+    pd_wal_write(server->logs, server->logging, server->n_logging);
     sim_enter(before);
     for (size_t i = 0; i < server->n_logging; i++)
         sim_note(server->s, server->logging[i]->job, server->logging[i]->step, "is logged", server->logging[i]->bytes,
@@ -67,9 +67,9 @@ static void journal_turn(sim *s, void *who, uint64_t life)
 void sim_journal_take(void *arg, pd_effect *effect)
 {
     sim_server *server = arg;
-    pd_logged *entry = effect->u.logged;
+    pd_wal_record *entry = effect->u.wal;
 
-    effect->u.logged = NULL;
+    effect->u.wal = NULL;
     pd_effect_free(effect);
     if (server->dying) {
         pd_fail(&entry->error, PD_CANCELLED, "the server stops");
@@ -93,14 +93,14 @@ void sim_journal_end(sim_server *server)
     hand_back_all(server);
     server->journal_due = false;
     before = sim_enter(SIM_HARNESS);
-    pd_logs_free(server->logs);
+    pd_wal_writer_free(server->logs);
     server->logs = NULL;
     sim_enter(before);
 }
 
 /* ---- the start ---- */
 
-static int repeat(void *arg, const pd_logged *entry, pd_error *err)
+static int repeat(void *arg, const pd_wal_record *entry, pd_error *err)
 {
     sim_server *server = arg;
     bool unchanged;
@@ -112,7 +112,7 @@ static int repeat(void *arg, const pd_logged *entry, pd_error *err)
     return PD_OK;
 }
 
-static int take_control(void *arg, const pd_logged *entry, pd_error *err)
+static int take_control(void *arg, const pd_wal_record *entry, pd_error *err)
 {
     sim_server *server = arg;
 
@@ -126,7 +126,7 @@ static int take_control(void *arg, const pd_logged *entry, pd_error *err)
 static void load_control(sim_server *server, const char *job_dir, const pd_checkpoint_image *kept)
 {
     const pd_disk *disk = sim_disk_functions(server->disk);
-    pd_log_about about;
+    pd_wal_about about;
     pd_error err;
 
     if (pd_control_read(disk, job_dir, kept->creator, take_control, server, &about, &err) != PD_OK)
@@ -138,12 +138,12 @@ static void load_control(sim_server *server, const char *job_dir, const pd_check
 void sim_journal_load(sim_server *server, const char *job_dir, const pd_checkpoint_image *kept)
 {
     const pd_disk *disk = sim_disk_functions(server->disk);
-    pd_log_about about;
+    pd_wal_about about;
     pd_error err;
 
-    if (pd_log_read(disk, job_dir, kept->creator, kept->step, repeat, server, &about, &err) != PD_OK)
+    if (pd_wal_read(disk, job_dir, kept->creator, kept->step, repeat, server, &about, &err) != PD_OK)
         sim_fail("durability", "the log of %s cannot be read: %s", kept->job, err.text);
-    if (pd_log_cut(disk, job_dir, kept->creator, kept->step, about.last, &err) != PD_OK)
+    if (pd_wal_truncate(disk, job_dir, kept->creator, kept->step, about.last, &err) != PD_OK)
         sim_fail("durability", "the log of %s cannot be cut: %s", kept->job, err.text);
     load_control(server, job_dir, kept);
 }

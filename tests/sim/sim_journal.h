@@ -1,4 +1,4 @@
-/* sim_journal.h - the journal thread of the simulated server: writes entries of logs to the simulated disk, and repeats
+/* sim_journal.h - the WAL thread of the simulated server: writes entries of logs to the simulated disk, and repeats
  * them when the server starts. Only in plans with crashes. */
 #ifndef SIM_JOURNAL_H
 #define SIM_JOURNAL_H

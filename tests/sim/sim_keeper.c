@@ -1,5 +1,5 @@
-/* sim_keeper.c - the server's keeper thread as events, on a disk that survives the server; kills the server, and starts
- * it anew from that disk. */
+/* sim_keeper.c - the server's checkpoint writer as events, on a disk that survives the server; kills the server, and
+ * starts it anew from that disk. */
 #include "sim_keeper.h"
 
 #include "checkpoint_files.h"
@@ -12,7 +12,7 @@
 
 static const char root[] = SIM_STATE_DIR;
 
-/* ---- the keeper thread ---- */
+/* ---- the checkpoint writer ---- */
 
 /* Hands a checkpoint back to the step thread, which takes its published versions back and frees it. */
 static void hand_back(sim_server *server, pd_checkpoint_image *kept)

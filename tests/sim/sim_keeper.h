@@ -1,5 +1,5 @@
-/* sim_keeper.h - the keeper thread of the simulated server: writes checkpoints to a simulated disk, and loads them when
- * the server starts. Only in plans with crashes. */
+/* sim_keeper.h - the checkpoint writer of the simulated server: writes checkpoints to a simulated disk, and loads them
+ * when the server starts. Only in plans with crashes. */
 #ifndef SIM_KEEPER_H
 #define SIM_KEEPER_H
 

@@ -7,7 +7,7 @@
 enum { KEPT_CONN = 10 }; /* connection and nonce of rank 0; rank 1 has the next ones */
 extern const int64_t kept_job_sizes[2];
 
-/* Returns the configuration of a store with a keeper thread. */
+/* Returns the configuration of a store with a checkpoint writer. */
 pd_store_config kept_config(void);
 /* Makes the rig, and starts the job with initial weights. */
 void kept_job_start(rig *r, const pd_store_config *config, const char *options);

@@ -3,7 +3,6 @@
 
 #include "answer.h"
 #include "descriptors.h"
-#include "landing.h"
 #include "window.h"
 
 #include <setjmp.h>

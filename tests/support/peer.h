@@ -6,9 +6,8 @@
 
 #include "call.h"
 #include "core.h"
-#include "declared_params.h"
-#include "restart.h"
-#include "rewind.h"
+#include "join.h"
+#include "recoveries.h"
 #include "segment.h"
 
 #define SECOND UINT64_C(1000000000)

@@ -267,7 +267,7 @@ static void absorb(rig *r, pd_effect *effect)
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
     case PD_EFF_KEEP: rig_on_kept(r, effect->u.kept); break;
-    case PD_EFF_LOGGED: rig_on_entry(r, effect->u.logged); break;
+    case PD_EFF_WAL: rig_on_entry(r, effect->u.wal); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
     case PD_EFF_RECALL: on_recalled(r, effect); break;
     case PD_EFF_CHECKPOINT:
@@ -649,7 +649,7 @@ void rig_free(rig *r)
     while (r->n_logging > 0) rig_logged(r);
     pd_checkpoint_image_free(r->disk);
     rig_forget_entries(r, UINT64_MAX);
-    for (size_t i = 0; i < r->n_controls; i++) pd_logged_free(r->controls[i]);
+    for (size_t i = 0; i < r->n_controls; i++) pd_wal_record_free(r->controls[i]);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
     assert_int_equal(r->buffers_out, 0);
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);

@@ -69,25 +69,26 @@ typedef struct rig {
     struct pd_task *tasks[256];
     uint32_t task_params[256], task_jobs[256];
     size_t n_tasks;
-    /* Checkpoints. The rig plays the keeper thread, if the configuration says that there is one (keeps). */
+    /* Checkpoints. The rig plays the checkpoint writer, if the configuration says that there is one (keeps). */
     pd_checkpoint_image
         *checkpointing;        /* the checkpoint that the store has handed over and that rig_kept has not returned */
     pd_checkpoint_image *disk; /* a copy of the last checkpoint that was written, as the disk would return it */
-    uint64_t kept, ended;      /* number of checkpoints written; of jobs whose end was reported to the keeper thread */
-    uint64_t durable;          /* last reported durable step */
+    uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
+    uint64_t durable;     /* last reported durable step */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
     uint64_t note_step;                         /* the last answer to Recall: step, and the note as text */
     char note[64];
     const char *disk_error; /* the disk fails with these words; NULL: it works */
     bool lazy_disk;         /* true: a checkpoint stays in `keeping` until rig_kept; false: it is written at once */
-    /* The log. The rig plays the journal thread, too. */
-    pd_logged *logging[RIG_ENTRIES]; /* entries that the store has handed over and that rig_logged has not returned */
-    pd_logged *entries[RIG_ENTRIES]; /* copies of the entries that the log has after the last durable checkpoint */
+    /* The log. The rig plays the WAL thread, too. */
+    pd_wal_record
+        *logging[RIG_ENTRIES]; /* entries that the store has handed over and that rig_logged has not returned */
+    pd_wal_record *entries[RIG_ENTRIES]; /* copies of the entries that the log has after the last durable checkpoint */
     size_t n_logging, n_entries;
-    uint64_t logged; /* number of entries written */
+    uint64_t recorded; /* number of entries written */
     /* The control log: copies of the entries that it has after the number up to which they are not needed. It fails and
      * is lazy as the log is. */
-    pd_logged *controls[RIG_ENTRIES];
+    pd_wal_record *controls[RIG_ENTRIES];
     size_t n_controls;
     uint64_t controlled;   /* number of its entries written */
     const char *log_error; /* the log's disk fails with these words; NULL: it works */
@@ -122,7 +123,7 @@ void rig_kept(rig *r);   /* writes the checkpoint that lazy_disk has kept to the
 void rig_logged(rig *r); /* writes the oldest entry that lazy_log has kept to the log of the rig, or fails to */
 /* Take a checkpoint or an entry that the store hands over. Used by rig.c. */
 void rig_on_kept(rig *r, pd_checkpoint_image *kept);
-void rig_on_entry(rig *r, pd_logged *entry);
+void rig_on_entry(rig *r, pd_wal_record *entry);
 /* Drops the entries that a checkpoint of step `step` makes superfluous, and those that wait. Used by rig.c. */
 void rig_forget_entries(rig *r, uint64_t step);
 /* Repeats the entries that the log of the rig `from` has after its checkpoint. Returns the code of the error, which is

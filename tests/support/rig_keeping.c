@@ -1,4 +1,5 @@
-/* rig_keeping.c - plays the keeper thread for the store of a rig, asks for checkpoints and notes, and restores jobs. */
+/* rig_keeping.c - plays the checkpoint writer for the store of a rig, asks for checkpoints and notes, and restores
+ * jobs. */
 #include "rig.h"
 
 #include <setjmp.h>

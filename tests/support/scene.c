@@ -16,10 +16,9 @@
 #include <unistd.h>
 
 #include "access.h"
-#include "descriptor.h"
-#include "listen.h"
+#include "transport.h"
+#include "uvloop.h"
 #include "small_daemon.h"
-#include "socket.h"
 
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 

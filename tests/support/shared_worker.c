@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 
 enum { GRADIENTS = 4 };
 

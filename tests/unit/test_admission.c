@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "admission.h"
+#include "payloads.h"
 
 static void a_rank_with_nothing_in_flight_may_always_send_a_frame(void **state)
 {

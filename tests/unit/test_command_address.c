@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "command_address.h"
+#include "notice.h"
 
 static void expect(const char *url, const char *text, const char *expected)
 {

@@ -131,7 +131,7 @@ static int64_t rigs_own(const rig *r)
 }
 
 /* Trains a job, and compares the counted bytes with the peak of those that are allocated. With `keeps` the job has a
- * checkpoint from its first step on, which stays with the keeper thread while the next step runs. */
+ * checkpoint from its first step on, which stays with the checkpoint writer while the next step runs. */
 static void check(const job_case *c, bool keeps)
 {
     const pd_option every = { "checkpoint_every", "1" };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "note.h"
+#include "call.h"
 #include "oom.h"
 #include "peer.h"
 

@@ -79,7 +79,7 @@ static pd_ticket_id restart(peer *p)
 {
     pd_ticket_id ticket;
 
-    assert_int_equal(pd_core_restart(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_OK);
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_CONNECT);
     return ticket;
 }
@@ -242,7 +242,7 @@ static void a_part_of_the_initial_weights_can_be_lost_with_its_job(void **state)
     assert_true(pd_core_lost(p->core));
     assert_int_equal(peer_finish(p, ticket, &err), PD_DATA_LOSS);
     pd_core_down(p->core, p->now, "dropped");
-    assert_int_equal(pd_core_restart(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_OK);
     peer_free(p);
 }
 
@@ -426,7 +426,7 @@ static void a_job_that_the_server_has_is_not_started_anew(void **state)
     pd_ticket_id ticket;
     (void)state;
 
-    assert_int_equal(pd_core_restart(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
+    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
     peer_free(p);
 }
 
@@ -441,7 +441,7 @@ static void without_memory_the_job_stays_lost(void **state)
     for (; failed; n++) {
         int rc;
         oom_arm(n);
-        rc = pd_core_restart(p->core, &ticket, NULL);
+        rc = pd_core_recreate(p->core, &ticket, NULL);
         failed = oom_disarm();
         assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
         assert_int_equal(pd_core_lost(p->core), failed);

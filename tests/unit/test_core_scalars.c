@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "peer.h"
-#include "scalar_check.h"
+#include "pieces.h"
 
 static const int64_t sizes[] = { 3, 2 * CHUNK + 5, 7 };
 enum { N = 3 };

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 #include "descriptors.h"
 
 enum { MOST = 12 };

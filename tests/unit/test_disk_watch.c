@@ -316,7 +316,7 @@ static void a_job_whose_log_does_not_answer_goes_on_and_logs_again_later(void **
     (void)state;
     start(&r, LOG);
     r.lazy_log = true;
-    for (; step <= PD_LOGGED_MOST; step++) expect_step(&r, step, true);
+    for (; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
     expect_step(&r, step, false);
     rig_sleep(&r, 31);
     assert_non_null(strstr(r.warning, "4 entries of the log have been with the disk for 31 s, which does not answer"));
@@ -325,7 +325,7 @@ static void a_job_whose_log_does_not_answer_goes_on_and_logs_again_later(void **
     assert_int_equal(kept_job_step_of(&r, 0), step); /* it goes on */
     for (step++; step <= 10; step++) expect_step(&r, step, true);
     assert_true(r.durable >= 5); /* by a checkpoint */
-    assert_int_equal(r.n_logging, PD_LOGGED_MOST);
+    assert_int_equal(r.n_logging, PD_WAL_MOST);
     r.lazy_log = false; /* the disk answers */
     while (r.n_logging > 0) rig_logged(&r);
     for (; step <= 14; step++) expect_step(&r, step, true);
@@ -342,17 +342,17 @@ static void a_job_whose_log_does_not_answer_waits_if_it_is_to_pause(void **state
     (void)state;
     start(&r, LOG " on_disk_error=pause disk_timeout=1s");
     r.lazy_log = true;
-    for (uint64_t step = 1; step <= PD_LOGGED_MOST; step++) expect_step(&r, step, true);
+    for (uint64_t step = 1; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
     rig_sleep(&r, 2);
     assert_non_null(strstr(r.warning, "the job waits for the disk (on_disk_error)"));
-    expect_step(&r, PD_LOGGED_MOST + 1, false);
+    expect_step(&r, PD_WAL_MOST + 1, false);
     rig_sleep(&r, 1000);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST);
     r.lazy_log = false;
     while (r.n_logging > 0) rig_logged(&r);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_LOGGED_MOST + 1);
-    assert_int_equal(r.durable, PD_LOGGED_MOST + 1);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST + 1);
+    assert_int_equal(r.durable, PD_WAL_MOST + 1);
     rig_free(&r);
 }
 
@@ -368,7 +368,7 @@ static void a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log(v
     expect_step(&r, 1, true); /* its entry fails, and the next checkpoint does not come back */
     r.log_error = NULL;
     while (r.checkpointing == NULL) expect_step(&r, step++, true);
-    for (int i = 0; i < PD_LOGGED_MOST; i++) expect_step(&r, step++, true);
+    for (int i = 0; i < PD_WAL_MOST; i++) expect_step(&r, step++, true);
     expect_step(&r, step, false);
     rig_sleep(&r, 31);
     rig_work(&r);

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "durable_text.h"
+#include "lists.h"
 
 static Paramd__JobInfo job_of(const char *durability, uint64_t step, uint64_t age_ms, const char *error)
 {

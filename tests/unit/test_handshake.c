@@ -15,12 +15,11 @@
 #include "await.h"
 #include "daemon.h"
 #include "daemon_process.h"
-#include "handshake.h"
+#include "uvloop.h"
 #include "pki.h"
 #include "small_daemon.h"
 #include "tls_inside.h"
 #include "tls_stream.h"
-#include "uvloop.h"
 
 enum { PEERS = 6, MOST = 3, STEPS = 100 };
 

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "await.h"
-#include "handshake_thread.h"
+#include "uvloop.h"
 #include "oom.h"
 #include "daemon_process.h"
 

@@ -21,7 +21,7 @@
 #include "conn.h"
 #include "http.h"
 #include "loop.h"
-#include "metrics.h"
+#include "document.h"
 #include "reach.h"
 #include "scene.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "identity.h"
+#include "transport.h"
 
 static void expect(pd_identity_kind kind, const char *name, pd_identity_kind found, const char *text)
 {

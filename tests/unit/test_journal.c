@@ -1,4 +1,4 @@
-/* Tests the journal thread: entries come back in order with the result, those that wait are written together, and
+/* Tests the WAL thread: entries come back in order with the result, those that wait are written together, and
  * nothing is lost at its end. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "effects.h"
 #include "gated_disk.h"
 #include "journal.h"
-#include "log_sample.h"
+#include "wal_sample.h"
 
 /* A journal whose thread can be made to wait when it syncs, at the end of a group. */
 typedef struct fixture {
@@ -50,21 +50,21 @@ static int tear_down(void **state)
 
 static pd_effect *entry_of(uint64_t step)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_LOGGED, (pd_ticket){ 0, 0 }, 9);
+    pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, 9);
 
-    effect->u.logged = sample_logged(step, 0, 1);
+    effect->u.wal = sample_logged(step, 0, 1);
     return effect;
 }
 
 /* Takes the next entry that comes back, and checks its step and result. */
 static void expect(fixture *f, uint64_t step, int code)
 {
-    pd_request *request = gated_disk_take(f->at, PD_REQ_LOGGED);
+    pd_request *request = gated_disk_take(f->at, PD_REQ_WAL);
 
-    assert_int_equal(request->u.logged->step, step);
-    if (request->u.logged->error.code != code) fail_msg("step %d: %s", (int)step, request->u.logged->error.text);
-    if (code == PD_OK) assert_true(request->u.logged->bytes > 0 && request->u.logged->ns > 0);
-    pd_logged_free(request->u.logged);
+    assert_int_equal(request->u.wal->step, step);
+    if (request->u.wal->error.code != code) fail_msg("step %d: %s", (int)step, request->u.wal->error.text);
+    if (code == PD_OK) assert_true(request->u.wal->bytes > 0 && request->u.wal->ns > 0);
+    pd_wal_record_free(request->u.wal);
     pd_request_free(request);
 }
 
@@ -105,7 +105,7 @@ static void stop(void *arg)
 static void at_the_end_all_entries_are_written(void **state)
 {
     fixture *f = *state;
-    pd_log_about about;
+    pd_wal_about about;
 
     gate_shut(&f->at->gate, true);
     pd_journal_submit(f->journal, entry_of(1));
@@ -114,7 +114,7 @@ static void at_the_end_all_entries_are_written(void **state)
     pd_journal_submit(f->journal, entry_of(3));
     gated_disk_stop(f->at, stop, f);
     for (uint64_t step = 1; step <= 3; step++) expect(f, step, PD_OK);
-    assert_int_equal(pd_log_read(&f->at->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&f->at->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
     assert_int_equal(about.entries, 3);
 }
 

@@ -1,4 +1,5 @@
-/* Tests the keeper thread: what it is handed comes back in order with the result, and nothing is lost at its end. */
+/* Tests the checkpoint writer: what it is handed comes back in order with the result, and nothing is lost at its
+ * end. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "lag.h"
+#include "loop.h"
 
 static void percentiles_are_within_a_bucket_of_the_truth(void **state)
 {

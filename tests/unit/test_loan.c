@@ -10,7 +10,7 @@
 
 #include "descriptors.h"
 #include "frame.h"
-#include "loan.h"
+#include "payloads.h"
 #include "oom.h"
 
 enum { BYTES = 10 * 4096 + 100 };

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "daemon_process.h"
-#include "lookup.h"
+#include "connect.h"
 #include "names.h"
 
 static pd_address address(const char *host)

@@ -16,7 +16,7 @@
 
 #include "oom.h"
 #include "scene.h"
-#include "socket.h"
+#include "uvloop.h"
 
 static int set_up(void **state)
 {

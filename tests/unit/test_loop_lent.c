@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "transport.h"
 #include "descriptors.h"
 #include "loop.h"
 #include "shared_worker.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "await.h"
-#include "descriptor.h"
+#include "transport.h"
 #include "descriptors.h"
 #include "loop.h"
 #include "oom.h"

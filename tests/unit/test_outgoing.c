@@ -20,7 +20,7 @@ typedef struct frame {
     pd_outgoing_frame *queued; /* NULL once the queue has freed the frame */
     uint8_t *payload;          /* NULL once the payload is the caller's again: freed, so that the sanitizer finds
                                 * later reads */
-    pd_lane lane;
+    pd_queue queue;
     bool ended, told; /* ended: retired or removed; told: `done` was called for the frame */
     int received;     /* how often the peer received the frame on this connection */
 } frame;
@@ -64,7 +64,7 @@ static void bench_free(bench *b)
     free(b);
 }
 
-static uint64_t add(bench *b, pd_lane lane, uint64_t payload_bytes)
+static uint64_t add(bench *b, pd_queue queue, uint64_t payload_bytes)
 {
     uint64_t number = ++b->n;
     frame *f = &b->frames[number];
@@ -82,8 +82,8 @@ static uint64_t add(bench *b, pd_lane lane, uint64_t payload_bytes)
     f->queued = pd_outgoing_frame_new(head, HEAD, NULL, 0, iov, 2);
     f->queued->id = number;
     f->queued->op = (struct pd_op *)f;
-    f->lane = lane;
-    assert_true(pd_outgoing_add(&b->out, f->queued, lane));
+    f->queue = queue;
+    assert_true(pd_outgoing_add(&b->out, f->queued, queue));
     return number;
 }
 
@@ -103,7 +103,7 @@ static void received(bench *b)
     frame *f = &b->frames[number];
 
     assert_int_equal(f->received++, 0);
-    if (f->lane == PD_LANE_LASTING) {
+    if (f->queue == PD_QUEUE_LASTING) {
         assert_true(number > b->last);
         b->last = number;
     }
@@ -178,7 +178,7 @@ static void lose_connection(bench *b)
     for (uint64_t i = 1; i <= b->n; i++) {
         frame *f = &b->frames[i];
         f->received = 0;
-        if (f->lane == PD_LANE_CONNECTION && !f->told) f->ended = true;
+        if (f->queue == PD_QUEUE_CONNECTION && !f->told) f->ended = true;
     }
 }
 
@@ -239,7 +239,7 @@ static void happen(bench *b, enum event event, uint64_t number)
         drop(b, number % RUN + 1);
         break;
     case ADD_OTHER_LANE:
-        add(b, PD_LANE_CONNECTION, 3);
+        add(b, PD_QUEUE_CONNECTION, 3);
         retire(b, number);
         break;
     case EVENTS: break;
@@ -248,12 +248,12 @@ static void happen(bench *b, enum event event, uint64_t number)
 
 /* Sends `gone` bytes, then lends the rest of the batch. The event happens to frame `number` while the bytes are
  * lent. Then `n` of the lent bytes are reported as sent. */
-static void try_event(pd_lane lane, enum event event, uint64_t number, size_t gone, size_t n)
+static void try_event(pd_queue queue, enum event event, uint64_t number, size_t gone, size_t n)
 {
     bench *b = bench_new();
     size_t lent, complete;
 
-    for (int i = 0; i < RUN; i++) add(b, lane, PAYLOAD);
+    for (int i = 0; i < RUN; i++) add(b, queue, PAYLOAD);
     gather(b, IOV, SIZE_MAX);
     report(b, gone);
     lent = gather(b, IOV, SIZE_MAX);
@@ -267,7 +267,7 @@ static void try_event(pd_lane lane, enum event event, uint64_t number, size_t go
     drain(b);
     for (uint64_t i = 1; i <= b->n; i++) assert_true(b->frames[i].ended || b->frames[i].received == 1 || event == LOSE);
     if (event != LOSE && event != RETIRE_ALL) assert_int_equal(b->bytes, 0);
-    if (lane == PD_LANE_LASTING || event != LOSE) assert_true(b->frames[number].told || lane == PD_LANE_CONNECTION);
+    if (queue == PD_QUEUE_LASTING || event != LOSE) assert_true(b->frames[number].told || queue == PD_QUEUE_CONNECTION);
     bench_free(b);
 }
 
@@ -276,17 +276,17 @@ static void lent_bytes_stay_whatever_happens_before_they_are_reported(void **sta
     static const size_t gone[] = { 0, 1, HEAD, SIZE - 1 };
     (void)state;
 
-    for (pd_lane lane = 0; lane <= PD_LANE_LASTING; lane++)
+    for (pd_queue queue = 0; queue <= PD_QUEUE_LASTING; queue++)
         for (enum event event = 0; event < EVENTS; event++)
             for (uint64_t number = 1; number <= RUN; number++)
                 for (size_t g = 0; g < sizeof gone / sizeof *gone; g++)
-                    for (size_t n = 0; n <= RUN * SIZE - gone[g]; n++) try_event(lane, event, number, gone[g], n);
+                    for (size_t n = 0; n <= RUN * SIZE - gone[g]; n++) try_event(queue, event, number, gone[g], n);
 }
 
 static void a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went(void **state)
 {
     bench *b = bench_new();
-    uint64_t number = add(b, PD_LANE_LASTING, 10);
+    uint64_t number = add(b, PD_QUEUE_LASTING, 10);
     (void)state;
 
     gather(b, IOV, SIZE_MAX);
@@ -303,7 +303,7 @@ static void a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went(voi
 static void a_lent_frame_of_which_nothing_went_is_done_and_does_not_go(void **state)
 {
     bench *b = bench_new();
-    uint64_t first = add(b, PD_LANE_LASTING, 10), second = add(b, PD_LANE_LASTING, 10);
+    uint64_t first = add(b, PD_QUEUE_LASTING, 10), second = add(b, PD_QUEUE_LASTING, 10);
     (void)state;
 
     gather(b, IOV, SIZE_MAX);
@@ -342,7 +342,7 @@ static void act(bench *b, uint64_t *seed)
 
     switch (draw(seed, 6)) {
     case 0:
-    case 1: add(b, draw(seed, 4) == 0 ? PD_LANE_CONNECTION : PD_LANE_LASTING, draw(seed, 40)); break;
+    case 1: add(b, draw(seed, 4) == 0 ? PD_QUEUE_CONNECTION : PD_QUEUE_LASTING, draw(seed, 40)); break;
     case 2:
         if (number > 0) retire(b, number);
         break;
@@ -363,7 +363,7 @@ static void assert_all_arrive(bench *b)
     for (uint64_t i = 1; i <= b->n; i++)
         if (!b->frames[i].ended) assert_int_equal(b->frames[i].received, 1);
     for (uint64_t i = 1; i <= b->n; i++)
-        if (b->frames[i].ended && b->frames[i].lane == PD_LANE_LASTING) assert_true(b->frames[i].told);
+        if (b->frames[i].ended && b->frames[i].queue == PD_QUEUE_LASTING) assert_true(b->frames[i].told);
 }
 
 static void run_seed(uint64_t seed)

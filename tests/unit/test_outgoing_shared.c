@@ -49,7 +49,7 @@ static bench *bench_new(uint64_t seed)
 
     b->seed = seed;
     assert_int_equal(pd_staging_make(&b->out.staging, HOMES + COPIES, NULL), PD_OK);
-    assert_ptr_equal(pd_staging_home(&b->out.staging, 0, HOMES), b->out.staging.segment.at);
+    assert_ptr_equal(pd_staging_take_buffer(&b->out.staging, 0, HOMES), b->out.staging.segment.at);
     b->out.open = true;
     return b;
 }
@@ -102,7 +102,7 @@ static uint64_t add(bench *b, uint64_t bytes)
     f->queued->id = number;
     f->queued->step = f->step;
     f->queued->op = (struct pd_op *)f;
-    assert_true(pd_outgoing_add(&b->out, f->queued, PD_LANE_LASTING));
+    assert_true(pd_outgoing_add(&b->out, f->queued, PD_QUEUE_LASTING));
     return number;
 }
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "outstanding.h"
+#include "output.h"
 
 static pd_pendings table = { .key = 1 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "payload_pool.h"
+#include "payloads.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
 

@@ -9,7 +9,6 @@
 #include "message.h"
 #include "methods.h"
 #include "pieces.h"
-#include "scalar_check.h"
 #include "paramd/tensor.h"
 #include "request.h"
 

@@ -11,7 +11,7 @@
 
 #include "oom.h"
 #include "call.h"
-#include "declared_params.h"
+#include "join.h"
 #include "pump.h"
 
 /* A fake transport that accepts `capacity` bytes and whose receive returns `result`. */

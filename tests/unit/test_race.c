@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "daemon_process.h"
-#include "race.h"
+#include "connect.h"
 
 /* Addresses of the loopback interface. A silent one has a listener whose queue is full. */
 typedef struct scene {

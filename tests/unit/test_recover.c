@@ -12,7 +12,7 @@
 #include "disk_pass.h"
 #include "keeper.h"
 #include "kept_sample.h"
-#include "log_sample.h"
+#include "wal_sample.h"
 #include "recover.h"
 
 #define ROOT "/state"
@@ -53,7 +53,7 @@ static int tear_down(void **state)
 static void write_one(fixture *f, uint64_t creator, uint64_t step, uint64_t written_ms, bool ended)
 {
     pd_checkpoint_image *kept = sample_kept(step, 3);
-    pd_checkpoint_about about = pd_keeper_about();
+    pd_checkpoint_about about = pd_checkpoint_about_here();
 
     kept->creator = creator;
     kept->ended = ended;
@@ -91,15 +91,15 @@ static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 }
 
 /* Takes a step of the log, unless it is the one that the test refuses. */
-static int replay(void *arg, const pd_logged *logged, pd_error *err)
+static int replay(void *arg, const pd_wal_record *record, pd_error *err)
 {
     fixture *f = arg;
 
-    if (logged->step == f->refused_step) return pd_fail(err, PD_DATA_LOSS, "it does not fit");
-    if (logged->step == f->spoiled_step) return pd_fail(err, PD_ABORTED, "it takes another course");
-    assert_int_equal(logged->step, f->step + 1);
-    assert_int_equal(logged->creator, f->creator);
-    f->step = logged->step;
+    if (record->step == f->refused_step) return pd_fail(err, PD_DATA_LOSS, "it does not fit");
+    if (record->step == f->spoiled_step) return pd_fail(err, PD_ABORTED, "it takes another course");
+    assert_int_equal(record->step, f->step + 1);
+    assert_int_equal(record->creator, f->creator);
+    f->step = record->step;
     return PD_OK;
 }
 
@@ -114,17 +114,17 @@ static int recover(fixture *f, pd_error *err)
 /* Writes the entries of the steps first ... last of a job, whose newest checkpoint is of the step `base`. */
 static void log_steps(fixture *f, uint64_t creator, uint64_t base, uint64_t first, uint64_t last)
 {
-    pd_logs *logs;
+    pd_wal_writer *logs;
 
-    assert_int_equal(pd_logs_new(&logs, &f->disk, ROOT, LOG_SEGMENT_BYTES, NULL), PD_OK);
+    assert_int_equal(pd_wal_writer_new(&logs, &f->disk, ROOT, LOG_SEGMENT_BYTES, NULL), PD_OK);
     for (uint64_t step = first; step <= last; step++) {
-        pd_logged *e = sample_logged(step, base, 1);
+        pd_wal_record *e = sample_logged(step, base, 1);
         e->creator = creator;
-        pd_logs_write(logs, &e, 1);
+        pd_wal_write(logs, &e, 1);
         if (e->error.code != PD_OK) fail_msg("%s", e->error.text);
-        pd_logged_free(e);
+        pd_wal_record_free(e);
     }
-    pd_logs_free(logs);
+    pd_wal_writer_free(logs);
 }
 
 static void the_newest_checkpoint_of_a_job_comes_back(void **state)

@@ -59,7 +59,7 @@ static int tear_down(void **state)
 /* Writes the last checkpoint of the rig to the disk, as a daemon on the hardware `about` does (NULL: this one). */
 static void write_checkpoint(fixture *f, const rig *r, const pd_checkpoint_about *about)
 {
-    pd_checkpoint_about same = pd_keeper_about();
+    pd_checkpoint_about same = pd_checkpoint_about_here();
     pd_error err;
 
     if (pd_checkpoint_write(&f->disk, "/state", r->disk, about != NULL ? about : &same, &err) != PD_OK)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "message.h"
-#include "reflect.h"
+#include "result.h"
 
 static void a_list_of_signed_numbers_is_told_number_by_number(void **state)
 {

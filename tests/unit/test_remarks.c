@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "paramd/error.h"
-#include "remarks.h"
+#include "loop.h"
 
 static const pd_remark *say(pd_remarks *remarks, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -1,5 +1,5 @@
 /* Tests SIGTERM and SIGINT as events: a signal at any moment of the shutdown changes nothing. */
-#include "signals.h"
+#include "uvloop.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "lookup.h"
+#include "connect.h"
 #include "sock.h"
 
 static pd_address one(const char *text)

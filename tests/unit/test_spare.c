@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "oom.h"
-#include "spare.h"
+#include "window.h"
 
 enum { A = PD_LEAST_SPARE, B = 2 * A };
 

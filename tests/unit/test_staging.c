@@ -27,7 +27,7 @@ static pd_staging made(void)
     pd_staging staging = { 0 };
 
     assert_int_equal(pd_staging_make(&staging, HOMES + COPIES, NULL), PD_OK);
-    assert_ptr_equal(pd_staging_home(&staging, 0, HOMES), staging.segment.at);
+    assert_ptr_equal(pd_staging_take_buffer(&staging, 0, HOMES), staging.segment.at);
     return staging;
 }
 
@@ -249,7 +249,7 @@ static void homes_lie_where_they_are_wanted_in_any_order(void **state)
     (void)state;
 
     for (size_t i = 0; i < 6; i++)
-        assert_ptr_equal(pd_staging_home(&staging, order[i] * 3 * UNIT, 3 * UNIT),
+        assert_ptr_equal(pd_staging_take_buffer(&staging, order[i] * 3 * UNIT, 3 * UNIT),
                          staging.segment.at + order[i] * 3 * UNIT);
     pd_staging_free(&staging);
 }
@@ -264,11 +264,11 @@ static void a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_
 
     assert_true(pd_staging_place(&staging, frame));
     pd_staging_fill(&staging, frame);
-    home = pd_staging_home(&staging, UNIT, UNIT);
+    home = pd_staging_take_buffer(&staging, UNIT, UNIT);
     assert_true(home >= staging.segment.at + sizeof ones);
     free_frame(&staging, frame);
     assert_int_equal(staging.segment.at[1], 1);
-    home = pd_staging_home(&staging, 0, UNIT);
+    home = pd_staging_take_buffer(&staging, 0, UNIT);
     assert_ptr_equal(home, staging.segment.at);
     assert_int_equal(home[1], 0);
     pd_staging_free(&staging);
@@ -282,9 +282,9 @@ static void a_home_has_no_room_where_copies_have_all(void **state)
     (void)state;
 
     assert_true(pd_staging_place(&staging, frame));
-    assert_null(pd_staging_home(&staging, 0, UNIT));
+    assert_null(pd_staging_take_buffer(&staging, 0, UNIT));
     free_frame(&staging, frame);
-    assert_non_null(pd_staging_home(&staging, 0, UNIT));
+    assert_non_null(pd_staging_take_buffer(&staging, 0, UNIT));
     pd_staging_free(&staging);
 }
 
@@ -296,7 +296,7 @@ static void a_copy_never_lies_in_a_home(void **state)
     size_t n = sizeof frames / sizeof *frames, placed = 0;
     (void)state;
 
-    assert_ptr_equal(pd_staging_home(&staging, 7 * UNIT, UNIT), staging.segment.at + (size_t)7 * UNIT);
+    assert_ptr_equal(pd_staging_take_buffer(&staging, 7 * UNIT, UNIT), staging.segment.at + (size_t)7 * UNIT);
     for (size_t i = 0; i < n; i++) {
         frames[i] = frame_at(bulk, UNIT);
         placed += pd_staging_place(&staging, frames[i]);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "top_detail.h"
+#include "top_sample.h"
 
 static pd_top_job job_of(void)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "traffic.h"
+#include "figures.h"
 
 static void assert_bytes(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out)
 {

@@ -2,10 +2,10 @@
  * disk.
  *
  * The step thread makes a pd_checkpoint_image at a cut (a moment at which the whole state of a job is known) and hands
- * it to the keeper thread in an effect PD_EFF_KEEP. From then on the keeper thread owns it and reads it, until it hands
- * it back in a request PD_REQ_KEPT with the result. Weights are not copied: the checkpoint refers to published versions
- * (published weights), which nobody changes, and the step thread drops these references when the checkpoint has come
- * back. All other state is a copy.
+ * it to the checkpoint writer in an effect PD_EFF_KEEP. From then on the checkpoint writer owns it and reads it, until
+ * it hands it back in a request PD_REQ_KEPT with the result. Weights are not copied: the checkpoint refers to published
+ * versions (published weights), which nobody changes, and the step thread drops these references when the checkpoint
+ * has come back. All other state is a copy.
  *
  * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
  * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,
@@ -72,7 +72,7 @@ typedef struct pd_checkpoint_image {
      * may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;
 
-    /* the result, which the keeper thread fills in */
+    /* the result, which the checkpoint writer fills in */
     pd_error error; /* PD_OK: the checkpoint is durable */
     uint64_t bytes; /* bytes that were written */
     uint64_t ns;    /* time that writing took */

@@ -14,7 +14,7 @@ static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
            kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED && kind != PD_REQ_KEPT &&
-           kind != PD_REQ_LOGGED;
+           kind != PD_REQ_WAL;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -110,7 +110,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_NOTE:
     case PD_REQ_RECALL:
     case PD_REQ_KEPT:
-    case PD_REQ_LOGGED:
+    case PD_REQ_WAL:
     case PD_REQ_DRAIN: break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
@@ -170,14 +170,14 @@ pd_request *pd_effect_become_checkpointed(pd_effect *effect)
     return request;
 }
 
-pd_request *pd_effect_become_logged(pd_effect *effect)
+pd_request *pd_effect_become_wal(pd_effect *effect)
 {
-    pd_logged *logged = effect->u.logged;
+    pd_wal_record *record = effect->u.wal;
     pd_request *request;
 
-    assert(effect->kind == PD_EFF_LOGGED);
-    request = become(effect, PD_REQ_LOGGED, logged->number);
-    request->u.logged = logged;
+    assert(effect->kind == PD_EFF_WAL);
+    request = become(effect, PD_REQ_WAL, record->number);
+    request->u.wal = record;
     return request;
 }
 

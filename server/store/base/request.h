@@ -10,7 +10,7 @@
 #include "info_entries.h"
 #include "checkpoint_image.h"
 #include "log_entry.h"
-#include "logged.h"
+#include "wal_record.h"
 #include "stats.h"
 #include "paramd/tensor.h"
 #include "roles.h"
@@ -125,8 +125,8 @@ typedef enum pd_request_kind {
     PD_REQ_RECALL,  /* a worker asks for its note */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
-    PD_REQ_KEPT,   /* from the keeper thread: a checkpoint is on disk, or could not be written; no answer */
-    PD_REQ_LOGGED, /* from the journal thread: an entry is on disk, or could not be written; no answer */
+    PD_REQ_KEPT, /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
+    PD_REQ_WAL,  /* from the WAL thread: an entry is on disk, or could not be written; no answer */
 } pd_request_kind;
 
 /* The requests of an import (an operator loads optimizer state into a job), in this order: BEGIN; PIECE for a part of
@@ -166,7 +166,7 @@ typedef struct pd_request {
         struct {
             char *job_name;
             char *label;    /* "host:pid" of the worker, for the log and for operators */
-            char *identity; /* who the worker is, as its connection proves it (identity.h); NULL: not known */
+            char *identity; /* who the worker is, as its connection proves it (transport.h); NULL: not known */
             uint32_t world_size;
             uint64_t nonce;
             bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */
@@ -307,7 +307,7 @@ typedef struct pd_request {
             uint64_t changes; /* used by the step thread: pd_checkpoint_policy.changes when the request came */
         } checkpoint;
         pd_checkpoint_image *kept;
-        pd_logged *logged;
+        pd_wal_record *wal;
     } u;
 } pd_request;
 
@@ -317,7 +317,7 @@ typedef struct pd_request {
  * can always be answered, and its payload buffer returned, even if out of memory later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the published versions of u.released, the task of u.task, u.kept and u.logged. Accepts NULL. */
+ * payload buffer, the published versions of u.released, the task of u.task, u.kept and u.wal. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
 /* ---- published versions ---- */
@@ -452,8 +452,8 @@ typedef enum pd_effect_kind {
     PD_EFF_EXPORT,     /* answers a request of an operator's export: u.exported */
     PD_EFF_SHARE,      /* answers a worker that asked for its job's shared weights: u.share */
     PD_EFF_TASK,       /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
-    PD_EFF_KEEP,       /* a checkpoint for the keeper thread, u.kept; it never reaches the loop thread */
-    PD_EFF_LOGGED,     /* an entry for the journal thread, u.logged; it never reaches the loop thread */
+    PD_EFF_KEEP,       /* a checkpoint for the checkpoint writer, u.kept; it never reaches the loop thread */
+    PD_EFF_WAL,        /* an entry for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,    /* steps of the job up to u.durable_step are on disk */
     PD_EFF_RECALL,     /* answers a worker that asked for its note: u.recalled */
     PD_EFF_CHECKPOINT, /* a checkpoint that somebody asked for is on disk: u.checkpoint */
@@ -504,7 +504,7 @@ typedef struct pd_effect {
             uint32_t param;
         } task;
         pd_checkpoint_image *kept;
-        pd_logged *logged;
+        pd_wal_record *wal;
         uint64_t durable_step;
         struct {
             uint64_t step; /* step of the note; 0: there is none */
@@ -532,8 +532,8 @@ void pd_request_slim(pd_request *request);
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 /* Turns a PD_EFF_KEEP into a PD_REQ_KEPT in the same memory, so it cannot fail. Takes ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);
-/* Does the same with a PD_EFF_LOGGED, which becomes a PD_REQ_LOGGED. */
-pd_request *pd_effect_become_logged(pd_effect *effect);
+/* Does the same with a PD_EFF_WAL, which becomes a PD_REQ_WAL. */
+pd_request *pd_effect_become_wal(pd_effect *effect);
 /* Does the same with a PD_EFF_TASK, which becomes a PD_REQ_TASK. */
 pd_request *pd_effect_become_task(pd_effect *effect);
 

@@ -6,7 +6,7 @@
  *     quota IDENTITY-GLOB jobs=4 bytes=10G ingest=1G connections=64 requests=1000
  *
  * An identity is what a connection proves of its peer: "user:1000", "token:alice", "certificate:w3.example.org" or
- * "anyone" (net/identity.h). A glob has at most PD_GLOB_MAX bytes, and a blank within it is written as ?. A comment
+ * "anyone" (transport.h). A glob has at most PD_GLOB_MAX bytes, and a blank within it is written as ?. A comment
  * begins with #. Each role includes those before it:
  *
  *     none    the identity has nothing to do with the job, and is not told whether it exists

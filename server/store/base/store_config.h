@@ -34,7 +34,7 @@ typedef struct pd_store_config {
     void *clock_arg;      /* passed to clock_ns; borrowed */
     pd_trace_user *trace; /* takes the events of steps, for a trace file; NULL: nobody does */
     void *trace_arg;      /* passed to trace; borrowed */
-    bool keeps;           /* there is a keeper thread with a directory, so jobs may have checkpoints */
+    bool keeps;           /* there is a checkpoint writer with a directory, so jobs may have checkpoints */
     /* jobs that come back from a checkpoint have their weights in shared memory: workers on this machine may reach the
      * server through a Unix socket, and it is not known yet whether they will */
     bool shares;

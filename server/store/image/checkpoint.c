@@ -17,6 +17,7 @@
 #include "pages.h"
 #include "param_image.h"
 #include "param_set.h"
+#include "riders.h"
 #include "plan_bytes.h"
 #include "mutant.h"
 #include "save.h"
@@ -118,6 +119,7 @@ static void end_cut(pd_job *job, uint64_t now_ns)
     if (making->cut_ended) return;
     making->cut_ended = true;
     pd_cut_end(&job->steps);
+    pd_riders_release(&job->steps);
     pd_export_go_on(job, now_ns);
 }
 
@@ -148,7 +150,7 @@ static bool is_at_rest(const pd_job *job)
     if (pd_global_clip_runs(&job->steps)) return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
-        if (param->stage > PD_RESTING || !pd_optim_is_at_rest(param->optim)) return false;
+        if (param->stage >= PD_READY || !pd_optim_is_at_rest(param->optim)) return false;
     }
     return true;
 }
@@ -231,8 +233,8 @@ static void choose_some(pd_job *job, pd_slice *slice)
     pd_checkpoint *making = job->checkpointing.making;
 
     slice->n = 0;
-    for (pd_param *param = job->steps.cut->resting; param != NULL; param = param->next_ready)
-        if (slice->n < SLICE && slice->budget_ns > 0) choose(job, param, slice);
+    for (pd_param *param = job->steps.stopped; param != NULL; param = param->next_ready)
+        if (slice->n < SLICE && slice->budget_ns > 0 && pd_cut_stops(&job->steps, param)) choose(job, param, slice);
     for (; making->at < job->steps.n_params && slice->n < SLICE && slice->budget_ns > 0; making->at++)
         if (!making->parts[making->at].chosen) choose(job, &job->steps.params[making->at], slice);
 }
@@ -323,6 +325,7 @@ static void add_copy(pd_job *job, pd_param *param)
     making->open += making->parts[param->index].archive != NULL;
     making->copied++;
     pd_cut_pass(&job->steps, param);
+    pd_riders_release_one(&job->steps, param);
 }
 
 static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
@@ -442,7 +445,7 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     free(archive);
 }
 
-/* ---- handing the checkpoint to the keeper thread ---- */
+/* ---- handing the checkpoint to the checkpoint writer ---- */
 
 static void hand_over(pd_job *job)
 {

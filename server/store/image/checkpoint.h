@@ -1,4 +1,5 @@
-/* checkpoint.h - makes checkpoints of a job while it trains, and takes them back from the keeper thread. Step thread.
+/* checkpoint.h - makes checkpoints of a job while it trains, and takes them back from the checkpoint writer. Step
+ * thread.
  *
  * A checkpoint begins with a cut (cut.h) at some step S. Parameters that have closed step S rest: they may collect
  * contributions, but take no further step. When all have closed it, the head of the image is written. Then each
@@ -7,7 +8,7 @@
  *
  * Preconditioner tasks that are at the preconditioner pool meanwhile belong to the state, too. The parameter
  * does not wait for them, but the checkpoint does: their results are added when they come back. Then the checkpoint
- * goes to the keeper thread (PD_EFF_KEEP), which writes it to the disk and sends it back (PD_REQ_KEPT).
+ * goes to the checkpoint writer (PD_EFF_KEEP), which writes it to the disk and sends it back (PD_REQ_KEPT).
  *
  * If some parameter does not reach step S in time, each parameter is taken at the step that it has, provided that no
  * step is under way. A job has one checkpoint under way at a time. A checkpoint that cannot be made is given up with a

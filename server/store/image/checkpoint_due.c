@@ -1,5 +1,5 @@
 /* checkpoint_due.c - decides when a job gets a checkpoint, answers those who ask for one, and takes it back from the
- * keeper thread. */
+ * checkpoint writer. */
 #include "checkpoint_due.h"
 
 #include "checkpoint.h"
@@ -181,7 +181,7 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_checkpoint_look(job, now_ns);
 }
 
-/* ---- checkpoints that come back from the keeper thread ---- */
+/* ---- checkpoints that come back from the checkpoint writer ---- */
 
 /* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
  * failures in a row only those whose number is a power of two are logged. */

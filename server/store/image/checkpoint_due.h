@@ -12,7 +12,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns);
 /* Takes a worker's or operator's request for a checkpoint (PD_REQ_CHECKPOINT), and answers it when the checkpoint is
  * durable. Takes ownership of the request. */
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Takes a checkpoint back from the keeper thread (PD_REQ_KEPT). `job` is the job that it is of; NULL: this job has
+/* Takes a checkpoint back from the checkpoint writer (PD_REQ_KEPT). `job` is the job that it is of; NULL: this job has
  * ended. Takes ownership of the request. */
 void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns);
 

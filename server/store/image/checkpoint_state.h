@@ -15,7 +15,7 @@ typedef struct pd_checkpoint_part {
 
 typedef struct pd_checkpoint {
     pd_checkpoint_image *kept;
-    pd_effect *effect; /* will hand the checkpoint to the keeper thread; allocated in advance, so it cannot fail */
+    pd_effect *effect; /* will hand the checkpoint to the checkpoint writer; allocated in advance, so it cannot fail */
     uint64_t until_ns; /* time by which all parameters must have reached the step of the cut */
     bool last;         /* the server drains: parameters are taken at the steps that they have */
     bool headed;       /* all parameters are at rest, and the head is written: parameters can be copied */

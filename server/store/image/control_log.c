@@ -1,4 +1,4 @@
-/* control_log.c - hands the records of a job's control log to the journal thread, takes entries back, and reads them at
+/* control_log.c - hands the records of a job's control log to the WAL thread, takes entries back, and reads them at
  * the start. */
 #include "control_log.h"
 
@@ -72,7 +72,7 @@ static size_t write_records(pd_archive *archive, const pd_job *job)
     return n;
 }
 
-static int write_entry(const pd_job *job, pd_logged *logged, pd_error *err)
+static int write_entry(const pd_job *job, pd_wal_record *logged, pd_error *err)
 {
     uint64_t floor = job->checkpointing.kept_step;
     size_t n = write_records(NULL, job);
@@ -94,8 +94,8 @@ static int write_entry(const pd_job *job, pd_logged *logged, pd_error *err)
 /* Makes an entry of the records that wait. PD_NO_MEMORY: they still wait. */
 static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_LOGGED, (pd_ticket){ 0, 0 }, job->steps.number);
-    pd_logged *logged = calloc(1, sizeof *logged);
+    pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_wal_record *logged = calloc(1, sizeof *logged);
 
     if (effect == NULL || logged == NULL || (logged->job = strdup(job->steps.name)) == NULL)
         pd_fail(err, PD_NO_MEMORY, "out of memory for its entry");
@@ -103,11 +103,11 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
         logged->control = true;
         logged->number = job->steps.number;
         logged->creator = job->saved.creator;
-        effect->u.logged = logged;
+        effect->u.wal = logged;
         *out = effect;
         return PD_OK;
     }
-    pd_logged_free(logged);
+    pd_wal_record_free(logged);
     pd_effect_free(effect);
     return err->code;
 }
@@ -119,14 +119,14 @@ static int hand_over(pd_job *job, pd_error *err)
 
     if (make_entry(job, &effect, err) != PD_OK) return err->code;
     if (job->steps.control->renews) {
-        checkpointing->renewed += effect->u.logged->head_bytes;
-        pd_account_take(&job->steps.account, effect->u.logged->head_bytes);
+        checkpointing->renewed += effect->u.wal->head_bytes;
+        pd_account_take(&job->steps.account, effect->u.wal->head_bytes);
     }
     job->steps.control->renews = false;
     if (checkpointing->fresh) checkpointing->base = checkpointing->number;
     checkpointing->fresh = false;
-    effect->u.logged->base = checkpointing->base;
-    effect->u.logged->step = ++checkpointing->number;
+    effect->u.wal->base = checkpointing->base;
+    effect->u.wal->step = ++checkpointing->number;
     checkpointing->under_way++;
     pd_control_drop_made(job->steps.control);
     pd_effects_add(job->steps.outbox, effect);
@@ -224,7 +224,7 @@ void pd_control_look(pd_job *job)
     if (err.code != PD_OK) fail(job, job->checkpointing.control.number, &err);
 }
 
-void pd_control_returned(pd_job *job, const pd_logged *logged)
+void pd_control_returned(pd_job *job, const pd_wal_record *logged)
 {
     if (--job->checkpointing.control.under_way == 0) {
         pd_account_give(&job->steps.account, job->checkpointing.control.renewed);
@@ -389,7 +389,7 @@ static int read_record(pd_archive *archive, pd_job *job)
     return pd_archive_status(archive);
 }
 
-static int read_entry(pd_job *job, const pd_logged *logged, pd_error *err)
+static int read_entry(pd_job *job, const pd_wal_record *logged, pd_error *err)
 {
     uint64_t floor = 0;
     pd_archive archive;
@@ -410,7 +410,7 @@ static int read_entry(pd_job *job, const pd_logged *logged, pd_error *err)
     return pd_archive_end(&archive, NULL, NULL, err);
 }
 
-int pd_control_load(pd_jobs *jobs, const pd_logged *logged, pd_error *err)
+int pd_control_load(pd_jobs *jobs, const pd_wal_record *logged, pd_error *err)
 {
     pd_job *job = pd_jobs_find(jobs, logged->job);
     int rc;

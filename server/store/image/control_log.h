@@ -1,9 +1,9 @@
-/* control_log.h - the control log of a job: hands the records of control.h to the journal thread, and reads them at the
+/* control_log.h - the control log of a job: hands the records of control.h to the WAL thread, and reads them at the
  * start. Step thread.
  *
- * A job with checkpoints has a control log on the disk (base/logged.h: control). Records are written in entries, one of
- * which is under way at a time: those that are made meanwhile go into the next one. No step waits for that. An operator
- * who sets values is answered when the disk has them (job/control_keeping.h).
+ * A job with checkpoints has a control log on the disk (base/wal_record.h: control). Records are written in entries,
+ * one of which is under way at a time: those that are made meanwhile go into the next one. No step waits for that. An
+ * operator who sets values is answered when the disk has them (job/control_keeping.h).
  *
  * Records follow a checkpoint. Entries from before its cut are not needed any more when it is durable, and the journal
  * thread uses their files again. After an error of the disk, or a change that no record can tell (an import, another
@@ -20,8 +20,8 @@
 
 /* Hands records over, if there are some. Call it after each batch of the job's work, and after each command. */
 void pd_control_look(pd_job *job);
-/* Takes an entry back from the journal thread. `logged` is borrowed. */
-void pd_control_returned(pd_job *job, const pd_logged *logged);
+/* Takes an entry back from the WAL thread. `record` is borrowed. */
+void pd_control_returned(pd_job *job, const pd_wal_record *record);
 
 /* ---- checkpoints ---- */
 
@@ -37,6 +37,6 @@ void pd_control_restored(pd_job *job);
 /* Reads an entry: its records are for steps that the job will repeat. After an error the job has no records, and the
  * log does not count. PD_FAILED_PRECONDITION: the entry follows a later checkpoint than the one from which the job has
  * come back. PD_NOT_FOUND: there is no such job. PD_DATA_LOSS, PD_NO_MEMORY. */
-int pd_control_load(pd_jobs *jobs, const pd_logged *logged, pd_error *err);
+int pd_control_load(pd_jobs *jobs, const pd_wal_record *record, pd_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* logging.c - makes the entries of a job's log, hands them to the journal thread, and takes them back. */
+/* logging.c - makes the entries of a job's log, hands them to the WAL thread, and takes them back. */
 #include "logging.h"
 
 #include "archive.h"
@@ -6,9 +6,10 @@
 #include "control.h"
 #include "control_log.h"
 #include "checkpoint_policy.h"
-#include "logged_image.h"
+#include "wal_image.h"
 #include "param_set.h"
 #include "pause.h"
+#include "riders.h"
 #include "mutant.h"
 #include "step_log.h"
 
@@ -21,43 +22,42 @@ enum { DISTANCE_MOST = 1024 }; /* most steps between two attempts to begin entri
 
 /* ---- an entry in memory ---- */
 
-void pd_logging_drop(pd_logged *logged)
+void pd_logging_drop(pd_wal_record *record)
 {
-    if (logged == NULL) return;
-    for (uint32_t i = 0; i < logged->n_parts; i++) {
-        if (logged->parts[i].pool != NULL)
-            pd_buffer_pool_give(logged->parts[i].pool, (void *)(uintptr_t)logged->parts[i].at);
-        logged->parts[i].pool = NULL;
+    if (record == NULL) return;
+    for (uint32_t i = 0; i < record->n_parts; i++) {
+        if (record->parts[i].pool != NULL)
+            pd_buffer_pool_give(record->parts[i].pool, (void *)(uintptr_t)record->parts[i].at);
+        record->parts[i].pool = NULL;
     }
-    pd_logged_free(logged);
+    pd_wal_record_free(record);
 }
 
 static void drop_effect(pd_effect *effect)
 {
-    pd_logging_drop(effect->u.logged);
+    pd_logging_drop(effect->u.wal);
     pd_effect_free(effect);
 }
 
-static int write_head(pd_job *job, pd_logged *logged, pd_error *err)
+static int write_head(pd_job *job, pd_wal_record *record, pd_error *err)
 {
     pd_archive archive;
 
     pd_archive_begin_write(&archive);
-    pd_logged_image_visit_inputs(&archive, job, logged->step);
-    pd_logged_image_visit_rest(&archive, job, logged->step);
-    return pd_archive_end(&archive, &logged->head, &logged->head_bytes, err);
+    pd_wal_image_visit_inputs(&archive, job, record->step);
+    pd_wal_image_visit_rest(&archive, job, record->step);
+    return pd_archive_end(&archive, &record->head, &record->head_bytes, err);
 }
 
-static void take_aggregates(const pd_steps *steps, pd_logged *logged)
+static void take_aggregates(const pd_steps *steps, pd_wal_record *record)
 {
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_step_input *input = &steps->log->inputs[i];
         if (input->aggregate == NULL) continue;
-        logged->parts[i] =
-            (pd_logged_part){ input->aggregate, steps->params[i].elements, steps->params[i].pool[PD_F32] };
+        record->parts[i] = (pd_wal_part){ input->aggregate, steps->params[i].elements, steps->params[i].pool[PD_F32] };
         if (PD_MUTANT(logged_aggregates_reused)) {
             pd_buffer_pool_give(steps->params[i].pool[PD_F32], input->aggregate);
-            logged->parts[i].pool = NULL;
+            record->parts[i].pool = NULL;
         }
         input->aggregate = NULL;
     }
@@ -74,20 +74,20 @@ static int check_roots(const pd_steps *steps, pd_error *err)
 
 static int make_records(pd_job *job, pd_effect **out, pd_error *err)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_LOGGED, (pd_ticket){ 0, 0 }, job->steps.number);
-    pd_logged *logged = calloc(1, sizeof *logged);
+    pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_wal_record *record = calloc(1, sizeof *record);
 
-    if (effect != NULL && logged != NULL && (logged->job = strdup(job->steps.name)) != NULL &&
-        (logged->parts = calloc(job->steps.n_params, sizeof *logged->parts)) != NULL) {
-        logged->number = job->steps.number;
-        logged->creator = job->saved.creator;
-        logged->step = job->steps.log->step;
-        logged->n_parts = job->steps.n_params;
-        effect->u.logged = logged;
+    if (effect != NULL && record != NULL && (record->job = strdup(job->steps.name)) != NULL &&
+        (record->parts = calloc(job->steps.n_params, sizeof *record->parts)) != NULL) {
+        record->number = job->steps.number;
+        record->creator = job->saved.creator;
+        record->step = job->steps.log->step;
+        record->n_parts = job->steps.n_params;
+        effect->u.wal = record;
         *out = effect;
         return PD_OK;
     }
-    pd_logged_free(logged);
+    pd_wal_record_free(record);
     pd_effect_free(effect);
     return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
 }
@@ -99,27 +99,27 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
     int rc = check_roots(&job->steps, err);
 
     if (rc != PD_OK || (rc = make_records(job, &effect, err)) != PD_OK) return rc;
-    rc = write_head(job, effect->u.logged, err);
-    if (rc == PD_OK) rc = pd_job_check_total(job, effect->u.logged->head_bytes, err);
+    rc = write_head(job, effect->u.wal, err);
+    if (rc == PD_OK) rc = pd_job_check_total(job, effect->u.wal->head_bytes, err);
     if (rc != PD_OK) {
         drop_effect(effect);
         return rc;
     }
-    take_aggregates(&job->steps, effect->u.logged);
-    pd_account_take(&job->steps.account, effect->u.logged->head_bytes);
+    take_aggregates(&job->steps, effect->u.wal);
+    pd_account_take(&job->steps.account, effect->u.wal->head_bytes);
     *out = effect;
     return PD_OK;
 }
 
 /* Logs once that the job waits for the disk, with the figures of an entry. */
-static void say_slow(pd_job *job, const pd_logged *last)
+static void say_slow(pd_job *job, const pd_wal_record *last)
 {
     if (job->checkpointing.log.slow || last->error.code != PD_OK) return;
     job->checkpointing.log.slow = true;
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &last->step },
            "the log is as fast as the disk, and the job waits for it: %d entries are under way, and the last one of "
            "%" PRIu64 " bytes took %" PRIu64 " ms. durability = checkpoint does not wait",
-           PD_LOGGED_MOST, last->bytes, last->ns / 1000000);
+           PD_WAL_MOST, last->bytes, last->ns / 1000000);
 }
 
 /* ---- stopping the entries ---- */
@@ -130,7 +130,7 @@ static void drop_waiting(pd_job *job)
 
     for (pd_effect *effect = job->checkpointing.log.first; effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
-        pd_account_give(&job->steps.account, effect->u.logged->head_bytes);
+        pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
         job->steps.log->under_way--;
     }
@@ -144,7 +144,7 @@ static void stop(pd_job *job)
     job->checkpointing.log.broken++;
     job->checkpointing.log.moved = NULL;
     job->checkpointing.log.waits = false;
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -210,16 +210,16 @@ static bool has_base(const pd_job *job, uint64_t base)
 static void hand_over(pd_job *job, pd_effect *effect)
 {
     effect->mail.next = NULL;
-    effect->u.logged->base = job->checkpointing.kept_step;
-    if (effect->u.logged->step <= job->checkpointing.kept_step) {
+    effect->u.wal->base = job->checkpointing.kept_step;
+    if (effect->u.wal->step <= job->checkpointing.kept_step) {
         /* The checkpoint was cut while the entry waited, and makes it superfluous. */
-        pd_account_give(&job->steps.account, effect->u.logged->head_bytes);
+        pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
         job->steps.log->under_way--;
         return;
     }
     if (PD_MUTANT(entry_durable_unwritten)) {
-        job->checkpointing.durable_step = effect->u.logged->step;
+        job->checkpointing.durable_step = effect->u.wal->step;
         pd_checkpoint_policy_tell(job);
     }
     pd_effects_add(job->steps.outbox, effect);
@@ -250,7 +250,7 @@ void pd_logging_kept(pd_job *job)
         hand_over(job, effect);
     }
     log->first = log->last = NULL;
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -288,7 +288,7 @@ static void log_step(pd_job *job)
         wait_for_checkpoint(job, effect);
     else
         hand_over(job, effect);
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
 }
 
 void pd_logging_look(pd_job *job)
@@ -327,37 +327,37 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
     pd_checkpoint_answer_workers(job);
 }
 
-static void settle(pd_job *job, const pd_logged *logged, pd_request *request)
+static void settle(pd_job *job, const pd_wal_record *record, pd_request *request)
 {
-    if (job->steps.log->under_way == PD_LOGGED_MOST && job->steps.stopped != NULL) say_slow(job, logged);
-    pd_account_give(&job->steps.account, logged->head_bytes);
+    if (job->steps.log->under_way == PD_WAL_MOST && job->steps.stopped != NULL) say_slow(job, record);
+    pd_account_give(&job->steps.account, record->head_bytes);
     job->steps.log->under_way--;
     job->checkpointing.log.results++;
     if (job->checkpointing.log.left && job->steps.log->under_way == 0) rejoin(job);
-    if (logged->error.code == PD_OK) {
-        job->checkpointing.log.bytes += logged->bytes;
-        pd_histogram_add(&job->checkpointing.log.times, logged->ns);
-        note_durable(job, logged->step, request);
+    if (record->error.code == PD_OK) {
+        job->checkpointing.log.bytes += record->bytes;
+        pd_histogram_add(&job->checkpointing.log.times, record->ns);
+        note_durable(job, record->step, request);
     } else {
         /* The error of an entry before the base has stopped the entries already. */
-        if (pd_step_log_is_on(&job->steps) && logged->step > job->steps.log->base)
-            fail(job, logged->step, &logged->error);
+        if (pd_step_log_is_on(&job->steps) && record->step > job->steps.log->base)
+            fail(job, record->step, &record->error);
         pd_request_free(request);
     }
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
 }
 
 void pd_logging_returned(pd_job *job, pd_request *request)
 {
-    pd_logged *logged = request->u.logged;
+    pd_wal_record *record = request->u.wal;
 
-    if (job != NULL && !logged->control) {
-        settle(job, logged, request);
+    if (job != NULL && !record->control) {
+        settle(job, record, request);
     } else {
-        if (job != NULL) pd_control_returned(job, logged);
+        if (job != NULL) pd_control_returned(job, record);
         pd_request_free(request);
     }
-    pd_logging_drop(logged);
+    pd_logging_drop(record);
 }
 
 void pd_logging_release(pd_job *job)

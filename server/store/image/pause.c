@@ -3,17 +3,10 @@
 
 #include "checkpoint_retry.h"
 #include "cut.h"
+#include "riders.h"
 #include "step_log.h"
 
 #include <inttypes.h>
-
-void pd_pause_release(pd_steps *steps)
-{
-    pd_param *param;
-
-    while ((param = pd_step_log_release(steps)) != NULL)
-        if (!pd_cut_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
-}
 
 void pd_pause_begin(pd_job *job)
 {
@@ -37,5 +30,5 @@ void pd_pause_end(pd_job *job)
     job->steps.limit = UINT64_MAX;
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
            "the disk is well again, and the job goes on");
-    pd_pause_release(&job->steps);
+    pd_riders_release(&job->steps);
 }

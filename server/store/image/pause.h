@@ -12,7 +12,5 @@
 void pd_pause_begin(pd_job *job);
 /* Lets a paused job go on. Does nothing if the job is not paused. */
 void pd_pause_end(pd_job *job);
-/* Lets parameters go on that nothing holds back any more (step_log.h). */
-void pd_pause_release(pd_steps *steps);
 
 #endif

@@ -28,7 +28,7 @@ bool pd_checkpoint_policy_loses(const pd_job *job);
 /* Logs as an error that the job's last checkpoint before the server stops has failed, and why: which steps the stop
  * will lose, and what to do. */
 void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why);
-/* Tells the keeper thread that the job has ended, so that a restart does not bring it back. */
+/* Tells the checkpoint writer that the job has ended, so that a restart does not bring it back. */
 void pd_checkpoint_policy_end(pd_job *job);
 
 #endif

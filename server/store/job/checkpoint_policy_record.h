@@ -31,7 +31,7 @@ typedef struct pd_log_keeping {
      * steps that were repeated from the log at the start */
     pd_histogram times;
     uint64_t bytes, repeated;
-    uint64_t results; /* number of entries that have come back from the journal thread */
+    uint64_t results; /* number of entries that have come back from the WAL thread */
     pd_disk_watch watch;
     bool left; /* the disk does not answer, and the job has gone on without waiting for the entries that it has */
 } pd_log_keeping;
@@ -68,8 +68,8 @@ typedef struct pd_checkpoint_policy {
     uint64_t next;
     struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
     uint64_t cut_step;            /* step of the checkpoint that is being made */
-    bool writing;                 /* the keeper thread has a checkpoint of this job */
-    uint64_t results;             /* number of checkpoints that have come back from the keeper thread */
+    bool writing;                 /* the checkpoint writer has a checkpoint of this job */
+    uint64_t results;             /* number of checkpoints that have come back from the checkpoint writer */
     pd_disk_watch watch;
     bool paused; /* the job begins no step until a checkpoint is on the disk: pause.h */
     /* of a job that tries a checkpoint again by time (checkpoint_retry.h): time of the next attempt, and the time from
@@ -94,7 +94,7 @@ typedef struct pd_checkpoint_policy {
      * plan. */
     uint8_t **spares;
     uint32_t n_spares;
-    uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the keeper thread has */
+    uint64_t counted; /* bytes that the job counts for the notes of the checkpoint that the checkpoint writer has */
     /* number of checkpoints that were not begun because something else was under way; that could not be made or
      * written */
     uint64_t skipped, failed;
@@ -105,7 +105,7 @@ typedef struct pd_checkpoint_policy {
     uint64_t exported;        /* number of the identity that has exported the job last; 0: nobody */
     pd_last_checkpoint last;
     bool last_begun;     /* the last checkpoint is being made or written */
-    pd_effect *farewell; /* tells the keeper thread that the job has ended; allocated with the job */
+    pd_effect *farewell; /* tells the checkpoint writer that the job has ended; allocated with the job */
 } pd_checkpoint_policy;
 
 #endif

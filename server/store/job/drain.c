@@ -13,7 +13,7 @@
 static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 {
     return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD &&
-           (param->stage != PD_LOGGING || (!pd_step_log_is_paused(steps) && pd_step_log_awaited(steps, param) == NULL));
+           (param->stage != PD_STOPPED || (!pd_step_log_is_paused(steps) && pd_step_log_awaited(steps, param) == NULL));
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close

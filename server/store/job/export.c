@@ -6,6 +6,7 @@
 #include "export_record.h"
 #include "import.h"
 #include "param_set.h"
+#include "riders.h"
 #include "save.h"
 #include "mutant.h"
 
@@ -33,6 +34,7 @@ static void forget(pd_job *job)
         pd_cut_free(export->cut, job->steps.n_params);
     else
         pd_cut_end(&job->steps);
+    pd_riders_release(&job->steps);
     pd_account_give(&job->steps.account, export->bytes);
     pd_request_free(export->begin);
     job->checkpointing.exported = export->party;

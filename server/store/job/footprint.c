@@ -19,7 +19,7 @@ enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
 /* bytes of a parameter's records in a checkpoint: its entry, and the ends of its memory blocks */
 enum { KEPT_BYTES = sizeof(pd_checkpoint_param) + 128 };
 /* bytes of a log and of the records of its entries on their way to the disk, without those of its parameters */
-enum { LOGGED_OWN = sizeof(pd_step_log) + PD_LOGGED_MOST * (sizeof(pd_logged) + sizeof(pd_effect) + 512) };
+enum { LOGGED_OWN = sizeof(pd_step_log) + PD_WAL_MOST * (sizeof(pd_wal_record) + sizeof(pd_effect) + 512) };
 
 #include <math.h>
 
@@ -117,9 +117,9 @@ static uint64_t kept_bytes(const pd_plan *plan, const bool pulled[4])
  * disk, and the notes of the present step. */
 static uint64_t logged_bytes(const pd_plan *plan)
 {
-    uint64_t aggregates = times((uint64_t)plan->elements, PD_LOGGED_MOST * sizeof(float));
+    uint64_t aggregates = times((uint64_t)plan->elements, PD_WAL_MOST * sizeof(float));
 
-    return pd_footprint_plus(aggregates, pd_step_log_bytes(plan->n_tasks) + PD_LOGGED_MOST * sizeof(pd_logged_part));
+    return pd_footprint_plus(aggregates, pd_step_log_bytes(plan->n_tasks) + PD_WAL_MOST * sizeof(pd_wal_part));
 }
 
 void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,

@@ -39,7 +39,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     pd_import_release(job, err);
     pd_export_release(job, err);
     job->steps.complete = job->steps.partial = job->steps.full = job->steps.loose = NULL;
-    job->steps.waiting = job->steps.ready = job->steps.merging = job->steps.stopped = NULL;
+    job->steps.waiting = job->steps.ready = job->steps.stopped = NULL;
     if (job->steps.log != NULL) pd_step_log_end(&job->steps);
     job->steps.n_open = 0;
     pd_reserves_forget(job);

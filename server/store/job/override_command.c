@@ -75,7 +75,7 @@ static pd_override_reading *reading_of(const command *c, const pd_param *param)
 /* Returns the number of the first step that the parameter has not begun yet. */
 static uint64_t next_step(const pd_param *param)
 {
-    return param->saved.step + (param->stage >= PD_BEGUN ? 2 : 1);
+    return param->saved.step + (param->stage >= PD_STEPPING ? 2 : 1);
 }
 
 /* ---- which parameters the pattern matches ---- */

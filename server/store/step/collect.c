@@ -54,12 +54,19 @@ static void list_loose(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_LOOSE;
 }
 
-/* Queues a parameter for its Adasum, since all contributions to its round have come. Removes its chunks (sections of
- * parameters) from their queues, so that none of them is spilled (copied out of its frame) any more. */
+static void list_full(pd_steps *steps, pd_chunk *chunk)
+{
+    unlist(steps, chunk);
+    DL_APPEND(steps->full, chunk);
+    chunk->list = PD_CHUNK_FULL;
+}
+
+/* Queues a parameter for its Adasum, since all contributions to its round have come: its first chunk stands for all,
+ * and none is spilled any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
-    DL_APPEND2(steps->merging, param, prev_ready, next_ready);
+    list_full(steps, &param->round.chunks[0]);
 }
 
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
@@ -67,14 +74,12 @@ void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
     pd_param *param = chunk->param;
 
     steps->look_loose = true;
-    if (pd_is_robust(param->how) && pd_chunk_is_complete(&param->round, chunk)) {
-        unlist(steps, chunk);
-        DL_APPEND(steps->full, chunk);
-        chunk->list = PD_CHUNK_FULL;
-    } else {
+    if (pd_is_robust(param->how) && pd_chunk_is_complete(&param->round, chunk))
+        list_full(steps, chunk);
+    else if (pd_is_adasum(param->how) && pd_round_is_complete(&param->round))
+        list_merge(steps, param);
+    else
         list_loose(steps, chunk);
-    }
-    if (pd_is_adasum(param->how) && pd_round_is_complete(&param->round)) list_merge(steps, param);
 }
 
 static bool may_spill(const pd_steps *steps)
@@ -84,7 +89,7 @@ static bool may_spill(const pd_steps *steps)
 
 bool pd_collect_has_work(const pd_steps *steps)
 {
-    return steps->full != NULL || steps->merging != NULL || may_spill(steps);
+    return steps->full != NULL || may_spill(steps);
 }
 
 /* ---- planning a batch ---- */
@@ -271,18 +276,6 @@ static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     return rc;
 }
 
-static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
-{
-    pd_chunk *chunk;
-
-    DL_FOREACH(steps->full, chunk)
-    {
-        if (is_full(batch, budget_ns)) return NULL;
-        if (plan_chunk(steps, batch, chunk, budget_ns) != PD_OK) return chunk->param;
-    }
-    return NULL;
-}
-
 /* Releases the contributions to a chunk whose aggregate is finished: those in frames, and those that were spilled. */
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
@@ -340,32 +333,37 @@ static int plan_merge(pd_steps *steps, pd_collect_batch *batch, pd_param *param,
     return PD_OK;
 }
 
-static pd_param *plan_merges(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
-    pd_param *param;
+    pd_chunk *chunk;
 
-    DL_FOREACH2(steps->merging, param, next_ready)
+    DL_FOREACH(steps->full, chunk)
     {
+        pd_param *param = chunk->param;
         if (is_full(batch, budget_ns)) return NULL;
-        if (plan_merge(steps, batch, param, budget_ns) != PD_OK) return param;
+        if ((pd_is_adasum(param->how) ? plan_merge(steps, batch, param, budget_ns)
+                                      : plan_chunk(steps, batch, chunk, budget_ns)) != PD_OK)
+            return param;
     }
     return NULL;
 }
 
+static void note_merge(pd_steps *steps, pd_param *param)
+{
+    note_largest(&param->round, pd_adasum_tree_largest(param->tree));
+    pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+    param->tree = NULL;
+    unlist(steps, &param->round.chunks[0]);
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
+    pd_param_collected(steps, param);
+}
+
 static void note_merges(pd_steps *steps)
 {
-    pd_param *param, *next;
+    pd_chunk *chunk, *next;
 
-    DL_FOREACH_SAFE2(steps->merging, param, next, next_ready)
-    {
-        if (param->tree == NULL || !pd_adasum_tree_turn(param->tree)) continue;
-        note_largest(&param->round, pd_adasum_tree_largest(param->tree));
-        pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
-        param->tree = NULL;
-        for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
-        DL_DELETE2(steps->merging, param, prev_ready, next_ready);
-        pd_param_collected(steps, param);
-    }
+    DL_FOREACH_SAFE(steps->full, chunk, next)
+    if (chunk->param->tree != NULL && pd_adasum_tree_turn(chunk->param->tree)) note_merge(steps, chunk->param);
 }
 
 /* ---- running a batch ---- */
@@ -399,8 +397,7 @@ static pd_param *plan(pd_steps *steps, pd_collect_batch *batch, double budget_ns
 {
     pd_param *starved = plan_spills(steps, batch, budget_ns);
 
-    if (starved == NULL) starved = plan_full(steps, batch, budget_ns);
-    return starved != NULL ? starved : plan_merges(steps, batch, budget_ns);
+    return starved != NULL ? starved : plan_full(steps, batch, budget_ns);
 }
 
 double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)

@@ -2,13 +2,9 @@
  * ready for the next step. */
 #include "commit.h"
 
-#include "control.h"
-#include "cut.h"
-#include "override.h"
+#include "riders.h"
 #include "round_scalars.h"
 #include "step_group.h"
-#include "step_log.h"
-#include "step_traces.h"
 #include "stretch.h"
 
 #include <string.h>
@@ -92,6 +88,8 @@ static void note_progress(pd_steps *steps, const pd_param *param, const pd_scala
 
 static void reset_round(pd_steps *steps, pd_param *param)
 {
+    pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
+    param->accumulator = NULL;
     pd_round_reset(&param->round);
     param->stage = PD_COLLECTING;
     param->told.known = false;
@@ -99,12 +97,8 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* Publishes the weights that the step has written. The buffer of the aggregate goes back
- * to its pool, unless the job's log has `taken` it. */
-static void publish_next(const pd_steps *steps, pd_param *param, bool taken, pd_closed *closed)
+static void publish_next(const pd_steps *steps, pd_param *param, pd_closed *closed)
 {
-    if (!taken) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
-    param->accumulator = NULL;
     pd_param_publish(steps->unread, param, param->next, param->outcome, closed);
     param->next = NULL;
 }
@@ -112,7 +106,7 @@ static void publish_next(const pd_steps *steps, pd_param *param, bool taken, pd_
 void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
-        publish_next(steps, param, false, closed);
+        publish_next(steps, param, closed);
         steps->n_begun++;
         reset_round(steps, param);
         return;
@@ -121,19 +115,16 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
     pd_steps_closed(steps, param);
     param->saved.outcome = (uint32_t)param->outcome;
     pd_step_times_closed(&steps->times, param->saved.step, steps->n_params);
-    pd_trace_closed(steps, param);
     count_outcome(steps, param, param->outcome);
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
-    publish_next(steps, param, pd_step_log_closed(steps, param), closed);
+    publish_next(steps, param, closed);
     closed->scalars = pd_scalars_close(param);
     note_progress(steps, param, closed->scalars);
-    pd_control_closed(steps, param);
+    pd_riders_closed(steps, param);
     closed->counted = param->counted;
     param->counted = NULL;
     if (param->outcome == PD_REFUSED) tell_refusal(steps, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
-    pd_overrides_settle(steps->outbox, steps->name, param);
     reset_round(steps, param);
-    pd_cut_closed(steps, param);
     pd_param_moved_on(steps, param);
 }

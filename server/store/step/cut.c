@@ -4,11 +4,9 @@
 
 #include "global_clip.h"
 #include "mutant.h"
-#include "step_log.h"
 
 #include <assert.h>
 #include <stdlib.h>
-#include <utlist.h>
 
 /* Returns the step that the parameter is working on (stage READY, in which the step can begin, or a later one); if
  * there is none, the last step that it has closed. */
@@ -50,9 +48,6 @@ int pd_cut_begin(pd_steps *steps, uint64_t step, bool rests)
 void pd_cut_pass(pd_steps *steps, pd_param *param)
 {
     steps->cut->parts[param->index].passed = true;
-    if (param->stage != PD_RESTING) return;
-    DL_DELETE2(steps->cut->resting, param, prev_ready, next_ready);
-    if (!pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
 }
 
 void pd_cut_take_early(pd_steps *steps)
@@ -79,17 +74,8 @@ void pd_cut_free(pd_cut *cut, uint32_t n_params)
 
 void pd_cut_end(pd_steps *steps)
 {
-    pd_cut *cut = steps->cut;
-    pd_param *param, *next;
-
-    if (cut == NULL) return;
+    pd_cut_free(steps->cut, steps->n_params);
     steps->cut = NULL;
-    DL_FOREACH_SAFE2(cut->resting, param, next, next_ready)
-    {
-        DL_DELETE2(cut->resting, param, prev_ready, next_ready);
-        if (!pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
-    }
-    pd_cut_free(cut, steps->n_params);
 }
 
 static uint64_t weights_bytes(const pd_param *param)
@@ -133,17 +119,10 @@ void pd_cut_replaced(pd_steps *steps, const pd_param *param)
     param->current->store_refs++;
 }
 
-/* Returns whether the cut stops the parameter before its next step. */
-static bool stops(const pd_cut *cut, const pd_param *param)
+bool pd_cut_stops(const pd_steps *steps, const pd_param *param)
 {
+    const pd_cut *cut = steps->cut;
+
     if (cut == NULL || !cut->rests || PD_MUTANT(cut_without_rest) || cut->parts[param->index].passed) return false;
     return cut->early || param->saved.step >= cut->step;
-}
-
-bool pd_cut_keeps(pd_steps *steps, pd_param *param)
-{
-    if (!stops(steps->cut, param)) return false;
-    param->stage = PD_RESTING;
-    DL_APPEND2(steps->cut->resting, param, prev_ready, next_ready);
-    return true;
 }

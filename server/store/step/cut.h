@@ -23,7 +23,6 @@ typedef struct pd_cut {
         early; /* the parameters rest at the steps that they have, which may be lower than `step` (pd_cut_take_early) */
     bool fixed;          /* its weights are being read: those that replace them come too late (pd_cut_replaced) */
     uint32_t behind;     /* number of parameters that have not closed step `step` yet */
-    pd_param *resting;   /* parameters that rest until the cut ends, before their next step; linked by next_ready */
     pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
 
@@ -33,13 +32,14 @@ uint64_t pd_cut_least_step(const pd_steps *steps);
 /* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */
 int pd_cut_begin(pd_steps *steps, uint64_t step, bool rests);
-/* Lets a parameter go on that rests at the cut or will reach it. The cut keeps its weights. */
+/* Quiesces the parameter no longer. The cut keeps its weights. The caller lets the parameter go on
+ * (pd_riders_release_one). */
 void pd_cut_pass(pd_steps *steps, pd_param *param);
 /* Takes the cut at the steps that the parameters have now, although some have not reached the step of the cut. Call it
  * only if no step is under way. From now on all parameters rest. */
 void pd_cut_take_early(pd_steps *steps);
-/* Ends the job's cut, when an export is over or a checkpoint is copied. Parameters that rested at the step of the cut
- * go on. Does nothing if the job has no cut. */
+/* Ends the job's cut, when an export is over or a checkpoint is copied. The caller lets quiesced parameters go on
+ * (pd_riders_release). Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
 /* Takes the cut away from the job, which may have another one then. Call it only for a cut without `rests` that all
  * parameters have reached. The caller frees it with pd_cut_free. */
@@ -56,13 +56,12 @@ const pd_param *pd_cut_awaited(const pd_steps *steps);
  * them in place of those that it has, unless these are being read already. */
 void pd_cut_replaced(pd_steps *steps, const pd_param *param);
 
-/* ---- for commit.c and step_group.c ---- */
+/* ---- for riders.c ---- */
 
 /* Tells the cut that the parameter has closed a round. If it is the round of that step, the cut keeps the parameter's
  * weights. */
 void pd_cut_closed(pd_steps *steps, const pd_param *param);
-/* Returns whether the parameter, whose next step could begin, must rest because an export reads its state at the cut.
- * If so, the parameter is put into the cut's list, and goes on when the cut ends. */
-bool pd_cut_keeps(pd_steps *steps, pd_param *param);
+/* Returns whether the cut quiesces the parameter before its next step. */
+bool pd_cut_stops(const pd_steps *steps, const pd_param *param);
 
 #endif

@@ -56,7 +56,7 @@ static pd_published *copy_current(const pd_param *param)
 static void keep_idle(const pd_param *param, int type, bool more)
 {
     if (param->durable) pd_buffer_pool_keep_more(param->pool[type], more);
-    for (int i = 0; param->logged && type == PD_F32 && i < PD_LOGGED_MOST; i++)
+    for (int i = 0; param->logged && type == PD_F32 && i < PD_WAL_MOST; i++)
         pd_buffer_pool_keep_more(param->pool[type], more);
 }
 

@@ -13,7 +13,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { PD_LOGGED_MOST = 4 }; /* most entries of a job that are on their way to the disk */
+enum { PD_WAL_MOST = 4 }; /* most entries of a job that are on their way to the disk */
 
 /* Hyperparameters that workers have sent with pushes of the open round. */
 typedef struct pd_pushed {
@@ -37,19 +37,14 @@ typedef enum pd_stage {
     /* the aggregate is complete, and the step waits for other parameters of the job:
      * step_group.h */
     PD_HELD,
-    /* the step could begin, but the entry of the step before for the job's log must be complete first (step_log.h), or
-     * the job is paused (image/pause.h) */
-    PD_LOGGING,
-    /* the step could begin, but an export must end first, which reads the state at a certain step (the cut): cut.h */
-    PD_RESTING,
+    /* the step could begin, but a rider stops it: a cut quiesces the parameter, or the WAL or a pause holds it back;
+     * the parameter is in steps->stopped (riders.h) */
+    PD_STOPPED,
     /* the aggregate is complete, and the step has not begun; the parameter is in steps->ready */
     PD_READY,
-    /* The step has begun, but may not run yet. It belongs to an atomic group, and the
-     * group's other steps have not begun: step_group.h. */
-    PD_BEGUN,
     PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->ready */
-    /* the step has begun, and waits for a preconditioner task or for other steps of its atomic
-     * group, which all happen or none */
+    /* the step has begun, and waits for preconditioner tasks or for the other steps of its atomic group:
+     * step_group.h */
     PD_PARKED,
 } pd_stage;
 
@@ -145,7 +140,7 @@ typedef struct pd_param {
     /* The ranks that the open round counted before a restart, which it counts again (control.h); borrowed. NULL: that
      * is not known. */
     const pd_counted *noted_ranks;
-    pd_traced_round traced; /* times of the open round, if the job's steps are traced (step_traces.h) */
+    pd_traced_round traced; /* times of the open round, if the job's steps are traced (riders.h) */
     /* some preconditioner tasks of the step are not handed out to the preconditioner pool yet, because memory was
      * short */
     bool uncaptured;
@@ -154,8 +149,7 @@ typedef struct pd_param {
     struct pd_step_group *group;
     struct pd_param *next_member;                 /* next parameter of the same step group */
     struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
-    /* links in one of the lists of parameters steps->ready, steps->merging, steps->stopped, cut->resting and
-     * group->held */
+    /* links in one of the lists steps->ready and steps->stopped */
     struct pd_param *prev_ready, *next_ready;
 } pd_param;
 

@@ -4,13 +4,10 @@
 
 #include "batch.h"
 #include "commit.h"
-#include "control.h"
 #include "initial_mean.h"
-#include "override.h"
+#include "riders.h"
 #include "root_report.h"
 #include "step_group.h"
-#include "step_log.h"
-#include "step_traces.h"
 
 #include <stdlib.h>
 #include <utlist.h>
@@ -28,16 +25,13 @@ static int begin(pd_steps *steps, pd_param *param)
     int rc;
 
     if (pd_unread_stops(steps->unread) > 0) return PD_NO_MEMORY;
-    if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
+    if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
+    if (pd_riders_before(steps, param, hypers, &io.hypers_mask) != PD_OK) return PD_NO_MEMORY;
     if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step + 1;
     io.after = param->next->at[PD_F32];
-    if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
-    /* pd_overrides_begin must be called after pd_optim_set_count, because the schedules of hyperparameters read the
-     * step count. */
-    io.hypers_mask = pd_overrides_begin(steps->outbox, steps->name, param, hypers);
     count = pd_optim_count(param->optim);
     rc = pd_param_begin_update(param, &io.update);
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
@@ -48,10 +42,8 @@ static int begin(pd_steps *steps, pd_param *param)
         return rc;
     }
     if (steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) pd_optim_guard(param->optim);
-    pd_step_log_begun(steps, param, &io, count);
-    pd_control_begun(steps, param);
     param->stage = PD_STEPPING;
-    pd_trace_begun(steps, param);
+    pd_riders_begun(steps, param, &io, count);
     return PD_OK;
 }
 
@@ -201,7 +193,7 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     note_refused(steps->batch, done);
     pd_params_convert(steps->batch, done, steps->config->threads);
     for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch[i]);
-    pd_trace_stepped(steps, steps->batch, done);
+    pd_riders_stepped(steps, steps->batch, done);
     publish(steps, done, effect, closed);
     pd_steps_spend(steps, PD_PHASE_PUBLISH);
     return starved;

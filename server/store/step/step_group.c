@@ -1,10 +1,8 @@
 /* step_group.c - lets parameters begin their steps, or holds them until other parameters of the job are ready. */
 #include "step_group.h"
 
-#include "cut.h"
 #include "global_clip.h"
-#include "step_log.h"
-#include "step_traces.h"
+#include "riders.h"
 #include "stretch.h"
 
 #include <assert.h>
@@ -80,11 +78,11 @@ static void bind_group(pd_steps *steps, pd_step_group *group)
     size_t n = 0;
 
     for (pd_param *member = group->members; member != NULL; member = member->next_member)
-        if (member->stage == PD_BEGUN) steps->optims[n++] = member->optim;
+        if (member->stage == PD_PARKED) steps->optims[n++] = member->optim;
     assert(n == group->begun);
     pd_optim_bind(steps->optims, n, &group->atomic);
     for (pd_param *member = group->members; member != NULL; member = member->next_member)
-        if (member->stage == PD_BEGUN) pd_steps_ready(steps, member, PD_STEPPING);
+        if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
     group->to_begin = group->begun = 0;
     group->bound = true;
 }
@@ -93,8 +91,13 @@ void pd_param_begun(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
 
-    param->stage = PD_BEGUN;
+    param->stage = PD_PARKED;
     if (++group->begun == group->to_begin) bind_group(steps, group);
+}
+
+bool pd_param_awaits_group(const pd_param *param)
+{
+    return param->stage == PD_PARKED && param->group != NULL && param->group->to_begin > 0;
 }
 
 void pd_step_group_look(pd_steps *steps, pd_step_group *group)
@@ -138,24 +141,24 @@ static void go_on(pd_steps *steps, pd_param *param)
     if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
     if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
-    if (!pd_cut_keeps(steps, param) && !pd_step_log_keeps(steps, param)) pd_steps_ready(steps, param, PD_READY);
+    pd_riders_admit(steps, param);
 }
 
-/* Lets those members of a step group go on that were held and need not wait any more. One that goes on may free others,
- * so this is repeated until no more members go on. */
+static bool is_released(const pd_param *member)
+{
+    return member->stage == PD_HELD && member->saved.step < member->group->saved.unknown;
+}
+
+/* Lets those members of a step group go on that were held and need not wait any more, after group->saved.unknown has
+ * grown. One that goes on may free others, so this is repeated until no more members go on. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
-    pd_param *param, *next;
-    bool any = true;
-
-    while (any) {
-        any = false;
-        DL_FOREACH_SAFE2(group->held, param, next, next_ready)
-        {
-            if (param->saved.step >= group->saved.unknown) continue;
-            DL_DELETE2(group->held, param, prev_ready, next_ready);
-            go_on(steps, param);
-            any = true;
+    for (uint32_t before = 0; group->n_held > 0 && before != group->n_held;) {
+        before = group->n_held;
+        for (pd_param *member = group->members; member != NULL; member = member->next_member) {
+            if (!is_released(member)) continue;
+            group->n_held--;
+            go_on(steps, member);
         }
     }
 }
@@ -165,14 +168,15 @@ static void release(pd_steps *steps, pd_step_group *group)
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
+    uint64_t unknown = group != NULL ? group->saved.unknown : 0;
 
-    if (group != NULL && param->outcome == PD_STEPPED && param->saved.step >= group->saved.unknown) {
+    if (group != NULL && param->outcome == PD_STEPPED && param->saved.step >= unknown) {
         param->stage = PD_HELD;
-        DL_APPEND2(group->held, param, prev_ready, next_ready);
+        group->n_held++;
         return;
     }
     go_on(steps, param);
-    if (group != NULL) release(steps, group);
+    if (group != NULL && group->saved.unknown > unknown) release(steps, group);
 }
 
 /* ---- jobs that step as a whole ---- */
@@ -242,7 +246,7 @@ void pd_param_collected(pd_steps *steps, pd_param *param)
         return;
     }
     param->outcome = own_outcome(steps, param);
-    pd_trace_summed(steps, param);
+    pd_riders_collected(steps, param);
     if (pd_steps_are_whole(steps)) {
         join_the_job(steps, param);
         return;

@@ -45,8 +45,8 @@ typedef struct pd_step_group_saved {
 typedef struct pd_step_group {
     pd_step_group_saved saved;
     pd_param *members; /* the step group's parameters in the order in which they were declared, linked by next_member */
-    pd_param *held;    /* the step group's parameters whose steps wait for other members, linked by next_ready */
     uint32_t n_members;
+    uint32_t n_held; /* number of members whose steps wait for other members of the group */
     uint32_t behind; /* number of members that have closed `base` rounds, and no more */
     /* number of steps in the atomic group of this round; number of them that have
      * begun */
@@ -85,6 +85,8 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
 /* Counts that a step of an atomic group has begun. When all have begun, binds them together and puts their parameters
  * into steps->ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
+/* Returns whether the parameter's step has begun, and other steps of its atomic group have not. */
+bool pd_param_awaits_group(const pd_param *param);
 /* Continue the steps of an atomic group, which wait until each optimizer has reported whether it refuses its step. Call
  * them after steps have run, and when a preconditioner task has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */

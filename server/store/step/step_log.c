@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 /* ---- the life of a log ---- */
 
@@ -102,28 +101,11 @@ void pd_step_log_free(pd_steps *steps)
 
 /* ---- holding parameters back ---- */
 
-static bool may_begin(const pd_steps *steps, const pd_param *param)
+bool pd_step_log_stops(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step >= steps->limit) return false;
-    if (!pd_step_log_is_on(steps)) return true;
-    return param->saved.step < steps->log->step && steps->log->under_way < PD_LOGGED_MOST;
-}
-
-bool pd_step_log_keeps(pd_steps *steps, pd_param *param)
-{
-    if (may_begin(steps, param)) return false;
-    param->stage = PD_LOGGING;
-    DL_APPEND2(steps->stopped, param, prev_ready, next_ready);
-    return true;
-}
-
-pd_param *pd_step_log_release(pd_steps *steps)
-{
-    pd_param *param = steps->stopped;
-
-    while (param != NULL && !may_begin(steps, param)) param = param->next_ready;
-    if (param != NULL) DL_DELETE2(steps->stopped, param, prev_ready, next_ready);
-    return param;
+    if (param->saved.step >= steps->limit) return true;
+    if (!pd_step_log_is_on(steps)) return false;
+    return param->saved.step >= steps->log->step || steps->log->under_way >= PD_WAL_MOST;
 }
 
 const pd_param *pd_step_log_awaited(const pd_steps *steps, const pd_param *param)
@@ -152,16 +134,16 @@ void pd_step_log_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, i
     pd_optim_note_taken(param->optim, &input->taken);
 }
 
-bool pd_step_log_closed(pd_steps *steps, pd_param *param)
+void pd_step_log_closed(pd_steps *steps, pd_param *param)
 {
     pd_step_input *input;
 
-    if (!pd_step_log_is_on(steps)) return false;
+    if (!pd_step_log_is_on(steps)) return;
     assert(param->saved.step == steps->log->step && steps->log->missing > 0);
     input = &steps->log->inputs[param->index];
     input->outcome = (uint32_t)param->outcome;
     steps->log->missing--;
-    if (!input->began) return false;
+    if (!input->began) return;
     input->aggregate = param->accumulator;
-    return true;
+    param->accumulator = NULL;
 }

@@ -1,12 +1,12 @@
 /* step_log.h - what a step of a job has read, for the job's log: how each parameter's round ended, the aggregate, the
  * hyperparameters and the roots that its optimizer took. Step thread.
  *
- * A job with durability = log writes an entry for each step that all its parameters have closed (base/logged.h). An
+ * A job with durability = log writes an entry for each step that all its parameters have closed (base/wal_record.h). An
  * optimizer that gets the same inputs again makes the same bits, so entries and the checkpoint before them bring the
  * job back. Entries are made by image/logging.h.
  *
- * The log also holds parameters back (stage PD_LOGGING). No parameter begins step s + 1 before the entry of step s is
- * complete, so all state that belongs to no parameter is as of one step, as at a cut. And if PD_LOGGED_MOST entries are
+ * The log also holds parameters back (stage PD_STOPPED). No parameter begins step s + 1 before the entry of step s is
+ * complete, so all state that belongs to no parameter is as of one step, as at a cut. And if PD_WAL_MOST entries are
  * on their way to the disk, no parameter begins another step: then the job runs at the speed of the disk. The rounds of
  * parameters that are held back may collect contributions meanwhile. A pause (image/pause.h) holds them back, too. */
 #ifndef PD_STEP_LOG_H
@@ -44,12 +44,10 @@ int pd_step_log_make(pd_steps *steps);
  * have closed step `step`, and none may have begun the next one. */
 void pd_step_log_begin(pd_steps *steps, uint64_t base, uint64_t step);
 /* Switches the log off: gives the aggregates of the incomplete step back. The caller lets parameters go on
- * (pd_step_log_release). */
+ * (pd_riders_release). */
 void pd_step_log_end(pd_steps *steps);
 /* Begins to collect the next step, after the aggregates of the present one have been taken. */
 void pd_step_log_next(pd_steps *steps);
-/* Returns a parameter that was held back and may begin its step now, and takes it off the list. NULL: there is none. */
-pd_param *pd_step_log_release(pd_steps *steps);
 /* Frees the log. The parameters must still have their pools. */
 void pd_step_log_free(pd_steps *steps);
 /* Returns whether the job's log is on. */
@@ -64,16 +62,14 @@ static inline bool pd_step_log_is_paused(const pd_steps *steps)
     return steps->limit != UINT64_MAX;
 }
 
-/* ---- for the files that run steps ---- */
+/* ---- for riders.c ---- */
 
-/* Returns whether the parameter, whose next step could begin, is held back by the log. If so, the parameter is put into
- * the log's list. */
-bool pd_step_log_keeps(pd_steps *steps, pd_param *param);
+/* Returns whether the parameter, whose next step could begin, is held back by the log or a pause. */
+bool pd_step_log_stops(const pd_steps *steps, const pd_param *param);
 /* Notes what a step reads that its optimizer has just begun. `count` is the optimizer's count before it. */
 void pd_step_log_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
-/* Takes the aggregate of a parameter that has just closed the step. Returns whether it was taken; otherwise the caller
- * gives the buffer back. */
-bool pd_step_log_closed(pd_steps *steps, pd_param *param);
+/* Takes the aggregate of a parameter that has just closed the step: param->accumulator becomes NULL. */
+void pd_step_log_closed(pd_steps *steps, pd_param *param);
 /* Returns a parameter that this held-back parameter waits for, since it has not closed the step before. NULL: the
  * parameter waits for the disk. */
 const pd_param *pd_step_log_awaited(const pd_steps *steps, const pd_param *param);

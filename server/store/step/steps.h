@@ -75,11 +75,10 @@ typedef struct pd_steps {
     /* Chunks whose aggregate needs all contributions at once: in `full` those to which they have come, in `loose`
      * those that wait for a rank and have contributions in frames. */
     pd_chunk *full, *loose;
-    pd_param *merging; /* parameters whose Adasum can be computed, linked by next_ready */
     /* parameters whose open round waits for ranks, or may have to wait for other parameters; oldest round first */
     pd_param *waiting;
     pd_param *ready;   /* parameters whose step can begin, or has begun and can go on */
-    pd_param *stopped; /* parameters in stage PD_LOGGING, linked by next_ready */
+    pd_param *stopped; /* parameters in stage PD_STOPPED, linked by next_ready */
     uint64_t limit; /* no parameter begins a step beyond this one; UINT64_MAX: the job is not paused (image/pause.h) */
     /* Whether the queue `partial` must be searched for ranks over quota, because a
      * frame was filed since the last search; `look_loose`: the same for the queue `loose`. */

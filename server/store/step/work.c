@@ -11,7 +11,7 @@
 #include "mutant.h"
 #include "step_batch.h"
 #include "step_group.h"
-#include "step_traces.h"
+#include "riders.h"
 
 #include <assert.h>
 
@@ -101,7 +101,8 @@ void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool 
     pd_trace_root(steps, param, task);
     pd_optim_deliver(param->optim, task);
     if (gone) return;
-    if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_MUTANT(parked_forever))
+    if (param->stage == PD_PARKED && !pd_param_awaits_group(param) && !pd_optim_waits(param->optim) &&
+        !PD_MUTANT(parked_forever))
         pd_steps_ready(steps, param, PD_STEPPING);
     pd_step_group_look(steps, param->group);
 }

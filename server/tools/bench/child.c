@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sibling.h"
+#include "programs.h"
 #include "token.h"
 
 enum { START_MS = 20 * 1000, STOP_MS = 10 * 1000, LOOK_MS = 10 };

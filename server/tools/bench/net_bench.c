@@ -64,8 +64,6 @@ typedef struct worker {
     void **initial;
 } worker;
 
-/* ---- a worker's thread ---- */
-
 static int allocate(worker *w)
 {
     const pd_net_bench *want = w->bench->want;
@@ -209,8 +207,6 @@ static void *run_worker(void *arg)
     free(w->initial);
     return NULL;
 }
-
-/* ---- the timing thread ---- */
 
 static double seconds(clockid_t clock)
 {

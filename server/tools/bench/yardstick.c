@@ -38,8 +38,6 @@ static ssize_t moved(ssize_t n)
     return -1;
 }
 
-/* ---- the server process ---- */
-
 typedef struct peer {
     int fd;                  /* -1: gone */
     bool readable, writable; /* as epoll reported; false once a call would block */
@@ -149,8 +147,6 @@ static void serve(const pd_yardstick *y, int listener, pid_t parent)
     } while (serve_turn(y, peers, &more) > 0);
     _exit(0);
 }
-
-/* ---- the clients' side ---- */
 
 static int listen_anywhere(int *port)
 {

@@ -69,8 +69,6 @@ void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out)
     if (trip_s > 0 && bits < SLOW_BITS) advise(out, trip_s);
 }
 
-/* ---- the distance to the daemon ---- */
-
 /* Returns the round trip of a connection in seconds, as the kernel has measured it; 0: it is not known. */
 static double trip_of(int fd)
 {

@@ -70,8 +70,6 @@ void pd_check_blas(const pd_machine *machine, pd_finding *out)
     free(warning);
 }
 
-/* ---- libraries ---- */
-
 /* Adds the name of a library's file. `line` is from the dynamic linker, such as "libuv.so.1 => /usr/lib/libuv.so.1
  * (0x7f)". System libraries that every program has are left out. */
 static void add_library(char *line, pd_finding *out)
@@ -107,8 +105,6 @@ void pd_check_libraries(const pd_machine *machine, pd_finding *out)
 
     if (ask_program(machine, "--version", "LD_TRACE_LOADED_OBJECTS=1", text, out)) pd_libraries_read(text, out);
 }
-
-/* ---- configuration ---- */
 
 /* Tells the configuration of the daemon that was asked, which has checked it. */
 static void tell_asked(const pd_machine *machine, pd_finding *out)

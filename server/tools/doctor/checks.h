@@ -6,8 +6,6 @@
 #include "finding.h"
 #include "machine.h"
 
-/* ---- the installation: runs the daemon's program (check_program.c) ---- */
-
 /* Checks that the daemon's program runs and has the version of paramctl. */
 void pd_check_program(const pd_machine *machine, pd_finding *out);
 /* Checks that BLAS is OpenBLAS for OpenMP, with kernels that suit the processor. */
@@ -19,8 +17,6 @@ void pd_libraries_read(char *text, pd_finding *out);
 /* Checks that the daemon would start with its configuration. */
 void pd_check_configuration(const pd_machine *machine, pd_finding *out);
 
-/* ---- processors and memory (check_processors.c, check_memory.c) ---- */
-
 /* Checks how many processors this process may use, and whether a control group slows them down. */
 void pd_check_processors(const pd_machine *machine, pd_finding *out);
 /* Checks whether the machine has several NUMA nodes, and which one the daemon would choose. */
@@ -30,14 +26,10 @@ void pd_check_memory(const pd_machine *machine, pd_finding *out);
 /* Checks whether large tensors get huge pages. */
 void pd_check_huge_pages(const pd_machine *machine, pd_finding *out);
 
-/* ---- limits of this process: those of a service may differ (check_limits.c) ---- */
-
 /* Checks that connections do not run out of file descriptors. */
 void pd_check_descriptors(const pd_machine *machine, pd_finding *out);
 /* Checks the limits of address space and of locked memory. */
 void pd_check_address_space(const pd_machine *machine, pd_finding *out);
-
-/* ---- measurements (check_clock.c, check_disk.c, check_loopback.c, check_network.c) ---- */
 
 /* Checks that clocks are fine, cheap to read, and set by the network. */
 void pd_check_clock(const pd_machine *machine, pd_finding *out);

@@ -7,7 +7,7 @@
 
 #include "result.h"
 #include "run_program.h"
-#include "sibling.h"
+#include "programs.h"
 #include "text_table.h"
 
 #define PACKAGED_CONFIG "/etc/paramd/paramd.conf"
@@ -30,8 +30,6 @@ const pd_check pd_checks[] = { { "program", pd_check_program },
                                { "network", pd_check_network },
                                { "daemon", pd_check_daemon },
                                { NULL, NULL } };
-
-/* ---- the machine ---- */
 
 /* Finds a program on the PATH. Returns false if it is not there. */
 static bool find_on_path(char *path, size_t size, const char *name)
@@ -96,8 +94,6 @@ static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
     out->settings = read_settings(out);
     return out->settings != NULL;
 }
-
-/* ---- the report ---- */
 
 /* The report, while it is made. */
 typedef struct report {

@@ -10,7 +10,6 @@
 #include "format.h"
 #include "list_table.h"
 #include "optimizers.h"
-#include "reflect.h"
 #include "result.h"
 
 /* Returns how many hyperparameters from index `first` on form one list NAME[0], NAME[1] ...; 1: the hyperparameter
@@ -52,8 +51,6 @@ static const pd_column columns[] = { { "OPTIMIZER", "name", pd_cell_text },
                                      { 0 } };
 
 static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", columns };
-
-/* ---- one optimizer ---- */
 
 /* Adds a cell with the default values of a list of hyperparameters, such as "0.9,0.999". If all values are equal,
  * the cell shows the value once. */
@@ -156,8 +153,6 @@ static int print_optimizer(const Paramd__Optimizer *row, bool wide)
     }
     return pd_table_print(table, stdout, "no hyperparameters") == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
 }
-
-/* ---- the command optimizers ---- */
 
 /* Where the list of optimizers comes from: from the table in this program, or from a daemon. */
 typedef struct source {

@@ -27,8 +27,6 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/* ---- which steps have tasks ---- */
-
 int64_t pd_kind_interval(const pd_kind *kind)
 {
     int64_t interval = kind->due[1] - kind->due[0];
@@ -65,8 +63,6 @@ static void find_due(pd_kind *kind)
         if (is_due(kind, count)) kind->due[kind->n_due++] = count;
     kind->goes_on = goes_on(kind);
 }
-
-/* ---- parameters of one kind ---- */
 
 /* The tables that the comparison of two parameters reads while they are sorted (qsort_r). */
 typedef struct sorting {
@@ -151,8 +147,6 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
     return PD_OK;
 }
 
-/* ---- facts ---- */
-
 /* Returns the declaration of a parameter, in the form from which the daemon makes its plan (optimizer state and
  * tasks). */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
@@ -183,8 +177,6 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
     free(declarations);
     return PD_OK;
 }
-
-/* ---- plans ---- */
 
 static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *entry, pd_error *err)
 {
@@ -381,8 +373,6 @@ void pd_forecast_free(pd_forecast *forecast)
     pd_rules_free(forecast->rules, forecast->n_rules);
     *forecast = (pd_forecast){ 0 };
 }
-
-/* ---- groups ---- */
 
 static bool slots_alike(const pd_plan *plan, int a, int b)
 {

@@ -97,8 +97,6 @@ void pd_forecast_free(pd_forecast *forecast);
  * spaced. 0: they are not, or there are fewer than three. */
 int64_t pd_kind_interval(const pd_kind *kind);
 
-/* ---- similar slots and tasks of a plan ---- */
-
 /* The slots or the tasks of a plan, in groups. Members of a group differ only in their numbers. The members of group g
  * are item[first[g]] up to, but not including, item[first[g + 1]]. */
 typedef struct pd_groups {

@@ -11,8 +11,6 @@
 #include "plan_bytes.h"
 #include "optimizer_ops.h"
 
-/* ---- one entry for each kind of parameters. Names that differ only in their numbers share a line ---- */
-
 enum { NAME_LINES = 8 }; /* most lines with parameter names in one entry; further names are only counted */
 
 typedef struct line {
@@ -119,8 +117,6 @@ static int make_lines(lines *l, const pd_forecast *f, bool verbose)
     return PD_OK;
 }
 
-/* ---- slots ---- */
-
 enum { NAMES = 192 };
 
 static int ascending(const void *left, const void *right)
@@ -218,8 +214,6 @@ static void slot_rows(pd_table *table, const pd_plan *plan, const pd_groups *slo
         slot_row(table, spec, names, (int64_t)n);
     }
 }
-
-/* ---- tasks ---- */
 
 static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
 {
@@ -322,8 +316,6 @@ static void due_line(pd_table *table, const pd_kind *kind)
     else
         pd_table_line(table, "  due in steps %s …, used %s", steps, used);
 }
-
-/* ---- one entry of the table ---- */
 
 /* Adds a line about the blocks into which the optimizer cuts a parameter, such as "6 blocks of at most (3, 3), 1.2
  * kflop a step". If the optimizer merges dimensions before it cuts, the line begins with the merged shape. */
@@ -441,8 +433,6 @@ static int add_entries(pd_table *table, const pd_forecast *f, const lines *l, bo
     }
     return PD_OK;
 }
-
-/* ---- sums ---- */
 
 static int print_rules(const pd_forecast *f, FILE *out)
 {

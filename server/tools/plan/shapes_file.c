@@ -38,8 +38,6 @@ static __attribute__((format(printf, 3, 4))) int refuse(const reader *r, int cod
     return pd_fail(r->err, code, "%.200s: %s", r->path, text);
 }
 
-/* ---- adding a parameter ---- */
-
 static int check_name(const reader *r, const char *name, size_t n)
 {
     size_t good = pd_text_printable(name, n);
@@ -107,8 +105,6 @@ static int add(const reader *r, const char *name, size_t n, const pd_shape *shap
     r->out->entries[r->out->n++] = entry;
     return PD_OK;
 }
-
-/* ---- text ---- */
 
 typedef struct word {
     const char *at;
@@ -214,8 +210,6 @@ static int read_text(reader *r, const char *text, size_t bytes)
     return rc;
 }
 
-/* ---- JSON ---- */
-
 static int json_shape(const reader *r, const char *name, const json_t *list, pd_shape *shape)
 {
     *shape = (pd_shape){ 0 };
@@ -257,8 +251,6 @@ static int read_json(reader *r, const char *text, size_t bytes)
     return rc;
 }
 
-/* ---- safetensors ---- */
-
 static bool is_float(pd_st_dtype dtype)
 {
     return dtype == PD_ST_F16 || dtype == PD_ST_BF16 || dtype == PD_ST_F32 || dtype == PD_ST_F64 ||
@@ -284,8 +276,6 @@ static int read_tensors(const reader *r, const void *at, size_t bytes)
     pd_safetensors_free(file);
     return rc;
 }
-
-/* ---- the kinds of files ---- */
 
 /* Reads a text or JSON file from a copy that ends with a NUL. It is JSON if it begins with '{'. */
 static int read_words(reader *r, const char *at, size_t bytes)

@@ -202,8 +202,6 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
     return PD_OK;
 }
 
-/* ---- adafactor ---- */
-
 /* Returns true if the hyperparameter can be switched off with the word "none". */
 static bool may_be_none(const pd_optimizer_ops *row, const char *name)
 {
@@ -235,8 +233,6 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
     }
     return PD_OK;
 }
-
-/* ---- Kron ---- */
 
 /* Sets the probability with which factors are updated, if it changes with the step:
  * {"schedule": "anneal", ...}. paramd's schedule for it has the name of the reference optimizer's function,
@@ -290,8 +286,6 @@ static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t 
     return PD_OK;
 }
 
-/* ---- axes and the first step ---- */
-
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
     const json_t *axes = json_object_get(config, "param_axes"), *start = json_object_get(config, "start_step");
@@ -333,8 +327,6 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
     free(text);
     return NULL;
 }
-
-/* ---- groups ---- */
 
 /* Notes which parameters are in a group of the recorded configuration (parameters with hyperparameters of their own). A
  * parameter may be in only one group. */
@@ -418,8 +410,6 @@ size_t pd_recipe_group(const pd_recipe *recipe, const char *name)
     return (size_t)json_integer_value(json_object_get(recipe->members, name));
 }
 
-/* ---- rates ---- */
-
 static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
 {
     json_t *rate;
@@ -458,8 +448,6 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
     }
     return rc;
 }
-
-/* ---- averages ---- */
 
 /* Translates the recorded word for a way of averaging to the value of the job's option `aggregate`. */
 static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
@@ -501,8 +489,6 @@ static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
                        (long long)n);
     return PD_OK;
 }
-
-/* ---- the recipe ---- */
 
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)
 {

@@ -94,8 +94,6 @@ int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_e
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
-/* ---- maps from names to rules ---- */
-
 /* Writes the key of a pair as text that pairs.h can read: between single quotes; a quote inside is doubled. */
 static void print_key(FILE *out, const char *key)
 {

@@ -9,8 +9,6 @@
 #include "adasum.h"
 #include "kernels.h"
 
-/* ---- a trace of averages ---- */
-
 typedef struct averaging {
     const pd_trace *trace;
     const pd_recipe *recipe;
@@ -125,8 +123,6 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
     free_averaging(&a);
     return rc;
 }
-
-/* ---- weighted means ---- */
 
 /* Two sums for each replica: of its values times their weights, and of the weights. */
 typedef struct weighing {

@@ -9,8 +9,6 @@
 
 #include "pages.h"
 
-/* ---- memory and tensors ---- */
-
 static int make_room(pd_case *c)
 {
     size_t room = 2 * c->room + 16;
@@ -126,8 +124,6 @@ int pd_case_vector(pd_case *c, const char *field, int64_t n, float **out)
     if (rc == PD_OK) *out = p.at;
     return rc;
 }
-
-/* ---- judging ---- */
 
 int pd_case_error(pd_case *c, const char *field, const float *ours, int64_t n, double scale, double *error)
 {

@@ -45,9 +45,6 @@ struct pd_routine {
     int (*judge)(pd_case *c);
 };
 
-/* ---- memory and tensors. PD_INVALID_ARGUMENT: a tensor is missing or has another shape than expected.
- * PD_NO_MEMORY: out of memory ---- */
-
 /* A tensor of a recorded case, converted to float32. */
 typedef struct pd_case_tensor {
     float *at;
@@ -70,8 +67,6 @@ int pd_case_mat(pd_case *c, const char *field, pd_mat *out);
 int pd_case_vector(pd_case *c, const char *field, int64_t n, float **out);
 /* Fails with PD_INVALID_ARGUMENT and an error text that names the case, the field, and what is wrong (`what`). */
 int pd_case_refuse(const pd_case *c, const char *field, const char *what);
-
-/* ---- judging ---- */
 
 /* Computes the relative error of `ours` (paramd's result) against the recorded tensor FIELD, which must have n
  * elements. pd_relative_error says what `scale` does. */

@@ -10,8 +10,6 @@
 #include "root.h"
 #include "symmetric.h"
 
-/* ---- quantized_value ---- */
-
 static int storage_of(const pd_case *c, pd_storage *out)
 {
     const char *dtype = json_string_value(json_object_get(c->entry, "dtype"));
@@ -69,8 +67,6 @@ int pd_judge_quantized_value(pd_case *c)
     rc = judge_codes(c, &q, value, input.n);
     return rc == PD_OK ? pd_case_judge(c, "to_float", value, input.n) : rc;
 }
-
-/* ---- symmetric_matrices ---- */
 
 /* Computes products of a recorded matrix X and compares them with the record: first X X', then the update beta X X'
  * + alpha Y Y' with Y = 2 X. Of the update only the last block row was recorded. */
@@ -136,8 +132,6 @@ int pd_judge_symmetric_matrices(pd_case *c)
     rc = judge_products(c, C, X);
     return rc == PD_OK ? judge_readings(c, B, C, vector) : rc;
 }
-
-/* ---- matrix_inverse_pth_root, power_iteration ---- */
 
 /* Checks that a case was recorded with the limits of an iteration that paramd has as constants. Google's functions
  * take limits as arguments, and its optimizer uses these limits. Results with other limits cannot be compared. */

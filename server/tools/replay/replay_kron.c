@@ -13,8 +13,6 @@
 #include "random.h"
 #include "schedule.h"
 
-/* ---- the lower bound of a norm ---- */
-
 int pd_judge_kron_norm(pd_case *c)
 {
     float bound, *scratch = NULL;
@@ -27,8 +25,6 @@ int pd_judge_kron_norm(pd_case *c)
     bound = pd_kron_norm_bound(S, scratch);
     return pd_case_judge(c, "out/****", &bound, 1);
 }
-
-/* ---- one update of the factors ---- */
 
 typedef struct update {
     pd_kron_block block;
@@ -178,8 +174,6 @@ int pd_judge_kron_update(pd_case *c)
     return rc == PD_OK ? judge_factors(c, &u) : rc;
 }
 
-/* ---- the steps in which factors are updated ---- */
-
 /* Reads the probability with which factors are updated. A JSON object such as {"min_prob":
  * 0.05} is a schedule. For a constant number *schedule is NULL. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
@@ -253,9 +247,6 @@ int pd_judge_kron_probability(pd_case *c)
     pd_schedule_free(schedule);
     return rc;
 }
-
-/* ---- JAX's random generator: the cipher of random.h, with counters in the layout of JAX before 0.5 or from 0.5 on
- * ---- */
 
 static pd_random pair_of(pd_random key, uint32_t x, uint32_t y)
 {

@@ -24,8 +24,6 @@ static const double most_noise = 1e-2; /* if a recorded matrix root has a larger
  * this tolerance, rounding alone decides when it stops. */
 static const double least_tolerance = 1e-7;
 
-/* ---- arguments ---- */
-
 /* Reads the order of a recorded matrix root: a whole number p, or a text "p/q". */
 static bool read_root(const json_t *root, int *p, int *q)
 {
@@ -121,8 +119,6 @@ static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_
     if (rc == PD_OK || rc == PD_OUT_OF_RANGE) return PD_OK;
     return pd_fail(c->err, rc, "case %03d: %s", c->index, pd_code_text(rc));
 }
-
-/* ---- judging ---- */
 
 /* Compares a computed matrix root with the record, and notes the error as a multiple of the case's tolerance. */
 static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)

@@ -25,8 +25,6 @@ struct pd_replay_net {
     double *input; /* the examples of the present step, of shape (batch, inputs) */
 };
 
-/* ---- the recorded network ---- */
-
 bool pd_replay_net_wanted(const pd_trace *trace)
 {
     pd_shape shape;
@@ -93,8 +91,6 @@ static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
                    "records no gradients, and its parameters are not layers.K.weight and layers.K.bias of "
                    "dense layers");
 }
-
-/* ---- the training data ---- */
 
 /* Reads a recorded tensor that must have `rank` dimensions (1 or 2), and its sizes. The caller frees *at. */
 static int read_tensor(const pd_trace *data, const char *name, int rank, double **at, int64_t size[2], pd_error *err)
@@ -171,8 +167,6 @@ static int open_data(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     return rc;
 }
 
-/* ---- opening and closing ---- */
-
 static int allocate(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
     int64_t weights = 0;
@@ -239,8 +233,6 @@ double pd_replay_net_error(const pd_replay_net *net, int64_t step, double loss)
 
     return fabs(loss - recorded) / (recorded != 0 ? fabs(recorded) : 1);
 }
-
-/* ---- one forward and backward pass: in float64, so that its rounding adds nothing to the noise of the run ---- */
 
 static void take_batch(pd_replay_net *net, int64_t step)
 {

@@ -57,8 +57,6 @@ static int add_part(search *s, size_t param, bool whole, int64_t offset, const p
                : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
 }
 
-/* ---- shards ---- */
-
 static int read_range(const search *s, size_t param, const json_t *range, int64_t *start, int64_t *end)
 {
     const json_t *from = json_array_get(range, 0), *to = json_array_get(range, 1);
@@ -117,8 +115,6 @@ static int add_shards(search *s, size_t param, bool *found)
     return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: those of %.200s end at element %lld of %lld",
                    s->params[param].name, (long long)at, (long long)s->params[param].elements);
 }
-
-/* ---- parts ---- */
 
 static int find_all(search *s)
 {

@@ -13,8 +13,6 @@
 
 enum { MOST_CASES = 1000 };
 
-/* ---- the table of routines ---- */
-
 static const pd_routine routines[] = {
     { "google_shampoo", "matrix_inverse_pth_root", "cases", false, false, pd_judge_inverse_pth_root },
     { "google_shampoo", "power_iteration", "cases", false, false, pd_judge_power_iteration },
@@ -53,8 +51,6 @@ bool pd_replay_is_routine(const pd_trace *trace)
 {
     return find_routine(trace) != NULL;
 }
-
-/* ---- cases ---- */
 
 /* Returns the list of cases in the file's metadata `config`. NULL: there is no list, since the config is the only
  * case, or each tensor of a certain name is a case. */

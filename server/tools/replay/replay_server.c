@@ -51,8 +51,6 @@ typedef struct worker {
     pd_verdict *verdicts; /* worst error of each parameter, and after them that of the losses */
 } worker;
 
-/* ---- one worker ---- */
-
 static int allocate(worker *w)
 {
     const common *s = w->common;
@@ -273,8 +271,6 @@ static void *run_worker(void *arg)
     if (w->rc != PD_OK) give_up(w);
     return NULL;
 }
-
-/* ---- the job ---- */
 
 /* Makes the job's rules, one for each group of parameters (those with the same hyperparameters). A parameter in a group
  * is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */

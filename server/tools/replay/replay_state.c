@@ -80,8 +80,6 @@ static bool is_of_the_way(const entry *e)
     return strcmp(e->slot, "momentum") == 0 || strcmp(e->slot, "filtered_grad") == 0;
 }
 
-/* ---- the list of recorded tensors ---- */
-
 static bool ends_with(const char *text, int length, const char *suffix)
 {
     int n = (int)strlen(suffix);
@@ -307,8 +305,6 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
     return state->n > 0 && state->measured;
 }
 
-/* ---- the verdict ---- */
-
 /* Of a slot, over all parameters and steps: the largest noise (effect of rounding), and
  * the largest relative size of the last bit in its storage type. */
 typedef struct spread {
@@ -361,8 +357,6 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
     }
     return verdict;
 }
-
-/* ---- values ---- */
 
 /* Reads a tensor that belongs to a quantized one, such as its bucket sizes, and must have n elements. The caller
  * frees *at. If there is no such tensor, *at is NULL; this is an error unless `optional`. */
@@ -443,8 +437,6 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
     }
     return rc;
 }
-
-/* ---- how far rounding can move a root ---- */
 
 /* Upper limit of |E| / |B| in units of float32's rounding error. B is the matrix whose root is taken, E its
  * rounding error (root_bound.h). A few units come from the decomposition, a few from the sums in B, both in the

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* ---- eigenvalues ---- */
-
 static double off_diagonal(const double *A, int64_t n)
 {
     double sum = 0;
@@ -54,8 +52,6 @@ void pd_eigenvalues(double *A, int64_t n)
         }
     }
 }
-
-/* ---- the bound ---- */
 
 /* Returns the divided difference (xi - xj) / (bi - bj) of f(b) = b^-e, where xi = f(bi) and xj = f(bj). If bi and
  * bj are too close for a division, returns the derivative of f between them. */

@@ -37,8 +37,6 @@ struct pd_trace {
     int64_t most_elements;
 };
 
-/* ---- names of tensors ---- */
-
 typedef enum kind { WEIGHTS, GRADIENT, AVERAGE, OTHER } kind;
 
 static const char *const prefixes[] = { "param", "grad", "average" };
@@ -91,8 +89,6 @@ static const pd_st_tensor *find(const pd_trace *trace, kind which, int64_t step,
     int n = snprintf(name, sizeof name, "%s/%04d/%s%s", prefixes[which], (int)step, rank, param);
     return n < (int)sizeof name ? pd_safetensors_find(trace->tensors, name) : NULL;
 }
-
-/* ---- metadata ---- */
 
 static int read_word(const pd_trace *trace, const char *name, char *out, size_t size, pd_error *err)
 {
@@ -256,8 +252,6 @@ int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
     *out = trace->config;
     return rc;
 }
-
-/* ---- parameters and steps of the trace ---- */
 
 /* Returns the tensor that gives a parameter its shape; `k` has the parameter's name. It is the tensor of initial
  * weights, or in a trace of averages the first replica's average of that step. */

@@ -94,9 +94,6 @@ bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t p
  * constant. */
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
-/* ---- access to any tensor by its name: for recorded state, and for files of numbered cases, where pd_trace_check
- * fails ---- */
-
 /* Returns the name of the trace's tensor number i, from 0 on, in the order of the file. The name is borrowed. NULL:
  * the file has no tensor number i. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);

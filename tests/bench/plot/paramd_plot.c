@@ -46,8 +46,6 @@ static panel panels[MOST_PANELS];
 static json_t *rows;
 static FILE *svg;
 
-/* ---- from the log to lines ---- */
-
 static void read_log(void)
 {
     FILE *file = fopen(log_path, "r");
@@ -174,8 +172,6 @@ static void prepare(panel *p, int place)
     }
     if (p->x1 <= 0) p->x1 = 1;
 }
-
-/* ---- from lines to a picture ---- */
 
 static double x_of(const panel *p, double x)
 {
@@ -346,8 +342,6 @@ static void write_picture(void)
     fputs("</svg>\n", svg);
     if (ferror(svg) != 0 || fclose(svg) != 0) error(1, errno, "%s", path);
 }
-
-/* ---- the command line ---- */
 
 enum { BY = 256, LOG_PANEL, NOTE, OUT, PANEL, TITLE };
 

@@ -1,0 +1,224 @@
+/* command_table.c - the table of the paramctl commands that ask a daemon, or read its files. A new command needs a row
+ * here and a function. */
+#include "commands.h"
+
+static const pd_command_option watch_options[] = { PD_WATCH_OPTION, { NULL } };
+
+static const pd_command_option ping_options[] = {
+    { "quiet", 'q', PD_OPTION_FLAG, NULL, .help = "Print nothing: the exit status is the answer" }, { NULL }
+};
+
+static const pd_command_option dashboard_options[] = {
+    { "port", 0, PD_OPTION_NUMBER, "PORT", .help = "Port of 127.0.0.1 (default: a free one)", .preset = "0", .least = 0,
+      .most = 65535 },
+    { "open", 0, PD_OPTION_FLAG, NULL, .help = "Open the page in the desktop's browser (xdg-open)" },
+    { NULL }
+};
+
+static const pd_command_option top_options[] = { { "sort", 0, PD_OPTION_CHOICE, "name|speed|memory|traffic",
+                                                   .help = "Order of the jobs", .preset = "name" },
+                                                 PD_WATCH_OPTION,
+                                                 { NULL } };
+
+static const pd_command_option params_options[] = {
+    { "verbose", 'v', PD_OPTION_FLAG, NULL,
+      .help = "Also show axes, remarks, the scalars of the last round and the error that is kept of each root" },
+    PD_WATCH_OPTION,
+    { NULL }
+};
+
+static const pd_command_option export_options[] = {
+    { "state", 0, PD_OPTION_FLAG, NULL,
+      .help = "Export optimizer state too; the job rests at its step until the file is written" },
+    { "force", 'f', PD_OPTION_FLAG, NULL, .help = "Replace FILE if it exists" },
+    { "wait", 0, PD_OPTION_SECONDS, "SECONDS",
+      .help = "Time for other exports to end, and for all parameters to reach the same step, at most 600",
+      .preset = "30" },
+    { "end-other", 0, PD_OPTION_FLAG, NULL,
+      .help = "End the export of the job that is under way; for admins of the job" },
+    { NULL }
+};
+
+static const pd_command_option checkpoint_options[] = {
+    { "step", 0, PD_OPTION_NUMBER, "STEP",
+      .help = "Least step that the checkpoint must have (default: the job's present step)", .least = 1,
+      .most = INT64_MAX },
+    { "wait", 0, PD_OPTION_SECONDS, "SECONDS", .help = "Time that the checkpoint has to reach the disk, at most 600",
+      .preset = "30" },
+    { NULL }
+};
+
+static const pd_command_option reset_options[] = {
+    { "keep-counts", 0, PD_OPTION_FLAG, NULL,
+      .help = "Keep counts of steps, by which schedules and bias corrections go" },
+    { NULL }
+};
+static const pd_command_option import_options[] = {
+    { "partial", 0, PD_OPTION_FLAG, NULL,
+      .help = "Skip names that the job does not know, and keep state that the file does not have" },
+    { "verbose", 'v', PD_OPTION_FLAG, NULL, .help = "List all names that are unknown or missing" },
+    { NULL }
+};
+
+static const pd_command_option set_options[] = {
+    { "from", 0, PD_OPTION_NUMBER, "STEP",
+      .help = "First step with the new value (default: each parameter's next step that has not begun)", .least = 1,
+      .most = INT64_MAX },
+    { NULL }
+};
+
+static const pd_command_option settings_options[] = {
+    { "verbose", 'v', PD_OPTION_FLAG, NULL,
+      .help = "List every parameter; without it those with equal values share a line" },
+    PD_WATCH_OPTION,
+    { NULL }
+};
+
+static const pd_command_option drain_options[] = { { "within", 0, PD_OPTION_SECONDS, "SECONDS",
+                                                     .help = "Time that open rounds have to finish", .preset = "60" },
+                                                   { NULL } };
+
+static const pd_command_option restore_options[] = {
+    { "job", 0, PD_OPTION_TEXT, "JOB", .help = "Name of the job" },
+    { "step", 0, PD_OPTION_NUMBER, "STEP", .help = "Step of the checkpoint, as `paramctl checkpoints DIR' lists it",
+      .least = 0, .most = INT64_MAX },
+    { "creator", 0, PD_OPTION_TEXT, "HEX",
+      .help = "Creator of the job, the end of its directory's name: only needed if several jobs have had this name" },
+    { NULL }
+};
+
+#define CHECKPOINTS_DETAILS                                                                                            \
+    "DIR is a daemon's server.state_dir, or a copy of it; no daemon is asked, and one may be running. STATE is: "      \
+    "valid, if the manifest is whole and all files have their sizes (`paramctl verify' reads all bytes); damaged; "    \
+    "set aside by `paramctl restore'; job ended, so that a restart does not bring it back. Each checkpoint is a "      \
+    "directory, whose weights.safetensors any reader of safetensors opens: a copy of this file is an export of the "   \
+    "weights."
+
+#define VERIFY_DETAILS                                                                                                 \
+    "DIR is a daemon's server.state_dir, or the directory of one checkpoint. Reads every byte and compares it with "   \
+    "the manifest's sizes and checksums (XXH3). Prints which file is damaged and what differs; the exit status is "    \
+    "then 1. A checkpoint that a running daemon removes meanwhile counts as damaged."
+
+#define RESTORE_DETAILS                                                                                                \
+    "DIR is the server.state_dir of a daemon that does not run. Newer checkpoints of the job are renamed to "          \
+    "aside-STEP, and stay until somebody removes them. A job that has ended comes back, too. The checkpoint is "       \
+    "verified first."
+
+#define ROLES_DETAILS                                                                                                  \
+    "FILE is what a daemon's server.roles names; no daemon is asked. IDENTITY is user:UID for the peers of Unix "      \
+    "sockets, token:ID, certificate:NAME, or anyone. Prints the role for JOB and for the whole server, and the "       \
+    "quota, each with the line of FILE that decides."
+
+#define EXPORT_DETAILS                                                                                                 \
+    "FILE is a safetensors file; - is standard output. It appears under its name when it is complete. Weights have "   \
+    "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
+    "NAME.block_B.SLOT.I, as `paramctl state JOB' lists them, NAME.step, the steps that its optimizer has counted, "   \
+    "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
+    "To go on from such a file: start a job with the same rules and start_step = the step of the export, give it the " \
+    "weights of the file, and then `paramctl import-state JOB FILE'."
+
+#define CHECKPOINT_DETAILS                                                                                             \
+    "Prints step, size and time when the checkpoint is on the disk. Training goes on meanwhile. The daemon needs a "   \
+    "directory for checkpoints (server.state_dir), and the job's key durability must not be none. After a restart "    \
+    "the daemon goes on from each job's last checkpoint by itself."
+
+#define IMPORT_DETAILS                                                                                                 \
+    "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"                                      \
+    "NAME.SLOT, NAME.block_B.SLOT.I, NAME.step, NAME.pending_root.K: as `paramctl state JOB' lists them and "          \
+    "`paramctl export' writes them.\n"                                                                                 \
+    "NAME[\"block_B\", \"shampoo\", \"factor_matrices\", I, \"quantized_values\"], NAME[\"step\"]: "                   \
+    "flat keys of Meta's distributed_state_dict.\n"                                                                    \
+    "count, stats/NAME/momentum/quantized, stats/NAME/statistics/I: "                                                  \
+    "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"                      \
+    "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"                                                  \
+    "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"                                   \
+    "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "        \
+    "before, and NAME may have either separator."
+
+#define TOKEN_DETAILS                                                                                                  \
+    "`paramctl token new ID' prints a line with a new random key for ID, a worker or a person: letters, digits and "   \
+    ". _ @ -. The line goes into the daemon's file of tokens (tls.tokens), and into the worker's "                     \
+    "(PARAMD_TOKEN_FILE). With it each proves to the other who it is, without certificates. No daemon is asked.\n"     \
+    "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
+    "reload it, put the new line into the worker's file, then remove the old line."
+
+#define DAEMONS_DETAILS                                                                                                \
+    "Local daemons are those that Python programs start by themselves, one for each run. JOBS has the name and the "   \
+    "step of each job. `paramctl -s NAME ...' talks to the daemon of that name; its last nine characters may be left " \
+    "out. LOG and the socket of the dashboard lie beside its socket."
+
+#define DASHBOARD_DETAILS                                                                                              \
+    "Serves the page of a local daemon (-s NAME, or the only one) at an address of this machine, and prints it. It "   \
+    "goes on until Ctrl-C or the end of the daemon. Every user of this machine can look at the page meanwhile, and "   \
+    "nobody can change anything. A daemon with http.listen serves the page by itself."
+
+#define RESET_DETAILS                                                                                                  \
+    "A way back where an optimizer refuses all steps, because its state is not finite any more. The state of every "   \
+    "parameter whose name matches PATTERN (* is all) becomes as if it had taken no step; weights stay. Parameters "    \
+    "that count their steps together, as those of Shampoo do, are set back together. Counts of steps become the "      \
+    "job's start_step, so schedules begin anew. A job with checkpoints writes one at once."
+
+#define SET_DETAILS                                                                                                    \
+    "Every parameter whose name matches PATTERN (* is all) takes the values that its optimizer has, or nothing "       \
+    "changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "     \
+    "NAME= withdraws a value that was set before."
+
+const pd_command pd_commands[] = {
+    { "ping", "", "Ask whether the daemon answers", NULL, ping_options, 0, 0, .run = pd_run_ping },
+    { "daemons", "", "List this user's local daemons, their jobs and steps", DAEMONS_DETAILS, watch_options, 0, 0,
+      .run = pd_run_daemons },
+    { "dashboard", "", "Show the dashboard of a local daemon in a browser", DASHBOARD_DETAILS, dashboard_options, 0, 0,
+      .run = pd_run_dashboard },
+    { "status", "", "Show the daemon's memory and traffic, and its jobs", NULL, watch_options, 0, 0,
+      .run = pd_run_status },
+    { "top", "", "Show speed, loss, waits, roots, memory and traffic of each job while they change",
+      "Traffic is measured between two answers, so the first figures appear after half a second. ROOTS shows how many "
+      "root tasks are behind and how many roots fail. On a terminal the selected job is described below the table: "
+      "what a step spends its time on, who was last to contribute, roots, memory, traffic and the last checkpoint. "
+      "The keys are: q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory and "
+      "traffic. Elsewhere it prints one table, or with --watch one after the other.",
+      top_options, 0, 0, .draws = true, .run = pd_run_top },
+    { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory",
+      "MEMORY is what the daemon counts against limits.max_total_bytes: `paramctl plan' forecasts it. A job whose "
+      "DURABLE "
+      "is not - also holds memory for a checkpoint.",
+      watch_options, 0, 1, .run = pd_run_jobs },
+    { "params", "JOB [PARAM-GLOB]", "List a job's parameters and whom they wait for", NULL, params_options, 1, 2,
+      .run = pd_run_params },
+    { "workers", "JOB", "List a job's workers, and which of them steps wait for",
+      "LAST is the share of the steps in which the worker was the last one to contribute, and LATE BY by how much it "
+      "was then later than the worker before it, on average. Both count from the start of the daemon.",
+      watch_options, 1, 1, .run = pd_run_list },
+    { "roots", "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks", NULL, watch_options, 1, 2,
+      .run = pd_run_list },
+    { "state", "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state", NULL, watch_options, 1, 2,
+      .run = pd_run_state },
+    { "export", "JOB FILE", "Write a job's weights, and its optimizer state, to a file", EXPORT_DETAILS, export_options,
+      2, 2, .run = pd_run_export_command },
+    { "checkpoint", "JOB", "Write a checkpoint of a job to the daemon's disk now", CHECKPOINT_DETAILS,
+      checkpoint_options, 1, 1, .run = pd_run_checkpoint_command },
+    { "checkpoints", "DIR", "List the checkpoints in a directory, without a daemon", CHECKPOINTS_DETAILS, watch_options,
+      1, 1, .run = pd_run_checkpoints },
+    { "verify", "DIR", "Read checkpoints and tell which are damaged, without a daemon", VERIFY_DETAILS, NULL, 1, 1,
+      .run = pd_run_verify },
+    { "restore", "DIR", "Choose the checkpoint that the daemon's next start loads", RESTORE_DETAILS, restore_options, 1,
+      1, .run = pd_run_restore },
+    { "roles", "check FILE IDENTITY JOB", "Say what an identity may do, without a daemon", ROLES_DETAILS, NULL, 4, 4,
+      .run = pd_run_roles },
+    { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
+      .run = pd_run_import_state },
+    { "reset-state", "JOB PATTERN", "Set optimizer state back to its initial values", RESET_DETAILS, reset_options, 2,
+      2, .run = pd_run_reset_state },
+    { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,
+      2 + PD_MOST_SETTINGS, .run = pd_run_set },
+    { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
+      .run = pd_run_settings },
+    { "token", "new ID", "Make a key for tls:// addresses", TOKEN_DETAILS, NULL, 2, 2, .run = pd_run_token },
+    { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },
+    { "drain", "", "Finish the open steps and begin no new ones", NULL, drain_options, 0, 0, .run = pd_run_drain },
+    { "shutdown", "", "Stop the daemon, and wait until it is gone",
+      "Rounds under way may finish within the daemon's server.drain_timeout; meanwhile this command prints for whom "
+      "the daemon waits. Jobs with checkpoints then write a last one.",
+      NULL, 0, 0, .run = pd_run_shutdown },
+    { 0 }
+};

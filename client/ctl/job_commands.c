@@ -1,0 +1,229 @@
+/* job_commands.c - the commands that change a job: drop, reset-state, checkpoint, set; and settings, which lists what
+ * was set. */
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "connection.h"
+#include "format.h"
+#include "list_table.h"
+#include "result.h"
+
+int pd_run_drop(pd_line *line)
+{
+    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    int status;
+
+    request.job = line->args[0];
+    status = pd_operator_ask(line, &op, PD_DROP, &request.base, NULL, &err) == PD_OK
+                 ? pd_result_done(line->json, "dropped %s", line->args[0])
+                 : pd_result_fail(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
+
+int pd_run_reset_state(pd_line *line)
+{
+    static const double quiesce_s = 10; /* longest time that the daemon waits until no step is under way */
+    Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    int rc = pd_operator_open(&op, line->server, line->timeout + quiesce_s, &err), status;
+
+    request.job = line->args[0];
+    request.act = 5;
+    request.param = line->args[1];
+    request.partial = pd_line_has(line, "keep-counts");
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_IMPORT, &request.base, op.arena, NULL, &err);
+    status = rc == PD_OK ? pd_result_done(line->json, "the optimizer state of %s in job %s has its initial values",
+                                          line->args[1], line->args[0])
+                         : pd_result_fail(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
+
+#define MOST_WAIT 600.0 /* most seconds that the daemon waits for a checkpoint */
+
+static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *reply)
+{
+    char bytes[PD_CELL], ms[PD_CELL];
+
+    if (line->json)
+        return pd_result_json(json_pack("{s:s, s:I, s:I, s:I}", "job", line->args[0], "step", (json_int_t)reply->step,
+                                        "bytes", (json_int_t)reply->bytes, "ms", (json_int_t)reply->ms));
+    if (reply->bytes == 0)
+        pd_print_line(stdout, "%s: step %" PRIu64 " was on the disk already", line->args[0], reply->step);
+    else
+        pd_print_line(stdout, "%s: checkpoint of step %" PRIu64 ", %s written in %s", line->args[0], reply->step,
+                      pd_bytes_text(bytes, reply->bytes), pd_duration_text(ms, reply->ms));
+    return PD_EXIT_OK;
+}
+
+int pd_run_checkpoint_command(pd_line *line)
+{
+    Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
+    double wait = pd_line_seconds(line, "wait") < MOST_WAIT ? pd_line_seconds(line, "wait") : MOST_WAIT;
+    void *reply = NULL;
+    pd_operator op = { 0 };
+    pd_error err = { 0 };
+    int rc = pd_operator_probe(line->server, line->timeout, &err), status;
+
+    request.job = line->args[0];
+    request.step = pd_line_has(line, "step") ? (uint64_t)pd_line_number(line, "step") : 0;
+    request.wait_ms = wait < 0.001 ? 1 : (uint32_t)(wait * 1000);
+    if (rc != PD_OK) return pd_result_fail(line->json, &err);
+    rc = pd_operator_open(&op, line->server, line->timeout + wait, &err);
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_CHECKPOINT, &request.base, op.arena, &reply, &err);
+    status = rc == PD_OK ? print_checkpoint(line, reply) : pd_result_fail_reached(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
+
+/* Splits each NAME=VALUE argument at its first '='. Ends the program if an argument has none. */
+static void read_settings(const pd_line *line, Paramd__Option *settings, Paramd__Option **list)
+{
+    for (int i = 2; i < line->n_args; i++, settings++) {
+        char *text = line->args[i], *equals = strchr(text, '=');
+        if (equals == NULL || equals == text)
+            pd_line_refuse(line, "%s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)", text);
+        *equals = '\0';
+        paramd__option__init(settings);
+        settings->name = text;
+        settings->value = equals + 1;
+        *list++ = settings;
+    }
+}
+
+/* Prints one change of a hyperparameter, for example "lr of 12 parameters (adam): 0.1 -> 0.05, from step 1201 on". */
+static void print_change(const Paramd__SetChange *change)
+{
+    char last[PD_CELL] = "";
+
+    if (change->from_most > change->from_least) snprintf(last, sizeof last, " to %" PRIu64, change->from_most);
+    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on", change->name,
+                  change->params, change->params == 1 ? "" : "s", change->optimizer, change->before,
+                  change->mixed ? " and others" : "", change->value, change->withdrawn ? " again" : "",
+                  change->from_least, last);
+}
+
+static int print_reply(const Paramd__SetReply *reply)
+{
+    for (size_t i = 0; i < reply->n_changes; i++) print_change(reply->changes[i]);
+    if (reply->left_off > 0) printf("and %" PRIu64 " more\n", reply->left_off);
+    return PD_EXIT_OK;
+}
+
+int pd_run_set(pd_line *line)
+{
+    Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
+    Paramd__Option settings[PD_MOST_SETTINGS], *list[PD_MOST_SETTINGS];
+    pd_operator op;
+    pd_error err = { 0 };
+    void *reply = NULL;
+    int status;
+
+    read_settings(line, settings, list);
+    request.job = line->args[0];
+    request.pattern = line->args[1];
+    request.options = list;
+    request.n_options = (size_t)line->n_args - 2;
+    request.from_step = (uint64_t)pd_line_number(line, "from");
+    if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else
+        status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
+    pd_operator_close(&op);
+    return status;
+}
+
+/* The list of a job's overrides, as JSON. Parameters with equal overrides share one entry, which names the first one.
+ * Its field "others" is the number of the other parameters. */
+typedef struct listing {
+    json_t *entries;
+    bool apart; /* true: each parameter gets an entry of its own in the list */
+} listing;
+
+static bool are_alike(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = { "pattern", "name", "value", "by", "from", "in_force" };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]))) return false;
+    return true;
+}
+
+static json_int_t others_of(const json_t *entry)
+{
+    return json_integer_value(json_object_get(entry, "others"));
+}
+
+/* Adds an entry to the list of overrides. If the list has an equal entry, adds 1 to "others" in that entry instead.
+ * Takes ownership of `entry`. */
+static void add_setting(listing *out, json_t *entry)
+{
+    for (size_t i = json_array_size(out->entries); !out->apart && i-- > 0;) {
+        json_t *like = json_array_get(out->entries, i);
+        if (!are_alike(like, entry)) continue;
+        json_object_set_new(like, "others", json_integer(others_of(like) + 1));
+        json_decref(entry);
+        return;
+    }
+    json_array_append_new(out->entries, entry);
+}
+
+static void add_page(void *arg, const Paramd__ListReply *page)
+{
+    for (size_t i = 0; i < page->n_settings; i++) add_setting(arg, pd_message_json(&page->settings[i]->base));
+}
+
+static const char *text_of(const json_t *entry, const char *key)
+{
+    const char *text = json_string_value(json_object_get(entry, key));
+
+    return text != NULL ? text : "";
+}
+
+static void settings_row(pd_table *table, const json_t *entry)
+{
+    const char *value = text_of(entry, "value");
+
+    if (others_of(entry) == 0)
+        pd_table_cell(table, "%s", text_of(entry, "param"));
+    else
+        pd_table_cell(table, "%lld of %s", (long long)others_of(entry) + 1, text_of(entry, "pattern"));
+    pd_table_cell(table, "%s", text_of(entry, "name"));
+    pd_table_cell(table, "%s", value[0] != '\0' ? value : "(withdrawn)");
+    pd_table_cell(table, "%lld", (long long)json_integer_value(json_object_get(entry, "from")));
+    pd_table_cell(table, "%s", json_is_true(json_object_get(entry, "in_force")) ? "in force" : "planned");
+    pd_table_cell(table, "%s", text_of(entry, "by"));
+}
+
+static int print_settings(const pd_line *line, const json_t *entries)
+{
+    pd_table *table = pd_table_new("~PARAMETERS|HYPERPARAMETER|~VALUE|>FROM STEP|STATE|~SET BY");
+    json_t *entry;
+    size_t i;
+
+    json_array_foreach(entries, i, entry) settings_row(table, entry);
+    return pd_result_table(line, table, "nothing is set: the configuration and its schedules apply");
+}
+
+int pd_run_settings(pd_line *line)
+{
+    listing out = { .apart = line->json || pd_line_has(line, "verbose") };
+    pd_error err = { 0 };
+    int status;
+
+    out.entries = json_array();
+    if (pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else
+        status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries))
+                            : print_settings(line, out.entries);
+    json_decref(out.entries);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* connect.h - looks up names of hosts, and connects to the address that answers first.
+ *
+ * Lookups: the system's resolver (getaddrinfo) blocks for as long as it likes: with dead name servers for 40 s. So each
+ * lookup has a thread, and whoever waits for it can leave it behind. Lookups of the same host and port that are under
+ * way at once are one lookup, also for several handles. A number in place of a name needs no thread. */
+#ifndef PD_CONNECT_H
+#define PD_CONNECT_H
+
+#include "address.h"
+
+struct addrinfo;
+
+typedef struct pd_lookup pd_lookup;
+
+/* Starts to look up the host of an address that is no Unix socket, or joins a lookup that is under way. The caller
+ * frees *out with pd_lookup_leave. PD_NO_MEMORY. PD_RESOURCE_EXHAUSTED: the process looks up too many other names, or
+ * the system gives no thread. */
+int pd_lookup_start(pd_lookup **out, const pd_address *url, pd_error *err);
+/* Waits at most `timeout_ms` for the addresses of the host, which stay valid until pd_lookup_leave. PD_CANCELLED:
+ * `stop_fd` became readable. PD_DEADLINE_EXCEEDED: the name servers have not answered yet; the caller may wait again.
+ * PD_UNAVAILABLE: the lookup has failed; the error is the resolver's. */
+int pd_lookup_wait(pd_lookup *lookup, const struct addrinfo **out, int stop_fd, int timeout_ms, pd_error *err);
+/* Frees the caller's share of a lookup, which may be under way. Accepts NULL. */
+void pd_lookup_leave(pd_lookup *lookup);
+
+/* Tries to connect to the first eight of the addresses, in their order: the next one begins when all before have
+ * failed, or have been silent for a quarter of a second. So an address that swallows packets costs no more than that.
+ *
+ * Sets *fd to a connected socket that does not block and sends without delay (TCP_NODELAY), and returns 0. Returns an
+ * errno value: of the last failure, or ETIMEDOUT once the last address has been silent for `timeout_ms`. Returns -1:
+ * `stop_fd` became readable. */
+int pd_race_connect(int *fd, const struct addrinfo *addresses, int stop_fd, int timeout_ms);
+
+#endif

@@ -1,0 +1,235 @@
+/* wal_index.c - finds the entries of a log by their headers. */
+#include "wal_index.h"
+
+#include "keep_array.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes that are read at a time where headers are looked for in every block. */
+enum { SLICE = 1 << 20 };
+
+/* A segment whose headers are being read. */
+typedef struct visit {
+    pd_wal_index *index;
+    size_t file;
+    int handle;
+    pd_wal_segment segment;
+    uint64_t offset; /* behind the last entry */
+} visit;
+
+/* ---- names ---- */
+
+static void add_file(void *what, const char *name)
+{
+    pd_wal_index *index = what;
+    pd_wal_file file = { 0 };
+    void *at = index->files;
+
+    file.kind = pd_keep_segment_parse(name, &file.number, &file.up_to);
+    if (file.kind == PD_SEGMENT_NONE || strlen(name) >= sizeof file.name) return;
+    snprintf(file.name, sizeof file.name, "%s", name);
+    if (!pd_keep_grow(&at, &index->files_room, index->n_files, sizeof file)) {
+        index->no_memory = true;
+        return;
+    }
+    index->files = at;
+    index->files[index->n_files++] = file;
+}
+
+static int compare_files(const void *left, const void *right)
+{
+    const pd_wal_file *a = left, *b = right;
+
+    if (a->number != b->number) return a->number < b->number ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+void pd_wal_index_path(char out[PD_KEEP_PATH], const pd_wal_index *index, size_t file)
+{
+    pd_keep_join(out, index->dir, index->files[file].name);
+}
+
+/* ---- entries ---- */
+
+size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step)
+{
+    for (size_t i = index->n_spots; i-- > 0;)
+        if (index->spots[i].header.step == step) return i;
+    return PD_WAL_NOWHERE;
+}
+
+/* Finds the entry that a new one follows. That is nearly always the last. */
+static size_t find_parent(const pd_wal_index *index, const pd_wal_place *spot)
+{
+    for (size_t i = index->n_spots; spot->parent != 0 && i-- > 0;)
+        if (index->spots[i].link == spot->parent && index->spots[i].header.step + 1 == spot->header.step) return i;
+    return PD_WAL_NOWHERE;
+}
+
+static int add_spot(visit *v, const pd_wal_place *spot)
+{
+    pd_wal_index *index = v->index;
+    void *at = index->spots;
+    size_t parent = find_parent(index, spot);
+
+    if (!pd_keep_grow(&at, &index->spots_room, index->n_spots, sizeof *spot)) return ENOMEM;
+    index->spots = at;
+    index->spots[index->n_spots] = *spot;
+    if (parent != PD_WAL_NOWHERE) index->spots[parent].next = index->n_spots;
+    index->n_spots++;
+    index->files[v->file].last = spot->header.step;
+    return 0;
+}
+
+static int read_at(const visit *v, uint64_t offset, void *at, size_t bytes)
+{
+    const pd_disk *disk = v->index->disk;
+
+    return disk->read(disk->arg, v->handle, offset, at, bytes);
+}
+
+static void note_durable(pd_wal_index *index, uint64_t step)
+{
+    if (step > index->durable) index->durable = step;
+}
+
+/* Reads the header of the entry at v->offset, and its link. Returns 0, ENODATA if there is no entry that follows the
+ * one before, or the error of the disk. */
+static int read_spot(const visit *v, uint64_t step, pd_wal_place *spot)
+{
+    const pd_wal_file *file = &v->index->files[v->file];
+    uint8_t bytes[PD_WAL_HEADER];
+    pd_wal_header *h = &spot->header;
+    int number;
+
+    if (v->offset + PD_DISK_BLOCK > file->bytes) return ENODATA;
+    if ((number = read_at(v, v->offset, bytes, sizeof bytes)) != 0) return number;
+    if (!pd_wal_header_read(h, bytes) || h->segment != v->segment.number || h->creator != v->segment.creator)
+        return ENODATA;
+    if (h->step != step || step > file->up_to || pd_wal_header_bytes(h) > file->bytes - v->offset) return ENODATA;
+    if ((number = read_at(v, v->offset + pd_wal_header_link(h), &spot->link, sizeof spot->link)) != 0) return number;
+    spot->link = le64toh(spot->link);
+    return 0;
+}
+
+/* Reads the headers of the entries of a segment, up to the first that does not follow the one before it. */
+static int walk(visit *v)
+{
+    uint64_t parent = v->segment.previous, before = v->segment.link;
+    int number;
+
+    v->offset = PD_DISK_BLOCK;
+    for (uint64_t step = v->segment.first;; step++) {
+        pd_wal_place spot = { .file = v->file, .offset = v->offset, .parent = parent, .next = PD_WAL_NOWHERE };
+        if ((number = read_spot(v, step, &spot)) != 0) return number == ENODATA ? 0 : number;
+        if (spot.header.previous != before) return 0;
+        if ((number = add_spot(v, &spot)) != 0) return number;
+        note_durable(v->index, spot.header.durable);
+        v->offset += pd_wal_header_bytes(&spot.header);
+        parent = before = spot.link;
+    }
+}
+
+/* Looks at all blocks from v->offset on for headers of entries of this segment: they tell what was on the disk when
+ * they were written, even if they follow an entry that cannot be read. */
+static int look_for_claims(const visit *v)
+{
+    const pd_wal_file *file = &v->index->files[v->file];
+    uint64_t left = file->bytes - v->offset;
+    uint8_t *slice = malloc(left < SLICE ? (size_t)left + 1 : SLICE);
+    pd_wal_header header;
+    int number = slice != NULL ? 0 : ENOMEM;
+
+    for (uint64_t at = v->offset; number == 0 && at + PD_DISK_BLOCK <= file->bytes; at += SLICE) {
+        size_t n = file->bytes - at < SLICE ? (size_t)(file->bytes - at) : SLICE;
+        number = read_at(v, at, slice, n);
+        for (size_t i = 0; number == 0 && i + PD_DISK_BLOCK <= n; i += PD_DISK_BLOCK)
+            if (pd_wal_header_read(&header, slice + i) && header.segment == file->number &&
+                header.creator == v->index->creator)
+                note_durable(v->index, header.durable);
+    }
+    free(slice);
+    return number;
+}
+
+/* ---- segments ---- */
+
+/* Reads the header of a segment. *counts: its entries count. */
+static int read_header(visit *v, bool *counts)
+{
+    pd_wal_file *file = &v->index->files[v->file];
+    uint8_t block[PD_DISK_BLOCK];
+    pd_error why = { 0 };
+    int number = file->bytes < sizeof block ? ENODATA : read_at(v, 0, block, sizeof block), rc;
+
+    *counts = false;
+    v->offset = 0;
+    if (number != 0) return number == ENODATA ? 0 : number;
+    rc = pd_wal_segment_read(&v->segment, block, &why);
+    if (rc == PD_UNIMPLEMENTED && v->index->unreadable.code == PD_OK)
+        pd_fail(&v->index->unreadable, rc, "%.300s/%s: %s", v->index->dir, file->name, why.text);
+    *counts = rc == PD_OK && v->segment.number == file->number && v->segment.creator == v->index->creator;
+    if (!*counts) return 0;
+    memcpy(file->job, v->segment.job, sizeof file->job);
+    if (file->up_to >= v->segment.first) note_durable(v->index, v->segment.durable);
+    return 0;
+}
+
+static int visit_file(visit *v, bool claims)
+{
+    const pd_disk *disk = v->index->disk;
+    pd_wal_file *file = &v->index->files[v->file];
+    bool counts = false;
+    int number = disk->size(disk->arg, v->handle, &file->bytes);
+
+    if (number == 0) number = read_header(v, &counts);
+    if (number == 0 && counts) number = walk(v);
+    return number == 0 && claims && file->kind == PD_SEGMENT_WHOLE ? look_for_claims(v) : number;
+}
+
+/* Reads one file. An error of the disk is noted: what other files have still counts. */
+static void read_file(pd_wal_index *index, size_t i, bool claims)
+{
+    visit v = { .index = index, .file = i };
+    char path[PD_KEEP_PATH];
+    int number;
+
+    pd_wal_index_path(path, index, i);
+    if ((number = index->disk->open(index->disk->arg, path, &v.handle)) == 0) {
+        number = visit_file(&v, claims);
+        index->disk->close(index->disk->arg, v.handle);
+    }
+    if (number == ENOMEM) index->no_memory = true;
+    if (number != 0 && index->unreadable.code == PD_OK) pd_disk_fail(&index->unreadable, number, "read", path);
+}
+
+uint64_t pd_wal_index_base(const pd_wal_index *index)
+{
+    return index->n_spots > 0 ? index->spots[index->n_spots - 1].header.base : 0;
+}
+
+int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
+                      bool claims, pd_error *err)
+{
+    int number, rc = PD_OK;
+
+    *index = (pd_wal_index){ .disk = disk, .creator = creator };
+    pd_keep_join(index->dir, job_dir, name);
+    number = disk->list(disk->arg, index->dir, add_file, index);
+    if (number != 0 && number != ENOENT) rc = pd_disk_fail(err, number, "list", index->dir);
+    if (index->n_files > 0) qsort(index->files, index->n_files, sizeof *index->files, compare_files);
+    for (size_t i = 0; rc == PD_OK && i < index->n_files && !index->no_memory; i++) read_file(index, i, claims);
+    if (rc == PD_OK && index->no_memory) rc = pd_fail(err, PD_NO_MEMORY, "the log of a job: out of memory");
+    if (rc != PD_OK) pd_wal_index_free(index);
+    return rc;
+}
+
+void pd_wal_index_free(pd_wal_index *index)
+{
+    free(index->files);
+    free(index->spots);
+    *index = (pd_wal_index){ 0 };
+}

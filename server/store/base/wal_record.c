@@ -1,0 +1,16 @@
+/* wal_record.c - frees a step of a job for the log. */
+#include "wal_record.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void pd_wal_record_free(pd_wal_record *record)
+{
+    if (record == NULL) return;
+    for (uint32_t i = 0; i < record->n_parts; i++) assert(record->parts[i].pool == NULL);
+    free(record->parts);
+    free(record->head);
+    free(record->memory);
+    free(record->job);
+    free(record);
+}

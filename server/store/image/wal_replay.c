@@ -1,0 +1,254 @@
+/* wal_replay.c - repeats a step of a job from an entry of its log. */
+#include "wal_replay.h"
+
+#include "batch.h"
+#include "header_image.h"
+#include "wal_image.h"
+#include "logging.h"
+#include "optimizer.h"
+#include "step_group.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AT_ONCE = 64 }; /* most preconditioner tasks that are run at the same time */
+
+/* A step that is being repeated. */
+typedef struct repeat {
+    pd_job *job;
+    const pd_wal_record *record;
+    pd_optim **optims; /* the optimizers whose steps run: of parameter `of[i]` */
+    uint32_t *of;
+    size_t n;
+    pd_batch *batch;
+} repeat;
+
+/* ---- does the entry fit the job? ---- */
+
+static int check_job(const pd_job *job, const pd_wal_record *record, pd_error *err)
+{
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s for the entry of a log", record->job);
+    if (job->saved.creator != record->creator || job->steps.n_params != record->n_parts)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "job %.100s has creator %016" PRIx64 " and %u parameters, but the entry of step %" PRIu64
+                       " has %016" PRIx64 " and %u",
+                       record->job, job->saved.creator, job->steps.n_params, record->step, record->creator,
+                       record->n_parts);
+    return PD_OK;
+}
+
+static bool is_done(const pd_param *param, const pd_wal_record *record)
+{
+    return param->saved.step == record->step;
+}
+
+static int check_param(const pd_param *param, const pd_step_input *input, const pd_wal_record *record, pd_error *err)
+{
+    const pd_wal_part *part = &record->parts[param->index];
+
+    if (!is_done(param, record) && param->saved.step + 1 != record->step)
+        return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the entry is of step %" PRIu64,
+                       param->name, param->saved.step, record->step);
+    if (!input->began || is_done(param, record)) return PD_OK;
+    if (part->at == NULL || part->elements != param->elements)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "%.160s has %lld elements, but the entry of step %" PRIu64 " has an aggregate of %lld",
+                       param->name, (long long)param->elements, record->step, (long long)part->elements);
+    if (input->count < pd_optim_count(param->optim) ||
+        (param->group == NULL && input->count != pd_optim_count(param->optim)))
+        return pd_fail(err, PD_DATA_LOSS,
+                       "%.160s has counted %lld steps, but before step %" PRIu64 " it had counted %lld", param->name,
+                       (long long)pd_optim_count(param->optim), record->step, (long long)input->count);
+    return PD_OK;
+}
+
+/* Reads the inputs of the step, and checks that they fit the job. Changes nothing that matters. */
+static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *record, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (pd_step_log_make(&job->steps) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its log", record->job);
+    pd_wal_image_visit_inputs(archive, job, record->step);
+    if (pd_archive_status(archive) != PD_OK) return pd_archive_end(archive, NULL, NULL, err);
+    for (uint32_t i = 0; i < job->steps.n_params && rc == PD_OK; i++)
+        rc = check_param(&job->steps.params[i], &job->steps.log->inputs[i], record, err);
+    return rc;
+}
+
+/* ---- running the optimizers ---- */
+
+static int begin(repeat *r, pd_param *param)
+{
+    pd_step_input *input = &r->job->steps.log->inputs[param->index];
+    pd_step_io io = { .gradient = r->record->parts[param->index].at,
+                      .before = param->current->at[PD_F32],
+                      .hypers = input->hypers,
+                      .hypers_mask = input->hypers_mask };
+
+    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    param->next->job = r->job->steps.number;
+    param->next->param = param->index;
+    param->next->version = r->record->step;
+    io.after = param->next->at[PD_F32];
+    if (input->count != pd_optim_count(param->optim)) pd_optim_set_count(param->optim, input->count);
+    if (pd_param_begin_update(param, &io.update) != PD_OK || pd_optim_begin(param->optim, &io) != PD_OK)
+        return PD_NO_MEMORY;
+    if (r->job->steps.values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) pd_optim_guard(param->optim);
+    pd_optim_take_as_noted(param->optim, &input->taken);
+    r->of[r->n] = param->index;
+    r->optims[r->n++] = param->optim;
+    return PD_OK;
+}
+
+static int begin_all(repeat *r)
+{
+    pd_steps *steps = &r->job->steps;
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; i < steps->n_params && rc == PD_OK; i++)
+        if (steps->log->inputs[i].began && !is_done(&steps->params[i], r->record)) rc = begin(r, &steps->params[i]);
+    if (rc == PD_OK && r->n > 0 && (r->batch = pd_batch_new(r->optims, r->n, steps->config->threads)) == NULL)
+        rc = PD_NO_MEMORY;
+    return rc;
+}
+
+/* Binds the steps of an atomic group, as they were bound when they were taken. */
+static int bind_group(const repeat *r, pd_step_group *group)
+{
+    pd_optim **bound = calloc(r->n + 1, sizeof(pd_optim *));
+    size_t n = 0;
+
+    if (bound == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < r->n; i++) {
+        const pd_param *param = &r->job->steps.params[r->of[i]];
+        if (param->group == group && pd_param_is_bound(&r->job->steps, param)) bound[n++] = param->optim;
+    }
+    if (n > 0) pd_optim_bind(bound, n, &group->atomic);
+    free(bound);
+    return PD_OK;
+}
+
+static size_t take_tasks(const repeat *r, pd_task **task, pd_optim **owner)
+{
+    size_t taken = 0;
+
+    for (size_t i = 0; i < r->n && taken < AT_ONCE; i++)
+        while (taken < AT_ONCE && (task[taken] = pd_optim_capture(r->optims[i])) != NULL) owner[taken++] = r->optims[i];
+    return taken;
+}
+
+/* Runs the preconditioner tasks that the steps have made. Returns whether there were any. */
+static bool run_tasks(const repeat *r)
+{
+    pd_task *task[AT_ONCE];
+    pd_optim *owner[AT_ONCE];
+    size_t taken, all = 0;
+
+    while ((taken = take_tasks(r, task, owner)) > 0) {
+        pd_batch_run_tasks(r->batch, task, taken);
+        for (size_t i = 0; i < taken; i++) pd_optim_deliver(owner[i], task[i]);
+        all += taken;
+    }
+    return all > 0;
+}
+
+static int run(repeat *r, pd_error *err)
+{
+    int rc = begin_all(r);
+
+    for (size_t g = 0; rc == PD_OK && g < r->job->steps.n_rules; g++) rc = bind_group(r, &r->job->steps.groups[g]);
+    if (rc != PD_OK)
+        return pd_fail(err, rc, "job %.100s: out of memory for step %" PRIu64 " of its log", r->record->job,
+                       r->record->step);
+    if (r->n == 0) return PD_OK;
+    do pd_batch_run_steps(r->batch, r->optims, r->n);
+    while (run_tasks(r));
+    return PD_OK;
+}
+
+/* ---- the end of the step ---- */
+
+static int check_course(const repeat *r, const pd_param *param, pd_error *err)
+{
+    const pd_step_input *input = &r->job->steps.log->inputs[param->index];
+    bool refused = pd_optim_refused(param->optim) != NULL;
+
+    if (!pd_optim_done(param->optim) || input->taken.missed || refused != (input->outcome == PD_REFUSED))
+        return pd_fail(err, PD_DATA_LOSS, "step %" PRIu64 " of %.160s takes another course than it took: %s",
+                       r->record->step, param->name,
+                       refused != (input->outcome == PD_REFUSED) ? "the optimizer's answer is another one"
+                                                                 : "roots that it took are missing");
+    return PD_OK;
+}
+
+static int publish(const repeat *r, pd_param *param, pd_error *err)
+{
+    if (check_course(r, param, err) != PD_OK) return err->code;
+    if (pd_optim_refused(param->optim) != NULL) {
+        pd_published_unref(param->next);
+        param->next = NULL;
+    }
+    pd_params_convert(&param, 1, r->job->steps.config->threads);
+    pd_param_end_update(param);
+    if (param->next == NULL) return PD_OK;
+    pd_published_unref(param->current);
+    param->current = param->next;
+    param->next = NULL;
+    return PD_OK;
+}
+
+static int repeat_step(repeat *r, pd_error *err)
+{
+    size_t n = r->job->steps.n_params;
+    int rc;
+
+    r->optims = calloc(n + 1, sizeof(pd_optim *));
+    r->of = calloc(n + 1, sizeof *r->of);
+    rc = r->optims != NULL && r->of != NULL ? run(r, err)
+                                            : pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", r->record->job);
+    for (size_t i = 0; i < r->n && rc == PD_OK; i++) rc = publish(r, &r->job->steps.params[r->of[i]], err);
+    pd_batch_free(r->batch);
+    free(r->of);
+    free(r->optims);
+    return rc;
+}
+
+/* Reads the state after the step. All parameters are at its step then. */
+static int read_rest(pd_archive *archive, pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
+{
+    int rc;
+
+    pd_wal_image_visit_rest(archive, job, record->step);
+    rc = pd_archive_end(archive, NULL, NULL, err);
+    if (rc == PD_OK) rc = pd_header_image_settle(job, now_ns, err);
+    if (rc == PD_OK) pd_logging_resume(job, record->step);
+    return rc;
+}
+
+static void drop(pd_jobs *jobs, pd_job *job)
+{
+    pd_jobs_drop(jobs, job);
+    pd_jobs_free_gone(jobs, job);
+}
+
+int pd_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(jobs, record->job);
+    repeat r = { .job = job, .record = record };
+    pd_archive archive;
+    int rc = check_job(job, record, err);
+
+    *kept = true;
+    if (rc != PD_OK) return rc;
+    pd_archive_begin_read(&archive, record->head, record->head_bytes);
+    if ((rc = read_inputs(&archive, job, record, err)) != PD_OK) return rc;
+    if ((rc = repeat_step(&r, err)) == PD_OK) rc = read_rest(&archive, job, record, now_ns, err);
+    *kept = rc == PD_OK;
+    if (rc != PD_OK)
+        drop(jobs, job);
+    else
+        job->checkpointing.log.repeated++;
+    return rc;
+}

@@ -1,0 +1,137 @@
+/* riders.c - calls what accompanies the steps of a job, in one order; stops parameters whose step a rider does not let
+ * begin; passes times on to the trace file. */
+#include "riders.h"
+
+#include "control.h"
+#include "cut.h"
+#include "override.h"
+#include "step_log.h"
+#include "task.h"
+
+#include <utlist.h>
+
+static bool is_traced(const pd_steps *steps)
+{
+    return steps->config->trace != NULL;
+}
+
+static void pass_on(const pd_steps *steps, pd_traced event)
+{
+    event.job = steps->name;
+    steps->config->trace(steps->config->trace_arg, &event);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void pd_steps_spend(pd_steps *steps, pd_step_phase phase)
+{
+    uint64_t begin = steps->times.mark_ns, end = pd_steps_clock_ns(steps);
+
+    pd_step_times_spend(&steps->times, phase, end);
+    if (!is_traced(steps) || end <= begin) return;
+    pass_on(steps, (pd_traced){ .kind = PD_TRACED_WORK, .phase = phase, .begin = begin, .end = end });
+}
+
+void pd_riders_collected(const pd_steps *steps, pd_param *param)
+{
+    if (!is_traced(steps)) return;
+    param->traced.summing = later(steps->times.mark_ns, param->round.last_ns);
+    param->traced.summed = later(pd_steps_clock_ns(steps), param->traced.summing);
+}
+
+void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
+{
+    uint64_t now = is_traced(steps) ? pd_steps_clock_ns(steps) : 0;
+
+    for (size_t i = 0; now > 0 && i < n; i++)
+        if (params[i]->traced.begun > 0) params[i]->traced.stepped = now;
+}
+
+static void trace_closed(const pd_steps *steps, pd_param *param)
+{
+    if (!is_traced(steps)) return;
+    param->traced.first = param->round.started_ns;
+    param->traced.last = param->round.last_ns;
+    param->traced.published = pd_steps_clock_ns(steps);
+    pass_on(steps, (pd_traced){ .kind = PD_TRACED_ROUND,
+                                .param = param->name,
+                                .index = param->index,
+                                .step = param->saved.step,
+                                .outcome = (int)param->outcome,
+                                .round = param->traced });
+    param->traced = (pd_traced_round){ 0 };
+}
+
+void pd_trace_root(const pd_steps *steps, const pd_param *param, const struct pd_task *task)
+{
+    uint64_t now, took;
+
+    if (!is_traced(steps)) return;
+    now = pd_steps_clock_ns(steps);
+    took = (uint64_t)(pd_task_ms(task) * 1e6);
+    pass_on(steps, (pd_traced){ .kind = PD_TRACED_ROOT,
+                                .begin = took < now ? now - took : 0,
+                                .end = now,
+                                .param = param->name,
+                                .index = param->index,
+                                .step = param->saved.step });
+}
+
+/* ---- parameters that a rider stops ---- */
+
+static bool is_stopped(const pd_steps *steps, const pd_param *param)
+{
+    return pd_cut_stops(steps, param) || pd_step_log_stops(steps, param);
+}
+
+void pd_riders_admit(pd_steps *steps, pd_param *param)
+{
+    if (!is_stopped(steps, param)) {
+        pd_steps_ready(steps, param, PD_READY);
+        return;
+    }
+    param->stage = PD_STOPPED;
+    DL_APPEND2(steps->stopped, param, prev_ready, next_ready);
+}
+
+void pd_riders_release_one(pd_steps *steps, pd_param *param)
+{
+    if (param->stage != PD_STOPPED || is_stopped(steps, param)) return;
+    DL_DELETE2(steps->stopped, param, prev_ready, next_ready);
+    pd_steps_ready(steps, param, PD_READY);
+}
+
+void pd_riders_release(pd_steps *steps)
+{
+    pd_param *param, *next;
+
+    DL_FOREACH_SAFE2(steps->stopped, param, next, next_ready) pd_riders_release_one(steps, param);
+}
+
+/* ---- the moments of a step ---- */
+
+int pd_riders_before(pd_steps *steps, pd_param *param, double *value, uint64_t *mask)
+{
+    if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
+    *mask = pd_overrides_begin(steps->outbox, steps->name, param, value);
+    return PD_OK;
+}
+
+void pd_riders_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count)
+{
+    pd_control_begun(steps, param);
+    pd_step_log_begun(steps, param, io, count);
+    if (is_traced(steps)) param->traced.begun = pd_steps_clock_ns(steps);
+}
+
+void pd_riders_closed(pd_steps *steps, pd_param *param)
+{
+    pd_control_closed(steps, param);
+    pd_overrides_settle(steps->outbox, steps->name, param);
+    pd_cut_closed(steps, param);
+    pd_step_log_closed(steps, param);
+    trace_closed(steps, param);
+}

@@ -1,0 +1,361 @@
+/* Tests logs of jobs on a disk: what is written comes back, in order, and after a restart, and nothing else does. */
+#define _GNU_SOURCE /* mkdtemp */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "wal_sample.h"
+
+static int set_up(void **state)
+{
+    log_course *c = calloc(1, sizeof *c);
+
+    course_new(c);
+    *state = c;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    log_course *c = *state;
+
+    course_free(c);
+    free(c);
+    return 0;
+}
+
+static void count_name(void *what, const char *name)
+{
+    (void)name;
+    ++*(size_t *)what;
+}
+
+static size_t files_of(const log_course *c)
+{
+    size_t n = 0;
+
+    assert_int_equal(c->disk.list(c->disk.arg, LOG_JOB_DIR "/log", count_name, &n), 0);
+    return n;
+}
+
+/* Counts the calls of a function of the disk since the record was emptied. */
+static size_t calls_of(const log_course *c, const char *what)
+{
+    size_t n, found = 0;
+    const mem_disk_call *calls = mem_disk_calls(c->memory, &n);
+
+    for (size_t i = 0; i < n; i++) found += strcmp(calls[i].what, what) == 0;
+    return found;
+}
+
+static void restart(log_course *c, mem_disk_crash_kind kind)
+{
+    course_stop(c);
+    mem_disk_crash(c->memory, kind, 1);
+    course_return(c);
+}
+
+/* ---- tests ---- */
+
+static void a_job_without_a_log_has_no_entries(void **state)
+{
+    log_course *c = *state;
+    pd_wal_about about;
+
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 0);
+    assert_int_equal(about.last, 7);
+    assert_int_equal(about.damage.code, PD_OK);
+    assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, 7, NULL), PD_OK);
+}
+
+static void entries_survive_a_power_cut_and_go_on_after_it(void **state)
+{
+    log_course *c = *state;
+
+    for (int life = 0; life < 4; life++) {
+        course_steps(c, 1);
+        course_steps(c, 3);
+        restart(c, MEM_DISK_LOSE);
+        assert_int_equal(c->step, 4 * life + 4);
+    }
+    assert_int_equal(c->refused, 0);
+}
+
+static void entries_that_wait_cost_one_sync(void **state)
+{
+    log_course *c = *state;
+
+    course_steps(c, 1);
+    mem_disk_forget_calls(c->memory);
+    course_steps(c, 2);
+    assert_int_equal(calls_of(c, "sync_data"), 1);
+    assert_int_equal(calls_of(c, "write_at"), 1);
+    assert_int_equal(calls_of(c, "sync_dir"), 0);
+}
+
+static void segments_are_written_anew_after_a_checkpoint(void **state)
+{
+    log_course *c = *state;
+    size_t most = 0;
+
+    for (int i = 0; i < 40; i++) {
+        course_steps(c, 4);
+        if (c->step % 20 == 0) course_checkpoint(c, c->step - 8);
+        if (c->step == 80) most = files_of(c);
+        if (c->step == 80) mem_disk_forget_calls(c->memory);
+    }
+    assert_true(most >= 3);
+    assert_true(files_of(c) <= most + 1);
+    assert_int_equal(calls_of(c, "create"), 0);
+    assert_true(calls_of(c, "reopen") > 5);
+    restart(c, MEM_DISK_LOSE);
+    assert_int_equal(c->step, 160);
+    assert_int_equal(c->refused, 0);
+}
+
+static void a_chain_begins_after_a_checkpoint_of_the_last_step(void **state)
+{
+    log_course *c = *state;
+
+    course_steps(c, 5);
+    course_checkpoint(c, 5);
+    course_steps(c, 2);
+    restart(c, MEM_DISK_LOSE);
+    assert_int_equal(c->step, 7);
+}
+
+static void an_entry_that_leaves_a_step_out_is_refused(void **state)
+{
+    log_course *c = *state;
+
+    course_steps(c, 2);
+    c->step++;
+    c->life_of[3] = 1;
+    course_steps(c, 2);
+    assert_int_equal(c->refused, 2);
+    assert_int_equal(c->error.code, PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(c->error.text, "no entry of step 4"));
+    assert_int_equal(c->durable, 2);
+    course_checkpoint(c, 5);
+    course_steps(c, 1);
+    assert_int_equal(c->durable, 6);
+    restart(c, MEM_DISK_LOSE);
+    assert_int_equal(c->step, 6);
+}
+
+static void entries_of_another_past_are_never_read(void **state)
+{
+    log_course *c = *state;
+    pd_wal_about about;
+
+    course_steps(c, 8);
+    course_stop(c);
+    c->step = 0;
+    assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, 3, NULL), PD_OK);
+    c->durable = 3;
+    course_return(c);
+    assert_int_equal(c->step, 3);
+    course_steps(c, 2);
+    restart(c, MEM_DISK_LOSE);
+    assert_int_equal(c->step, 5);
+    /* the checkpoint of step 6 was made another time, so the old entry of step 7 is none of this job's */
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 0);
+}
+
+static void entries_of_another_job_are_never_read(void **state)
+{
+    log_course *c = *state;
+    pd_wal_about about;
+
+    course_steps(c, 3);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR + 1, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 0);
+}
+
+static void a_log_that_follows_a_later_checkpoint_is_reported(void **state)
+{
+    log_course *c = *state;
+    pd_wal_about about;
+
+    for (int i = 0; i < 10; i++) course_steps(c, 4);
+    course_checkpoint(c, 38);
+    course_steps(c, 4);
+    for (int i = 0; i < 10; i++) course_steps(c, 4);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 10, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 0);
+    assert_int_equal(about.damage.code, PD_DATA_LOSS);
+    assert_non_null(strstr(about.damage.text, "steps 11 to "));
+}
+
+static void an_entry_larger_than_a_segment_gets_a_larger_one(void **state)
+{
+    log_course *c = *state;
+    pd_wal_record *e = sample_large_entry(1, 0, 3 * LOG_SEGMENT_BYTES / sizeof(float));
+    pd_wal_about about;
+
+    pd_wal_write(c->logs, &e, 1);
+    assert_int_equal(e->error.code, PD_OK);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 1);
+    assert_int_equal(about.bytes, e->bytes);
+    assert_int_equal(about.files, 1);
+    pd_wal_record_free(e);
+}
+
+static void two_jobs_have_logs_of_their_own(void **state)
+{
+    log_course *c = *state;
+    pd_wal_record *e[4];
+    pd_wal_about about;
+    char dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
+
+    pd_keep_job_name(name, "other", 5);
+    pd_keep_join(dir, LOG_ROOT, name);
+    assert_int_equal(c->disk.make_dir(c->disk.arg, dir), 0);
+    for (int i = 0; i < 4; i++) e[i] = sample_logged((uint64_t)i / 2 + 1, 0, 1);
+    for (int i = 1; i < 4; i += 2) {
+        free(e[i]->job);
+        e[i]->job = strdup("other");
+        e[i]->creator = 5;
+    }
+    pd_wal_write(c->logs, e, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(e[i]->error.code, PD_OK);
+        pd_wal_record_free(e[i]);
+    }
+    assert_int_equal(pd_wal_read(&c->disk, dir, 5, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 2);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(about.entries, 2);
+}
+
+static void the_log_of_a_job_that_has_ended_is_removed(void **state)
+{
+    log_course *c = *state;
+    pd_wal_record *e = sample_logged(1, 0, 1);
+    char dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
+    int file;
+
+    course_steps(c, 2);
+    assert_int_equal(c->disk.create(c->disk.arg, LOG_JOB_DIR "/ended", 0, &file), 0);
+    assert_int_equal(c->disk.close(c->disk.arg, file), 0);
+    e->creator = 5;
+    pd_keep_job_name(name, e->job, 5);
+    pd_keep_join(dir, LOG_ROOT, name);
+    assert_int_equal(c->disk.make_dir(c->disk.arg, dir), 0);
+    pd_wal_write(c->logs, &e, 1);
+    assert_int_equal(e->error.code, PD_OK);
+    assert_false(mem_disk_has(c->memory, LOG_JOB_DIR "/log"));
+    pd_wal_record_free(e);
+}
+
+static void a_log_can_be_set_aside(void **state)
+{
+    log_course *c = *state;
+    bool was_there;
+
+    for (int i = 0; i < 3; i++) {
+        course_steps(c, 2);
+        course_stop(c);
+        assert_int_equal(pd_wal_set_aside(&c->disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
+        assert_true(was_there);
+        c->durable = 0;
+        course_return(c);
+        assert_int_equal(c->step, 0);
+    }
+    course_stop(c);
+    assert_int_equal(pd_wal_set_aside(&c->disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
+    assert_false(was_there);
+    assert_true(mem_disk_has(c->memory, LOG_JOB_DIR "/log-aside.3"));
+}
+
+static void a_newer_format_is_refused_and_left_alone(void **state)
+{
+    log_course *c = *state;
+    static const char path[] = LOG_JOB_DIR "/log/segment-00000000000000000001";
+    pd_wal_about about;
+    pd_error err;
+    uint64_t hash;
+    uint32_t name;
+    size_t bytes;
+    uint8_t *file;
+
+    course_steps(c, 1);
+    file = mem_disk_file(c->memory, path, &bytes);
+    file[16] = 9; /* the version */
+    name = (uint32_t)file[20];
+    hash = XXH3_64bits(file, 72 + name);
+    memcpy(file + 72 + name, &hash, sizeof hash);
+    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, &err), PD_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "format 9"));
+    assert_true(mem_disk_has(c->memory, path));
+}
+
+/* Writes entries to the real disk, and reads them again. */
+static void the_real_disk_brings_entries_back(void **state)
+{
+    char root[] = "/tmp/paramd-log-XXXXXX", dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
+    pd_wal_record *e[3];
+    pd_wal_about about;
+    pd_wal_writer *logs;
+    pd_error err;
+    (void)state;
+
+    assert_non_null(mkdtemp(root));
+    pd_keep_job_name(name, LOG_JOB, LOG_CREATOR);
+    pd_keep_join(dir, root, name);
+    assert_int_equal(pd_disk_posix.make_dir(NULL, dir), 0);
+    for (uint64_t round = 0; round < 6; round++) {
+        assert_int_equal(pd_wal_writer_new(&logs, &pd_disk_posix, root, 4u << 20, NULL), PD_OK);
+        for (uint64_t i = 0; i < 3; i++)
+            e[i] = sample_large_entry(3 * round + i + 1, 3 * round > 4 ? 3 * round - 4 : 0, 300000 + (size_t)i);
+        pd_wal_write(logs, e, 3);
+        for (int i = 0; i < 3; i++) {
+            if (e[i]->error.code != PD_OK) fail_msg("%s", e[i]->error.text);
+            pd_wal_record_free(e[i]);
+        }
+        pd_wal_writer_free(logs);
+        if (pd_wal_read(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, NULL, NULL, &about, &err) != PD_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(about.damage.code, PD_OK);
+        assert_int_equal(about.entries, 3);
+        assert_int_equal(pd_wal_truncate(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, 3 * round + 3, NULL), PD_OK);
+    }
+    assert_int_equal(pd_wal_remove(&pd_disk_posix, dir, NULL), PD_OK);
+    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(rmdir(root), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_job_without_a_log_has_no_entries),
+        TEST(entries_survive_a_power_cut_and_go_on_after_it),
+        TEST(entries_that_wait_cost_one_sync),
+        TEST(segments_are_written_anew_after_a_checkpoint),
+        TEST(a_chain_begins_after_a_checkpoint_of_the_last_step),
+        TEST(an_entry_that_leaves_a_step_out_is_refused),
+        TEST(entries_of_another_past_are_never_read),
+        TEST(entries_of_another_job_are_never_read),
+        TEST(a_log_that_follows_a_later_checkpoint_is_reported),
+        TEST(an_entry_larger_than_a_segment_gets_a_larger_one),
+        TEST(two_jobs_have_logs_of_their_own),
+        TEST(the_log_of_a_job_that_has_ended_is_removed),
+        TEST(a_log_can_be_set_aside),
+        TEST(a_newer_format_is_refused_and_left_alone),
+        cmocka_unit_test(the_real_disk_brings_entries_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,497 @@
+/* Tests when a job makes entries of its log, whom they hold back, and what becomes of them when the disk is slow or
+ * fails. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kept_job.h"
+#include "wal_copy.h"
+#include "oom.h"
+#include "rig.h"
+#include "step_log.h"
+#include "store_inside.h"
+
+#define OPTIONS "durability=log checkpoint_every=100"
+
+static void start(rig *r)
+{
+    pd_store_config config = kept_config();
+
+    kept_job_start(r, &config, OPTIONS);
+}
+
+static const pd_job *job_of(const rig *r)
+{
+    return inside_job(r->store, r->job);
+}
+
+static void push_both(rig *r, uint32_t param, uint64_t step)
+{
+    kept_job_step_one(r, param, step);
+}
+
+/* ---- entries follow the first checkpoint ---- */
+
+static void the_initial_weights_are_kept_and_each_step_is_an_entry(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.disk->step, 0);
+    for (uint64_t step = 1; step <= 5; step++) {
+        kept_job_step(&r, step);
+        assert_int_equal(r.durable, step);
+    }
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(r.n_entries, 5);
+    assert_int_equal(r.entries[4]->parts[0].elements, kept_job_sizes[0]);
+    assert_string_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs->durability, "log");
+    assert_int_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs->durable_step, 5);
+    rig_free(&r);
+}
+
+static void without_a_directory_a_log_is_refused(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, 1, 1, 1, "durability=log", "* sgd"), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r.error.text, "durability = log"));
+    rig_free(&r);
+}
+
+static void a_checkpoint_makes_entries_superfluous_and_they_go_on(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "durability=log checkpoint_every=3");
+    for (uint64_t step = 1; step <= 5; step++) kept_job_step(&r, step);
+    assert_int_equal(r.kept, 2);
+    assert_int_equal(r.disk->step, 3);
+    assert_int_equal(r.n_entries, 2);
+    assert_int_equal(r.entries[0]->step, 4);
+    assert_int_equal(r.entries[0]->base, 3);
+    assert_int_equal(r.durable, 5);
+    rig_free(&r);
+}
+
+static void entries_wait_until_their_checkpoint_is_durable(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    r.lazy_disk = true;
+    rig_start(&r, "job", 2, KEPT_CONN, kept_job_sizes, 2, OPTIONS, "* adam");
+    assert_non_null(r.checkpointing);
+    for (uint64_t step = 1; step <= PD_WAL_MOST; step++) kept_job_step(&r, step);
+    assert_int_equal(r.recorded, 0);
+    assert_int_equal(r.durable, 0);
+    kept_job_step(&r, PD_WAL_MOST + 1);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST);
+    rig_kept(&r);
+    rig_work(&r);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST + 1);
+    assert_int_equal(r.durable, PD_WAL_MOST + 1);
+    rig_free(&r);
+}
+
+/* ---- whom the log holds back ---- */
+
+static void a_parameter_waits_until_all_have_closed_the_step_before(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r);
+    kept_job_step(&r, 1);
+    push_both(&r, 0, 2);
+    push_both(&r, 0, 3);
+    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    assert_int_equal(job_of(&r)->steps.params[0].stage, PD_STOPPED);
+    assert_int_equal(r.durable, 1);
+    push_both(&r, 1, 2);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(r.durable, 2);
+    push_both(&r, 1, 3);
+    assert_int_equal(r.durable, 3);
+    rig_free(&r);
+}
+
+static void a_parameter_waits_for_a_cut_and_then_for_the_log(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r;
+
+    (void)state;
+    kept_job_start(&r, &config, "durability=log checkpoint_every=2");
+    r.lazy_log = true;
+    kept_job_step(&r, 1);
+    push_both(&r, 0, 2);
+    push_both(&r, 0, 3);
+    assert_int_equal(job_of(&r)->steps.params[0].stage, PD_STOPPED);
+    push_both(&r, 1, 2);
+    assert_int_equal(r.disk->step, 2);
+    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    rig_free(&r);
+}
+
+static void the_job_goes_at_the_speed_of_the_disk(void **state)
+{
+    uint64_t warnings;
+    rig r;
+
+    (void)state;
+    start(&r);
+    warnings = r.warnings;
+    r.lazy_log = true;
+    for (uint64_t step = 1; step <= PD_WAL_MOST + 1; step++) kept_job_step(&r, step);
+    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST);
+    assert_int_equal(r.n_logging, PD_WAL_MOST);
+    for (uint64_t step = PD_WAL_MOST + 2; step <= 12; step++) {
+        rig_logged(&r);
+        rig_work(&r);
+        assert_int_equal(kept_job_step_of(&r, 0), step - 1);
+        kept_job_step(&r, step);
+        assert_int_equal(kept_job_step_of(&r, 0), step - 1);
+    }
+    assert_int_equal(r.warnings, warnings + 1);
+    assert_non_null(strstr(r.warning, "the log is as fast as the disk"));
+    rig_free(&r);
+}
+
+static void a_job_may_end_with_entries_under_way(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r);
+    r.lazy_log = true;
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    push_both(&r, 0, 4);
+    push_both(&r, 0, 5);
+    rig_free(&r);
+}
+
+/* ---- the disk fails ---- */
+
+static void entries_begin_anew_after_a_checkpoint_when_the_log_has_failed(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r);
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    r.log_error = "Input/output error";
+    kept_job_step(&r, 4);
+    assert_non_null(strstr(r.warning, "the entry of step 4 could not be written to the log: Input/output error"));
+    assert_int_equal(r.durable, 4);
+    assert_int_equal(r.disk->step, 4);
+    assert_string_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs->checkpoint_error, "");
+    r.log_error = NULL;
+    for (uint64_t step = 5; step <= 7; step++) kept_job_step(&r, step);
+    assert_int_equal(r.durable, 7);
+    assert_int_equal(r.n_entries, 3);
+    assert_int_equal(r.entries[0]->base, 4);
+    assert_int_equal(r.kept, 2);
+    rig_free(&r);
+}
+
+static void the_job_trains_on_when_log_and_checkpoints_fail(void **state)
+{
+    uint64_t warnings;
+    rig r;
+
+    (void)state;
+    start(&r);
+    kept_job_step(&r, 1);
+    warnings = r.warnings;
+    r.disk_error = r.log_error = "No space left on device";
+    for (uint64_t step = 2; step <= 40; step++) kept_job_step(&r, step);
+    assert_int_equal(kept_job_step_of(&r, 1), 40);
+    assert_int_equal(r.durable, 1);
+    assert_true(r.warnings - warnings < 10);
+    r.disk_error = r.log_error = NULL;
+    for (uint64_t step = 41; step <= 80; step++) kept_job_step(&r, step);
+    assert_int_equal(r.durable, 80);
+    rig_free(&r);
+}
+
+static void entries_that_wait_go_when_their_checkpoint_fails(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r);
+    r.log_error = "Input/output error";
+    r.lazy_disk = true;
+    kept_job_step(&r, 1);
+    r.log_error = NULL;
+    kept_job_step(&r, 2);
+    kept_job_step(&r, 3);
+    assert_true(job_of(&r)->steps.log->on);
+    r.disk_error = "Input/output error";
+    rig_kept(&r);
+    assert_false(job_of(&r)->steps.log->on);
+    assert_int_equal(r.recorded, 0);
+    r.disk_error = NULL;
+    for (uint64_t step = 4; step <= 6; step++) {
+        kept_job_step(&r, step);
+        if (r.checkpointing != NULL) rig_kept(&r);
+    }
+    rig_work(&r);
+    assert_int_equal(r.durable, 6);
+    rig_free(&r);
+}
+
+static bool step_without_memory(rig *r, uint64_t step, int64_t n)
+{
+    bool failed;
+
+    for (uint32_t i = 0; i < 4; i++) kept_job_push(r, i % 2, i / 2, step);
+    oom_arm(n);
+    (void)pd_store_work(r->store, r->now);
+    failed = oom_disarm();
+    rig_absorb(r);
+    while (job_of(r)->steps.retry_ns > 0 || kept_job_step_of(r, 0) < step || kept_job_step_of(r, 1) < step) {
+        rig_sleep(r, 1);
+        rig_work(r);
+    }
+    rig_work(r);
+    return failed;
+}
+
+static void steps_are_durable_again_after_memory_was_out(void **state)
+{
+    uint64_t step = 0;
+    bool failed = true;
+    rig r;
+
+    (void)state;
+    start(&r);
+    for (int64_t n = 0; failed; n++) {
+        failed = step_without_memory(&r, ++step, n);
+        kept_job_step(&r, ++step);
+        kept_job_step(&r, ++step);
+        assert_int_equal(r.durable, step);
+    }
+    assert_true(step > 30);
+    rig_free(&r);
+}
+
+/* ---- state that changes otherwise ---- */
+
+static void import(rig *r, pd_import_act act)
+{
+    pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(r, 40));
+
+    request->u.import.act = act;
+    request->u.import.job_name = strdup("job");
+    request->u.import.partial = true;
+    if (act == PD_IMPORT_COUNT) {
+        request->u.import.param = strdup("p0");
+        request->u.import.value = 1000;
+    }
+    rig_apply(r, request);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_OK);
+}
+
+static void an_import_stops_the_entries_until_the_next_checkpoint(void **state)
+{
+    pd_store_config config = kept_config();
+    rig r, next;
+
+    (void)state;
+    start(&r);
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    import(&r, PD_IMPORT_BEGIN);
+    import(&r, PD_IMPORT_COUNT);
+    import(&r, PD_IMPORT_COMMIT);
+    kept_job_step(&r, 4);
+    kept_job_step(&r, 5);
+    assert_int_equal(r.durable, 5);
+    assert_true(r.disk->step >= 3 && r.n_entries <= 2);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(rig_replay(&next, &r), PD_OK);
+    assert_int_equal(pd_optim_count(inside_find(next.store, "job")->steps.params[0].optim), 1002);
+    rig_free(&next);
+    rig_free(&r);
+}
+
+static void a_change_of_the_world_stops_the_entries_until_the_next_checkpoint(void **state)
+{
+    static const char *const names[] = { "p0", "p1" };
+    const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
+    pd_store_config config = kept_config();
+    float values[256] = { 1 };
+    rig r, next;
+
+    (void)state;
+    start(&r);
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, &r), PD_OK);
+    assert_int_equal(rig_replay(&next, &r), PD_OK);
+    assert_int_equal(rig_hello(&next, "job", 0, 1, 70, 70, OPTIONS, "* adam"), PD_OK);
+    assert_int_equal(rig_declare(&next, next.job, 0, 70, names, shapes, NULL, 2, PD_F32), PD_OK);
+    for (uint64_t step = 4; step <= 6; step++) {
+        for (uint32_t p = 0; p < 2; p++)
+            assert_int_equal(rig_push(&next, next.job, 0, 70, step, p, values, kept_job_sizes[p]), PD_OK);
+        rig_work(&next);
+        assert_int_equal(next.durable, step);
+    }
+    assert_int_equal(next.kept, 1);
+    assert_int_equal(next.disk->step, 4);
+    assert_int_equal(next.n_entries, 2);
+    rig_free(&next);
+    rig_free(&r);
+}
+
+/* ---- requests for durable steps ---- */
+
+static void a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint(void **state)
+{
+    uint64_t answered;
+    rig r;
+
+    (void)state;
+    start(&r);
+    r.lazy_log = true;
+    kept_job_step(&r, 1);
+    answered = r.answered;
+    assert_int_equal(rig_checkpoint(&r, NULL, KEPT_CONN, 1, 10), PD_OK);
+    assert_int_equal(r.answered, answered);
+    assert_int_equal(r.kept, 1);
+    rig_logged(&r);
+    assert_int_equal(r.answered, answered + 1);
+    assert_int_equal(r.checkpoint_step, 1);
+    assert_int_equal(r.kept, 1);
+    assert_int_equal(rig_checkpoint(&r, "job", 50, 0, 10), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.answered, answered + 2);
+    assert_int_equal(r.kept, 2);
+    assert_int_equal(r.disk->step, 1);
+    rig_free(&r);
+}
+
+static void a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r);
+    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    assert_true(rig_drain(&r, 50, 10));
+    assert_int_equal(r.error.code, PD_OK);
+    assert_int_equal(r.disk->step, 3);
+    rig_free(&r);
+}
+
+/* ---- entries that do not fit ---- */
+
+static void an_entry_that_is_damaged_is_refused(void **state)
+{
+    pd_store_config config = kept_config();
+    pd_error err;
+    rig r;
+
+    (void)state;
+    start(&r);
+    assert_int_equal(rig_note(&r, 0, KEPT_CONN, 1, "my place"), PD_OK);
+    kept_job_step(&r, 1);
+    for (size_t i = 0; i <= r.entries[0]->head_bytes; i++) {
+        bool cut = i % 2 == 0, unchanged = true;
+        pd_wal_record *entry = logged_copy(r.entries[0]);
+        rig next;
+        rig_new(&next, &config);
+        assert_int_equal(rig_restore(&next, &r), PD_OK);
+        if (i < entry->head_bytes && cut) entry->head_bytes = i;
+        if (i < entry->head_bytes && !cut) entry->head[i] ^= 0xff;
+        int rc = pd_store_replay(next.store, entry, next.now, &unchanged, &err);
+        if (cut && i < r.entries[0]->head_bytes) assert_int_not_equal(rc, PD_OK);
+        if (i == r.entries[0]->head_bytes) assert_int_equal(rc, PD_OK);
+        assert_int_equal(next.store->jobs.n, rc == PD_OK || unchanged ? 1 : 0);
+        if (rc != PD_OK && unchanged) assert_int_equal(inside_find(next.store, "job")->steps.params[0].saved.step, 0);
+        pd_wal_record_free(entry);
+        rig_free(&next);
+    }
+    rig_free(&r);
+}
+
+static void expect(const rig *from, const pd_wal_record *entry, int code, const char *text)
+{
+    pd_store_config config = kept_config();
+    bool unchanged;
+    pd_error err;
+    rig next;
+
+    rig_new(&next, &config);
+    assert_int_equal(rig_restore(&next, from), PD_OK);
+    assert_int_equal(pd_store_replay(next.store, entry, next.now, &unchanged, &err), code);
+    assert_true(unchanged);
+    if (strstr(err.text, text) == NULL) fail_msg("expected \"%s\", got \"%s\"", text, err.text);
+    rig_free(&next);
+}
+
+static void an_entry_of_another_step_or_job_is_refused(void **state)
+{
+    pd_wal_record *entry;
+    rig r;
+
+    (void)state;
+    start(&r);
+    kept_job_step(&r, 1);
+    kept_job_step(&r, 2);
+    expect(&r, r.entries[1], PD_DATA_LOSS, "is at step 0, but the entry is of step 2");
+    entry = logged_copy(r.entries[0]);
+    entry->step = 2;
+    expect(&r, entry, PD_DATA_LOSS, "the entry is of step 2, but its head of 1");
+    entry->step = 1;
+    entry->creator++;
+    expect(&r, entry, PD_DATA_LOSS, "creator");
+    entry->creator--;
+    entry->parts[1].elements--;
+    expect(&r, entry, PD_DATA_LOSS, "p1 has 100 elements, but the entry of step 1 has an aggregate of 99");
+    entry->parts[1].elements++;
+    entry->job[0] = 'J';
+    expect(&r, entry, PD_NOT_FOUND, "there is no job Job");
+    pd_wal_record_free(entry);
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_initial_weights_are_kept_and_each_step_is_an_entry),
+        cmocka_unit_test(without_a_directory_a_log_is_refused),
+        cmocka_unit_test(a_checkpoint_makes_entries_superfluous_and_they_go_on),
+        cmocka_unit_test(entries_wait_until_their_checkpoint_is_durable),
+        cmocka_unit_test(a_parameter_waits_until_all_have_closed_the_step_before),
+        cmocka_unit_test(a_parameter_waits_for_a_cut_and_then_for_the_log),
+        cmocka_unit_test(the_job_goes_at_the_speed_of_the_disk),
+        cmocka_unit_test(a_job_may_end_with_entries_under_way),
+        cmocka_unit_test(entries_begin_anew_after_a_checkpoint_when_the_log_has_failed),
+        cmocka_unit_test(the_job_trains_on_when_log_and_checkpoints_fail),
+        cmocka_unit_test(entries_that_wait_go_when_their_checkpoint_fails),
+        cmocka_unit_test(steps_are_durable_again_after_memory_was_out),
+        cmocka_unit_test(an_import_stops_the_entries_until_the_next_checkpoint),
+        cmocka_unit_test(a_change_of_the_world_stops_the_entries_until_the_next_checkpoint),
+        cmocka_unit_test(a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint),
+        cmocka_unit_test(a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps),
+        cmocka_unit_test(an_entry_that_is_damaged_is_refused),
+        cmocka_unit_test(an_entry_of_another_step_or_job_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
