@@ -104,7 +104,7 @@ static int check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
                        h[DECAY_RATE]);
     if (had != has)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "adafactor: beta1 cannot change %s none while the job runs: it decides what state there is",
+                       "adafactor: beta1 cannot change %s none while the job runs: it determines the state layout",
                        has ? "from" : "to");
     return PD_OK;
 }
@@ -161,9 +161,9 @@ static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration,
 
     if (rc != PD_OK) return rc;
     if (axes.n != declaration->shape.rank)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "logical_factor_rules: no rule is found for it: others of the job name their axes, it does not; "
-                       "give it axes, too");
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "logical_factor_rules: the parameter has no axes, but others of the job have: declare its axes, too");
     return in_hyper("logical_factor_rules",
                     pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
 }
@@ -428,9 +428,8 @@ static int check_declared(const pd_declaration *declaration, pd_error *err)
                        "no learning rate provided: learning_rate of adafactor has no default, set it in the rule");
     if (offset <= declaration->start_step) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "step_offset of adafactor is %lld, and the job's steps begin at %lld: it must not be larger, or all "
-                   "would be NaN",
-                   (long long)offset, (long long)declaration->start_step);
+                   "step_offset of adafactor: expected at most the job's first step, %lld, got %lld",
+                   (long long)declaration->start_step, (long long)offset);
 }
 
 static int adafactor_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)

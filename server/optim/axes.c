@@ -189,7 +189,7 @@ int pd_axes_read(pd_axes *out, const char *text, int rank, pd_error *err)
     for (bool more = true; more; n++) {
         size_t length = strcspn(at, ",");
         if (n < rank && n < PD_MAX_RANK && !copy_name(out->name[n], at, length))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "axes: a name has at most %d bytes, not %zu: \"%.80s\"",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "axes: expected names of at most %d bytes, got %zu: \"%.80s\"",
                            PD_AXIS_NAME - 1, length, at);
         more = at[length] == ',';
         at += length + more;
@@ -216,7 +216,7 @@ static int fill_table(pd_axis_rule *to, const pd_pairs *pairs, pd_error *err)
     for (size_t i = 0; i < pairs->n; i++) {
         const pd_pair *pair = &pairs->at[i];
         if (strlen(pair->key) >= PD_AXIS_NAME || *pair->key == '\0')
-            return pd_fail(err, PD_INVALID_ARGUMENT, "the name of an axis has 1 to %d bytes, not \"%.80s\"",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "expected an axis name of 1 to %d bytes, got \"%.80s\"",
                            PD_AXIS_NAME - 1, pair->key);
         if (!pd_dim_rule_read(&to[i].rule, pair->value))
             return pd_fail(err, PD_INVALID_ARGUMENT, "axis %s: expected ROW, COLUMN, BATCH or NONE, got \"%.40s\"",

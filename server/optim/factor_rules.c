@@ -221,8 +221,8 @@ static int compile(pd_pattern *pattern, int mode, pd_error *err)
     }
     if (code == PCRE2_ERROR_HEAP_FAILED) return no_memory(err);
     (void)pcre2_get_error_message(code, words, sizeof words);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is not a regular expression: %s at byte %zu", pattern->ours,
-                   (const char *)words, at);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is an invalid regular expression: %s at byte %zu",
+                   pattern->ours, (const char *)words, at);
 }
 
 int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error *err)
@@ -430,9 +430,7 @@ static int find_first(pd_name_maps *maps, name_map *map, const char *slashed, co
         *pair = i;
         if (found) return PD_OK;
     }
-    return pd_fail(err, PD_NOT_FOUND,
-                   "no rule is found for it: none of the expressions is found in its name; a last one of '.*' would "
-                   "hold for the rest");
+    return pd_fail(err, PD_NOT_FOUND, "no expression matches the parameter's name: add a last one, '.*', for the rest");
 }
 
 int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_value_reader *parse, void *value,
@@ -473,7 +471,7 @@ static int complete(pd_factor_rule *rule, pd_error *err)
 
     if (factored && has(rule, PD_DIM_NONE))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "incomplete rule %s from its axes: NONE does not go with ROW and COLUMN",
+                       "incomplete rule %s from its axes: NONE cannot be combined with ROW and COLUMN",
                        pd_factor_rule_text(rule, text, sizeof text));
     for (int i = 0; !factored && i < rule->n; i++)
         if (rule->dim[i] != PD_DIM_BATCH) rule->dim[i] = PD_DIM_NONE;
@@ -488,8 +486,7 @@ int pd_factor_rule_of_axes(pd_factor_rule *out, const char *table, const pd_axes
     *out = (pd_factor_rule){ .way = PD_FACTOR_EXPLICIT, .n = axes->n };
     for (int i = 0; rc == PD_OK && i < axes->n; i++)
         if (!pd_axis_table_find(&rules, axes->name[i], &out->dim[i]))
-            rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                         "the table has no axis \"%s\"; name each dimension by one that it has, or add it",
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "unknown axis \"%s\": use a name of the table, or add it there",
                          axes->name[i]);
     pd_axis_table_free(&rules);
     return rc == PD_OK ? complete(out, err) : rc;

@@ -148,11 +148,10 @@ static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error 
                        "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g",
                        h[PROBABILITY]);
     if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "root_delay of kron must be at most the steps between two updates of the factors: it is %.0f, and with "
-            "preconditioner_update_probability as it is there are updates every %.0f steps",
-            h[ROOT_DELAY], interval_of(h[PROBABILITY]));
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "root_delay of kron: expected at most %.0f, the steps between two updates of the factors "
+                       "(preconditioner_update_probability), got %.0f",
+                       interval_of(h[PROBABILITY]), h[ROOT_DELAY]);
     return PD_OK;
 }
 

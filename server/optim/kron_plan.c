@@ -177,9 +177,8 @@ static int count_scanned(const pd_declaration *declaration, int *n, pd_error *er
             if ((rc = is_listed(&listed, axes.name[*n], list)) != PD_OK || !listed) break;
     if (rc != PD_OK || *n == 0 || *n < declaration->shape.rank) return rc;
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition; "
-                   "name its last axis otherwise, "
-                   "or set scanned_axes",
+                   "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition: "
+                   "rename the last axis, or set scanned_axes",
                    declaration->axes);
 }
 
@@ -245,20 +244,19 @@ static int check_sizes(const draft *d, pd_error *err)
     if (d->cut.n_blocks == INT64_MAX || __builtin_mul_overflow(d->layers, d->cut.n_blocks, &blocks) ||
         blocks > PD_MAX_BLOCKS)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "shape %s would be cut into more than %d blocks; use a larger block_size than %.0f",
+                       "shape %s would be cut into more than %d blocks: use a larger block_size than %.0f",
                        pd_shape_text(&d->merged.shape, text, sizeof text), PD_MAX_BLOCKS, d->h[BLOCK_SIZE]);
     if (probe_of(d) > INT_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "a block of more than %d elements, with its padding, is not possible: of shape %s; set "
-                       "pad_blocks=no, let fewer "
-                       "dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size",
+                       "a block would have more than %d elements with its padding, of shape %s: set pad_blocks=no, let "
+                       "fewer dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size",
                        INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
     for (int i = 0; i < d->merged.shape.rank; i++)
         if (!d->merged.diagonal[i] &&
             __builtin_mul_overflow(d->cut.side[i] * d->cut.side[i], blocks * (int64_t)sizeof(double), &bytes))
             return pd_fail(
                 err, PD_INVALID_ARGUMENT,
-                "triangular factors of side %lld are not possible; use a smaller block_size or max_size_triangular",
+                "triangular factors of side %lld are too large: use a smaller block_size or max_size_triangular",
                 (long long)d->cut.side[i]);
     return PD_OK;
 }

@@ -377,8 +377,7 @@ static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *e
     return PD_OK;
 }
 
-/* Takes preconditioner tasks that are ready to run from the n steps that made them, at most `room` tasks. Returns their
- * number. */
+/* Takes tasks that are ready to run from the n steps that made them, at most `room` tasks. Returns their number. */
 static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_optim **owner, size_t room)
 {
     size_t taken = 0;
@@ -390,8 +389,8 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
 
 enum { AT_ONCE = 64 };
 
-/* Sorts preconditioner tasks by cost, the most expensive first, so that no thread begins a large task when the others
- * are done. The order changes no result. */
+/* Sorts tasks by cost, the most expensive first, so that no thread begins a large task when the others are done. The
+ * order changes no result. */
 static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
 {
     pd_load load[AT_ONCE];
@@ -406,7 +405,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the preconditioner tasks that the steps have made. Returns whether there were any. */
+/* Runs the tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];
@@ -449,7 +448,7 @@ int pd_model_read_part(const pd_model *model, size_t param, const char *slot, in
     pd_slot_name(&(pd_slot_spec){ .name = slot, .number = number, .of_block = block >= 0, .block = block }, name,
                  sizeof name);
     if (!pd_plan_part(pd_optim_plan(optim), slot, number, block, &part))
-        return pd_fail(err, PD_NOT_FOUND, "the optimizer keeps no slot %s", name);
+        return pd_fail(err, PD_NOT_FOUND, "the optimizer has no slot %s", name);
     (void)pd_shape_elements(&part.shape, &elements);
     if (elements != n)
         return pd_fail(err, PD_OUT_OF_RANGE, "slot %s has %lld elements, got memory for %lld", name,

@@ -1,5 +1,5 @@
 /* nadam - Adam with Nesterov momentum, as torch.optim.NAdam documents it. w are the weights, g is the gradient, count
- * the number of the step. The words at the right name the tensor of optimizer state that a line updates:
+ * the number of the step. The words at the right name the slot that a line updates:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w

@@ -174,14 +174,14 @@ int pd_shape_check_blocks(const pd_shape *shape, int64_t block_size, const char 
 
     if (pd_partition_count(shape, block_size) > PD_MAX_BLOCKS)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "shape %s would be cut into more than %d blocks; use a larger %s than %lld",
+                       "shape %s would be cut into more than %d blocks: use a larger %s than %lld",
                        pd_shape_text(shape, text, sizeof text), PD_MAX_BLOCKS, hyper, (long long)block_size);
     if (side > INT_MAX || __builtin_mul_overflow(side * side, (int64_t)8, &bytes))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a matrix of side %lld is not possible; use a smaller %s",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a matrix of side %lld is too large: use a smaller %s",
                        (long long)side, hyper);
     if (pd_block_elements(&first, shape->rank) > INT_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "a block of %lld elements is not possible, at most %d are; use a smaller %s",
+                       "a block of %lld elements is too large, expected at most %d: use a smaller %s",
                        (long long)pd_block_elements(&first, shape->rank), INT_MAX, hyper);
     return PD_OK;
 }

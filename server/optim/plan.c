@@ -1,5 +1,5 @@
-/* plan.c - appends state tensors, preconditioner tasks and blocks to the plan of a parameter's optimizer, and computes
- * their sizes. */
+/* plan.c - appends slots, preconditioner tasks and blocks to the plan of a parameter's optimizer, and computes their
+ * sizes. */
 #include "plan.h"
 
 #include <limits.h>

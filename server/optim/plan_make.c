@@ -57,7 +57,7 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
 }
 
-/* Checks a preconditioner task: if it uses one block's share of a slot, it must name a valid block. */
+/* Checks a task: if it uses one block's share of a slot, it must name a valid block. */
 static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
 {
     bool shares = false;

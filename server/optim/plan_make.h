@@ -7,10 +7,10 @@
 #include "paramd/optim.h"
 #include "plan.h"
 
-/* Makes the plan for a declared parameter: lists its state and its preconditioner tasks, but allocates no state. A
- * caller can so check a limit on bytes before memory is allocated. Fills *plan; free it with pd_plan_free. After an
- * error the plan is empty, and the error's text begins with the parameter's name. PD_INVALID_ARGUMENT: the optimizer
- * refuses the hyperparameters or the shape. PD_NO_MEMORY: out of memory. */
+/* Makes the plan for a declared parameter: lists its state and its tasks, but allocates no state. A caller can so check
+ * a limit on bytes before memory is allocated. Fills *plan; free it with pd_plan_free. After an error the plan is
+ * empty, and the error's text begins with the parameter's name. PD_INVALID_ARGUMENT: the optimizer refuses the
+ * hyperparameters or the shape. PD_NO_MEMORY: out of memory. */
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *stats, pd_error *err);
 
 /* Combines one more value with the result so far: adds it, or takes the larger of the two. A result that is NaN stays

@@ -1,5 +1,5 @@
 /* rmsprop - divides the gradient by the root mean square of recent gradients, as in torch.optim.RMSprop. w are the
- * weights, g is the gradient. The words at the right name the tensor of optimizer state that a line updates:
+ * weights, g is the gradient. The words at the right name the slot that a line updates:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     v <- alpha v + (1 - alpha) g g                            square_avg

@@ -15,14 +15,14 @@
 #include "state.h"
 #include "task.h"
 
-bool pd_optim_is_at_rest(const pd_optim *optim)
+bool pd_optim_may_be_written(const pd_optim *optim)
 {
-    return optim->stage == PD_STAGE_IDLE && optim->to_hand_out == NULL;
+    return optim->step.stage == PD_STAGE_IDLE && optim->tasks.to_hand_out == NULL;
 }
 
 bool pd_optim_may_be_saved(const pd_optim *optim)
 {
-    if (!pd_optim_is_at_rest(optim)) return false;
+    if (!pd_optim_may_be_written(optim)) return false;
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
         if (!pending->back) return false;
     return true;
@@ -46,8 +46,7 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a preconditioner task in an image. The task's result is computed, but not yet stored in the optimizer
- * state. */
+/* The record of a task in an image. The task's result is computed, but not yet stored in the optimizer state. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;
@@ -68,8 +67,8 @@ static const pd_field task_fields[] = { PD_FIELD(task_record, index),
                                         { 0 } };
 static const pd_table task_table = { "task", sizeof(task_record), task_fields };
 
-/* Writes the names, shapes and storage types of the state tensors to an image. When an image is read, checks that it
- * has the same ones. */
+/* Writes the names, shapes and storage types of the slots to an image. When an image is read, checks that it has the
+ * same ones. */
 static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
 {
     char text[512], name[128], shape[192];
@@ -98,8 +97,7 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a preconditioner task that are not yet stored in the optimizer state. A failed task
- * has none. */
+/* Writes or reads the results of a task that are not yet stored in the optimizer state. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;
@@ -116,8 +114,8 @@ static void write_task(pd_archive *archive, pd_task *task)
     visit_outputs(archive, task);
 }
 
-/* Writes those pending preconditioner tasks that are back. Marks the others, which are still at the preconditioner
- * pool, and returns their number. */
+/* Writes those pending tasks that are back. Marks the others, which are still at the preconditioner pool, and returns
+ * their number. */
 static size_t write_tasks(pd_archive *archive, const pd_optim *optim)
 {
     size_t awaited = 0;
@@ -139,8 +137,7 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     if (pd_archive_status(archive) != PD_OK) return;
     if (record.index >= optim->shared->plan.n_tasks || record.count > optim->saved.count) {
         pd_archive_fail(
-            archive, PD_DATA_LOSS,
-            "task %u captured in step %lld is not possible: the optimizer has %zu tasks and has made %lld steps",
+            archive, PD_DATA_LOSS, "invalid task %u of step %lld: the optimizer has %zu tasks and has taken %lld steps",
             record.index, (long long)record.count, optim->shared->plan.n_tasks, (long long)optim->saved.count);
         return;
     }
@@ -157,8 +154,8 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     visit_outputs(archive, task);
 }
 
-/* Writes or reads the pending preconditioner tasks. Returns how many of them are still at the preconditioner pool, so
- * that their results must be written later. */
+/* Writes or reads the pending tasks. Returns how many of them are still at the preconditioner pool, so that their
+ * results must be written later. */
 static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 {
     size_t n = 0;
@@ -177,7 +174,7 @@ static size_t begin(pd_archive *archive, pd_optim *optim)
     pd_archive_agree(archive, "optimizer", pd_optimizer_name(optim->ops));
     agree_on_slots(archive, &optim->shared->plan);
     pd_archive_fields(archive, &optim_table, &optim->saved);
-    pd_archive_bytes(archive, optim->saved.state, (size_t)optim->state_bytes);
+    pd_archive_bytes(archive, optim->saved.state, (size_t)optim->memory.state_bytes);
     pd_archive_records(archive, &root_table, optim->saved.roots, optim->shared->plan.n_tasks);
     return visit_tasks(archive, optim);
 }
@@ -190,7 +187,7 @@ void pd_optim_visit(pd_archive *archive, pd_optim *optim)
 
 size_t pd_optim_write(pd_archive *archive, pd_optim *optim)
 {
-    assert(pd_optim_is_at_rest(optim));
+    assert(pd_optim_may_be_written(optim));
     return begin(archive, optim);
 }
 
@@ -294,8 +291,8 @@ static bool is_whole(double value, double least, double most)
     return value >= least && value <= most && value == floor(value);
 }
 
-/* Checks the numbers at the beginning of the list that stands for a pending root. They describe the preconditioner
- * task. The caller checks the length of the list. */
+/* Checks the numbers at the beginning of the list that stands for a pending root. They describe the task. The caller
+ * checks the length of the list. */
 static bool head_is_sound(const pd_plan *plan, const double *in, int64_t count)
 {
     return is_whole(in[INDEX], 0, (double)plan->n_tasks - 1) && is_whole(in[COUNT], 1, (double)count) &&
@@ -309,10 +306,9 @@ int pd_pending_root_check(const pd_optim *optim, const double *in, int64_t n, in
     int64_t results;
 
     if (plan->root_delay == 0 || plan->n_tasks == 0)
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "%s keeps no pending_root: its roots are adopted in the step that captures them (root_delay = 0)",
-            optim->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s has no pending_root: it adopts roots in the step that captures them (root_delay = 0)",
+                       optim->name);
     if (n < HEAD || !head_is_sound(plan, in, count))
         return pd_fail(
             err, PD_INVALID_ARGUMENT,

@@ -142,9 +142,8 @@ static int check_hypers(const pd_hypers *declared, const pd_hypers *now, pd_erro
                        h[BETA2]);
     if (h[ROOT_DELAY] > h[ROOT_INTERVAL])
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "root_delay of scalable_shampoo must be at most preconditioning_compute_steps: it is %.0f, and "
-                       "roots are computed every %.0f steps",
-                       h[ROOT_DELAY], h[ROOT_INTERVAL]);
+                       "root_delay of scalable_shampoo: expected at most preconditioning_compute_steps, %.0f, got %.0f",
+                       h[ROOT_INTERVAL], h[ROOT_DELAY]);
     return PD_OK;
 }
 
@@ -267,7 +266,7 @@ static int64_t larger(int64_t a, int64_t b)
 }
 
 /* Returns how many floats of scratch memory a thread needs for a block: room for a copy of the block, and either for
- * the contraction with its matrix roots or for the new term of a statistic. */
+ * the contraction with its roots or for the new term of a statistic. */
 static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const double *h)
 {
     int64_t products = pd_block_contract_scratch(&plan->shape, block);
@@ -368,9 +367,8 @@ static int compute_root(pd_task_view *task)
     return (float)report.error < (float)h[FAILURE_THRESHOLD] ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* Stores the error of a matrix root in the tensor that operators read, by the rules of the original implementation.
- * With nan_roots_leak it also repeats a defect of that implementation: a root that is NaN overwrites the last good
- * root. */
+/* Stores the error of a root in the tensor that operators read, by the rules of the original implementation. With
+ * nan_roots_leak it also repeats a defect of that implementation: a root that is NaN overwrites the last good root. */
 static void record_error(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
@@ -416,7 +414,7 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
     }
 }
 
-/* Updates the statistics of a block in steps that start to compute new matrix roots: the roots must be those of the new
+/* Updates the statistics of a block in steps that start to compute new roots: the roots must be those of the new
  * statistics. In other steps block_direction updates the statistics, while it has the block in the caches anyway. */
 static void block_statistics(const pd_unit *unit)
 {

@@ -264,9 +264,8 @@ static int check_execution(const double *h, pd_error *err)
                       h[EXPONENT_MULTIPLIER], "; use eigen or tracked");
     if (h[ROOT_DELAY] > h[FREQUENCY])
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "root_delay of shampoo must be at most precondition_frequency: it is %.0f, and roots are "
-                       "computed every %.0f steps",
-                       h[ROOT_DELAY], h[FREQUENCY]);
+                       "root_delay of shampoo: expected at most precondition_frequency, %.0f, got %.0f", h[FREQUENCY],
+                       h[ROOT_DELAY]);
     return PD_OK;
 }
 
@@ -464,7 +463,7 @@ static int shampoo_plan(const pd_declaration *declaration, const double *stats, 
     return PD_OK;
 }
 
-/* Why a preconditioner task gives no root: the root is not finite (NOT_FINITE), or the method failed (FAILED). */
+/* Why a task gives no root: the root is not finite (NOT_FINITE), or the method failed (FAILED). */
 enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
 
 static pd_root_want want_of(const pd_task_view *task)
@@ -557,8 +556,8 @@ static int shampoo_task(pd_task_view *task)
     return pd_all_finite(task->output[0], PD_F32, n) ? FAILED : NOT_FINITE;
 }
 
-/* Makes the step fail because a matrix root failed, if the original implementation raises an exception in this case. If
- * the original only warns, the step goes on with the last good root. */
+/* Makes the step fail because a root failed, if the original implementation raises an exception in this case. If the
+ * original only warns, the step goes on with the last good root. */
 static int shampoo_refusal(const pd_task_view *task, pd_error *err)
 {
     int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;

@@ -1,5 +1,5 @@
-/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All arithmetic except the matrix roots is done
- * while a block is in the caches. */
+/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All arithmetic except the roots is done while a
+ * block is in the caches. */
 #include <math.h>
 #include <string.h>
 
@@ -441,8 +441,8 @@ static float precondition(const work *w, double graft_squares)
     return unit->hyper[GRAFTING] == GRAFT_NONE ? 1.0f : pd_norm(graft_squares) / (pd_norm(squares) + TINY);
 }
 
-/* Writes the direction of the graft to w->direction, or zeros without grafting. Used before the block's first matrix
- * roots exist. */
+/* Writes the direction of the graft to w->direction, or zeros without grafting. Used before the block's first roots
+ * exist. */
 static void go_with_graft(const work *w, const pd_graft *graft)
 {
     for (int64_t i = 0; i < w->n; i += w->run) {

@@ -107,7 +107,7 @@ float pd_shampoo_correction(double beta, int64_t t);
 bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot);
 
 /* The phases of a shampoo step, each for one block. pd_shampoo_factors updates the statistics in steps that compute
- * matrix roots; pd_shampoo_no_factors returns whether a step skips it. pd_shampoo_step does the rest. */
+ * roots; pd_shampoo_no_factors returns whether a step skips it. pd_shampoo_step does the rest. */
 void pd_shampoo_factors(const pd_unit *unit);
 bool pd_shampoo_no_factors(const pd_plan *plan, const double *h, int64_t count);
 void pd_shampoo_step(const pd_unit *unit);

@@ -115,16 +115,15 @@ static void quotes_what_is_not_a_regular_expression(void **state)
     (void)state;
     set("factor_map", "['(a':HEURISTIC]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
-                         "factor_map: \"(a\" is not a regular expression: missing closing parenthesis at byte 2");
+                         "factor_map: \"(a\" is an invalid regular expression: missing closing parenthesis at byte 2");
 }
 
 static void refuses_a_parameter_without_a_rule(void **state)
 {
     (void)state;
     set("factor_map", "['decoder':HEURISTIC]");
-    is_refused_as_shaped(
-        (pd_shape){ 2, { 3, 4 } },
-        "factor_map: no rule is found for it: none of the expressions is found in its name; a last one of '.*'");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
+                         "factor_map: no expression matches the parameter's name: add a last one, '.*'");
 }
 
 static void refuses_a_map_where_nothing_is_factored(void **state)
@@ -150,7 +149,7 @@ static void refuses_a_scale_option_that_is_no_flag(void **state)
     set("multiply_by_parameter_scale", "['.*':0.5]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "expected yes or no");
     set("multiply_by_parameter_scale", "['bias':no]");
-    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no rule is found");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no expression matches");
 }
 
 static void takes_any_rank_without_factors(void **state)
@@ -179,7 +178,7 @@ static void refuses_mixed_and_unknown_axes(void **state)
     declaration.axes = "embed,mlp,relpos_buckets";
     is_refused(&declaration, "incomplete rule");
     declaration.axes = "embed,mlp,colour";
-    is_refused(&declaration, "no axis \"colour\"");
+    is_refused(&declaration, "unknown axis \"colour\"");
     declaration.axes = "embed,mlp";
     is_refused(&declaration, "expected 3 names");
 }
@@ -195,7 +194,7 @@ static void refuses_a_parameter_without_axes_beside_others_that_have_some(void *
     both[0].axes = "embed,mlp";
     pd_model_stats_of(hypers.row, both, 2, stats);
     assert_int_equal(pd_plan_make(&plan, &both[1], stats, &err), PD_INVALID_ARGUMENT);
-    says("others of the job name their axes");
+    says("others of the job have: declare its axes");
     both[1].shape = (pd_shape){ 0 };
     assert_int_equal(pd_plan_make(&plan, &both[1], stats, &err), PD_OK);
     pd_plan_free(&plan);
@@ -209,7 +208,7 @@ static void refuses_steps_that_begin_before_their_offset(void **state)
     set("step_offset", "3");
     declaration = parameter((pd_shape){ 1, { 4 } });
     declaration.start_step = 2;
-    is_refused(&declaration, "step_offset of adafactor is 3");
+    is_refused(&declaration, "step_offset of adafactor: expected at most the job's first step");
     declaration.start_step = 3;
     plan = planned(&declaration);
     pd_plan_free(&plan);

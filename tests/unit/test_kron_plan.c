@@ -114,9 +114,10 @@ static void invalid_declarations_are_refused(void **state)
     assert_declaration_refused(SHAPE(7, 3), "layers", "", "expected 2 names");
     assert_declaration_refused(SHAPE(100000, 100000), NULL, "block_size=8 max_size_triangular=200000",
                                "more than 262144 blocks");
-    assert_declaration_refused(SHAPE(100000, 100000), NULL, "memory_save_mode=all_diag", "a block of more than");
+    assert_declaration_refused(SHAPE(100000, 100000), NULL, "memory_save_mode=all_diag",
+                               "a block would have more than");
     assert_declaration_refused(SHAPE(70000, 70000), NULL, "partition_grads_into_blocks=no max_size_triangular=200000",
-                               "a block of more than");
+                               "a block would have more than");
     assert_declaration_refused(SHAPE(3, 3, 64, 64), NULL, "merge_small_dims=no", "pad_blocks=no");
 }
 
@@ -195,7 +196,7 @@ static void values_out_of_range_are_refused_by_name(void **state)
         { "block_size", "0", "1" },
         { "target_merged_dim_size", "0", "1" },
         { "memory_save_mode", "two_diag", "one_diag" },
-        { "root_delay", "2", "updates every 1 steps" },
+        { "root_delay", "2", "expected at most 1, the steps between two updates" },
     };
 
     (void)state;

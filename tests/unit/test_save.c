@@ -205,7 +205,7 @@ static void a_root_from_a_later_step_is_refused(void **state)
     from->saved.oldest->task->view.count = 9;
     image = image_of(from, &n);
     assert_int_equal(read_image(to, image, n, &err), PD_DATA_LOSS);
-    if (strstr(err.text, "captured in step 9") == NULL) fail_msg("%s", err.text);
+    if (strstr(err.text, "invalid task 0 of step 9") == NULL) fail_msg("%s", err.text);
     free(image);
     pd_optim_free(from);
     pd_optim_free(to);

@@ -405,7 +405,7 @@ static int64_t unused_bytes(int64_t n, int64_t *own)
 
     pd_hypers_init(&declaration.hypers, pd_optim_find("adam"));
     if (pd_optim_new(&optim, &declaration, no_stats, &err) != PD_OK) fail_msg("%s", err.text);
-    unused = optim->state_bytes - pd_plan_state_bytes(pd_optim_plan(optim));
+    unused = optim->memory.state_bytes - pd_plan_state_bytes(pd_optim_plan(optim));
     *own = pd_plan_own_bytes(pd_optim_plan(optim));
     pd_optim_free(optim);
     return unused;

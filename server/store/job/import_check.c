@@ -40,7 +40,7 @@ static bool rests(const pd_job *job, uint32_t param)
     const pd_optim *optim = job->steps.params[param].optim;
 
     if (job->steps.params[param].stage != PD_COLLECTING) return false;
-    return job->import->reset != NULL ? pd_optim_is_still(optim) : pd_optim_rests(optim);
+    return job->import->reset != NULL ? pd_optim_is_quiesced(optim) : pd_optim_is_idle(optim);
 }
 
 /* Returns a parameter that cannot be written yet; NULL: all can. Looks first at the one that was found last, so that
