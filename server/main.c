@@ -6,11 +6,12 @@
 #include "flags.h"
 #include "frame.h"
 #include "log.h"
-#include "log_journal.h"
+#include "logring.h"
 #include "notify.h"
 #include "reload.h"
 #include "token.h"
 #include "stepper.h"
+#include "thread.h"
 #include "tracer.h"
 
 #include <errno.h>
@@ -22,20 +23,16 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
 
 /* Environment variable that says: this program has already started itself again, with other environment variables. */
 #define GUARD "PARAMD_REEXECUTED"
-/* Nanoseconds that one batch of the step thread's work (sums and optimizer steps done in one go) may take, by
- * estimate. */
+/* Nanoseconds that one batch of the step thread's work may take, by estimate. */
 #define BATCH_NS 10e6
 /* Time that a stopping daemon has beyond drain_timeout and checkpoint_timeout. */
 enum { STOP_GRACE_MS = 5000 };
-
-/* ---- the environment variables that BLAS and OpenMP read when they are loaded ---- */
 
 /* Starts this program again with other environment variables if the present ones make BLAS or OpenMP slow, or make BLAS
  * use another instruction set than paramd's own loops. Returns if they do not, or if exec fails. */
@@ -75,8 +72,6 @@ static void tune_malloc(void)
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
-/* ---- the two threads ---- */
-
 typedef struct process {
     pd_config *config;
     pd_daemon *daemon;
@@ -91,7 +86,7 @@ typedef struct process {
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
     /* the step thread as it is being started on another thread: the result, and why the start has failed */
-    atomic_bool stops; /* the daemon has to stop, so the start need not go on; set by the loop thread */
+    atomic_bool stops; /* the daemon has to stop, so the start need not continue; set by the loop thread */
     pd_stepper *starting;
     int started;
     pd_error error;
@@ -103,10 +98,7 @@ static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DE
 
 static uint64_t now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return pd_clock_ns() / 1000000;
 }
 
 /* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
@@ -121,7 +113,7 @@ static uint64_t most_stop_ms(const pd_config *config)
     return config->drain_timeout + keep_ms(config) + STOP_GRACE_MS;
 }
 
-/* Notes by when the daemon has stopped. Tells the service manager how long that may take. */
+/* Sets the time by which the daemon must have stopped, and tells it to the service manager. */
 static void begin_stop(process *p)
 {
     char text[64];
@@ -145,17 +137,17 @@ static bool stop_stepper(process *p)
 }
 
 /* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. A daemon that stops
- * meanwhile waits for the read under way, but not beyond the time by which it has stopped. Loop thread. */
+ * meanwhile waits for the read under way, but not beyond that time. Loop thread. */
 static void on_loading(const process *p, uint64_t now)
 {
     if (p->stop_by_ms > 0 && now > p->stop_by_ms) {
-        pd_log(LOG_ERR, "%s: the disk does not answer, so the daemon ends while it loads jobs", p->config->state_dir);
+        pd_log(LOG_ERR, "%s: the disk does not respond: daemon stopped while loading jobs", p->config->state_dir);
         _exit(PD_EXIT_FAILED); /* a thread that waits for the disk still uses memory of this process */
     }
     if (p->stop_by_ms == 0) pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
 }
 
-/* Returns how long the step thread has been at its present turn. */
+/* Returns how long the step thread has worked on its present turn. */
 static uint64_t busy_ns(void *arg)
 {
     const process *p = arg;
@@ -163,8 +155,7 @@ static uint64_t busy_ns(void *arg)
     return p->stepper != NULL ? pd_stepper_busy_ns(p->stepper) : 0;
 }
 
-/* Tells the service manager's watchdog that the daemon lives, while both the loop thread and the step thread make
- * progress. Loop thread. */
+/* Pings the service manager's watchdog while both the loop thread and the step thread make progress. Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
 {
     process *p = arg;
@@ -175,7 +166,7 @@ static void on_event(void *arg, pd_daemon_event event)
     if (event == PD_DAEMON_TURNS) pd_log_tick();
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
-        pd_log(LOG_CRIT, "the step thread has been at one piece of work for over a minute");
+        pd_log(LOG_CRIT, "step thread stuck for 60 s in one work item");
         return;
     }
     p->fed_ms = now;
@@ -238,18 +229,13 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         out->store.start = now_ms() * 0x9e3779b97f4a7c15u;
 }
 
-/* ---- reloads ---- */
-
 /* Tells the service manager that a reload has begun. The message contains the time, by which the service manager
  * matches the later READY message (sd_notify(3)). */
 static void notify_reloading(void)
 {
-    struct timespec now;
     char text[64];
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu",
-             (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000);
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
     pd_notify(text);
 }
 
@@ -289,8 +275,6 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
     pd_notify("READY=1");
     return changed || token || tls != NULL;
 }
-
-/* ---- start and end ---- */
 
 static void fill_daemon_config(process *p, pd_daemon_config *out)
 {
@@ -350,8 +334,7 @@ static void prefer_node(const process *p)
 {
     int error = pd_numa_prefer(&p->numa);
 
-    if (error != 0)
-        pd_log(LOG_WARNING, "numa: memory cannot be taken from node %d first: %s", p->numa.node, strerror(error));
+    if (error != 0) pd_log(LOG_WARNING, "numa: cannot prefer the memory of node %d: %s", p->numa.node, strerror(error));
 }
 
 static int write_port(const process *p, pd_error *err)
@@ -415,15 +398,14 @@ static int start(process *p, pd_error *err)
     return write_port(p, err);
 }
 
-/* Says that the daemon ends although steps of jobs are not durable: in the log, and to the service manager. */
+/* Reports in the log and to the service manager that the daemon ends although steps of jobs are not durable. */
 static void say_lost(const process *p)
 {
     char text[96];
 
-    snprintf(text, sizeof text, "STATUS=stopped, but the last steps of %zu jobs are lost: see the log", p->lost);
+    snprintf(text, sizeof text, "STATUS=stopped, but %zu jobs lost their last steps: see the log", p->lost);
     pd_notify(text);
-    pd_log(LOG_ERR, "stopped, but steps of %zu jobs since the last durable one are lost: the exit status is %d",
-           p->lost, PD_EXIT_LOST);
+    pd_log(LOG_ERR, "stopped, but %zu jobs lost steps after their durable one: exit status %d", p->lost, PD_EXIT_LOST);
 }
 
 static pd_exit serve(process *p)
@@ -445,7 +427,7 @@ static pd_exit serve(process *p)
     if (rc == PD_OK) {
         pd_notify("READY=1\nSTATUS=serving");
         if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper)))
-            pd_log(LOG_WARNING, "stopped before rounds under way had finished");
+            pd_log(LOG_WARNING, "stopped before open rounds had finished");
     } else {
         pd_log(rc == PD_CANCELLED ? LOG_NOTICE : LOG_ERR, "%s", err.text);
     }
@@ -455,7 +437,7 @@ static pd_exit serve(process *p)
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);
     free(p->settings);
-    if (!ended) pd_log(LOG_ERR, "the daemon ends although its disk does not answer");
+    if (!ended) pd_log(LOG_ERR, "daemon stopped, although the disk does not respond");
     if (p->lost > 0) say_lost(p);
     if (rc == PD_OK && ended && p->lost == 0) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();

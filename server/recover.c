@@ -8,13 +8,13 @@
 #include "log.h"
 #include "wal_files.h"
 #include "notify.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Microseconds that loading one job may take, as the service manager is told. */
 #define LOADING_US "3600000000"
@@ -52,7 +52,7 @@ static int read_file(void *arg, int file, uint64_t offset, void *at, size_t byte
 /* Checks that the daemon does not stop. Otherwise reads may have failed, so what they gave must not be used. */
 static int go_on(const recovery *r, pd_error *err)
 {
-    return stops(r) ? pd_fail(err, PD_CANCELLED, "the daemon stops before its jobs are loaded") : PD_OK;
+    return stops(r) ? pd_fail(err, PD_CANCELLED, "daemon stopped before its jobs were loaded") : PD_OK;
 }
 
 /* ---- the jobs that may come back ---- */
@@ -111,7 +111,7 @@ static int find_candidates(recovery *r, const char *root, pd_error *err)
 
     if (rc != PD_OK) return rc;
     r->at = calloc(jobs.n + 1, sizeof *r->at);
-    if (r->at == NULL) rc = pd_fail(err, PD_NO_MEMORY, "the list of jobs to bring back: out of memory");
+    if (r->at == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory for the list of jobs to restore");
     for (size_t i = 0; i < jobs.n && rc == PD_OK; i++) rc = add_candidate(r, root, jobs.at[i], err);
     pd_job_dirs_free(&jobs);
     if (rc == PD_OK && r->n > 0) qsort(r->at, r->n, sizeof *r->at, compare);
@@ -122,10 +122,7 @@ static int find_candidates(recovery *r, const char *root, pd_error *err)
 
 static uint64_t now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return pd_clock_ns() / 1000000;
 }
 
 /* Logs a line about a checkpoint of a job. */
@@ -218,7 +215,7 @@ static void log_damage(void *arg, const char *dir, const pd_error *why)
     const outcome *o = arg;
 
     (void)dir;
-    if (!stops(o->r)) pd_log(LOG_WARNING, "a checkpoint is passed over: %s", why->text);
+    if (!stops(o->r)) pd_log(LOG_WARNING, "skipped a checkpoint: %s", why->text);
 }
 
 /* Restores a job from its newest whole checkpoint. Tells in *o what came of it. */
@@ -361,7 +358,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
         return PD_CANCELLED;
     }
     if (rc == PD_NOT_FOUND) {
-        pd_log(LOG_ERR, "%.300s: none of its checkpoints is whole, so the job is lost", c->dir);
+        pd_log(LOG_ERR, "%.300s: no intact checkpoint: job lost", c->dir);
         return PD_OK;
     }
     if (rc != PD_OK) return rc;
@@ -387,7 +384,7 @@ int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *use
     if (rc == PD_OK) rc = find_candidates(&r, root, err);
     for (size_t i = 0; i < r.n && rc == PD_OK; i++) {
         if (is_outdated(&r, i))
-            pd_log(LOG_WARNING, "%.300s: a later job %.100s is back, so this one stays on the disk", r.at[i].dir,
+            pd_log(LOG_WARNING, "%.300s: a later job %.100s was restored: this one stays on the disk", r.at[i].dir,
                    r.at[i].job);
         else
             rc = bring_back(&r, &r.at[i], err);

@@ -98,11 +98,11 @@ inward proto        "$(echo server/{optim,net,keep}/*.h) $store $process $outsid
 inward client/lib   "$(echo server/{optim,net,keep}/*.h client/{ctl,tools,example}/*.h) $store \
     $process $(echo server/tools/*/*.h)"
 inward client/ctl   "$(echo server/{optim,net}/*.h server/tools/*/*.h $store $process | tr ' ' '\n' |
-    grep -vE '/(roles|roles_file|checkpoint_image|wal_record)\.h$')"
+    grep -vE '/(roles|trusted_files|checkpoint_image|wal_record)\.h$')"
 inward client/tools "$(echo server/{optim,net,keep}/*.h client/ctl/*.h server/tools/*/*.h) $store $process"
 # What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one:
 # these programs ask the same files as the daemon.
-counting='footprint|job_keys|optimizers|host|numa'
+counting='footprint|job_keys|optimizers|host'
 inward server/tools "$(echo server/net/*.h server/keep/*.h client/ctl/*.h $store $process | tr ' ' '\n' |
     grep -vE "/($counting)\.h$")"
 

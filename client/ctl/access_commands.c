@@ -7,7 +7,7 @@
 
 #include "format.h"
 #include "result.h"
-#include "roles_file.h"
+#include "trusted_files.h"
 #include "token.h"
 
 /* What the file of roles says about an identity and a job, with the lines that decide. */
@@ -95,7 +95,7 @@ int pd_run_roles(pd_line *line)
     pd_roles_free(roles);
     if (line->json) return pd_result_json(answer_json(line, &a));
     print_answer(line, &a);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 /* Tells a person where the line belongs. A program that reads the line gets it alone. */
@@ -117,5 +117,5 @@ int pd_run_token(pd_line *line)
     if (line->json) return pd_result_json(json_pack("{s:s}", "token", text));
     explain();
     printf("%s\n", text);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }

@@ -22,20 +22,20 @@ static const pd_command_option top_options[] = { { "sort", 0, PD_OPTION_CHOICE, 
 
 static const pd_command_option params_options[] = {
     { "verbose", 'v', PD_OPTION_FLAG, NULL,
-      .help = "Also show axes, remarks, the scalars of the last round and the error that is kept of each root" },
+      .help = "Also show axes, remarks, scalars of the last round, and the error of each root" },
     PD_WATCH_OPTION,
     { NULL }
 };
 
 static const pd_command_option export_options[] = {
     { "state", 0, PD_OPTION_FLAG, NULL,
-      .help = "Export optimizer state too; the job rests at its step until the file is written" },
+      .help = "Export optimizer state too; the job is quiesced at its step until the file is written" },
     { "force", 'f', PD_OPTION_FLAG, NULL, .help = "Replace FILE if it exists" },
     { "wait", 0, PD_OPTION_SECONDS, "SECONDS",
       .help = "Time for other exports to end, and for all parameters to reach the same step, at most 600",
       .preset = "30" },
     { "end-other", 0, PD_OPTION_FLAG, NULL,
-      .help = "End the export of the job that is under way; for admins of the job" },
+      .help = "End another export of the job that is under way; for admins of the job" },
     { NULL }
 };
 
@@ -43,14 +43,14 @@ static const pd_command_option checkpoint_options[] = {
     { "step", 0, PD_OPTION_NUMBER, "STEP",
       .help = "Least step that the checkpoint must have (default: the job's present step)", .least = 1,
       .most = INT64_MAX },
-    { "wait", 0, PD_OPTION_SECONDS, "SECONDS", .help = "Time that the checkpoint has to reach the disk, at most 600",
+    { "wait", 0, PD_OPTION_SECONDS, "SECONDS", .help = "Time limit for the checkpoint to reach the disk, at most 600",
       .preset = "30" },
     { NULL }
 };
 
 static const pd_command_option reset_options[] = {
     { "keep-counts", 0, PD_OPTION_FLAG, NULL,
-      .help = "Keep counts of steps, by which schedules and bias corrections go" },
+      .help = "Keep the step counts, which schedules and bias corrections use" },
     { NULL }
 };
 static const pd_command_option import_options[] = {
@@ -69,13 +69,13 @@ static const pd_command_option set_options[] = {
 
 static const pd_command_option settings_options[] = {
     { "verbose", 'v', PD_OPTION_FLAG, NULL,
-      .help = "List every parameter; without it those with equal values share a line" },
+      .help = "List every parameter; without this option those with equal values share a line" },
     PD_WATCH_OPTION,
     { NULL }
 };
 
 static const pd_command_option drain_options[] = { { "within", 0, PD_OPTION_SECONDS, "SECONDS",
-                                                     .help = "Time that open rounds have to finish", .preset = "60" },
+                                                     .help = "Time limit for open rounds to close", .preset = "60" },
                                                    { NULL } };
 
 static const pd_command_option restore_options[] = {
@@ -89,8 +89,8 @@ static const pd_command_option restore_options[] = {
 
 #define CHECKPOINTS_DETAILS                                                                                            \
     "DIR is a daemon's server.state_dir, or a copy of it; no daemon is asked, and one may be running. STATE is: "      \
-    "valid, if the manifest is whole and all files have their sizes (`paramctl verify' reads all bytes); damaged; "    \
-    "set aside by `paramctl restore'; job ended, so that a restart does not bring it back. Each checkpoint is a "      \
+    "valid, if the manifest is intact and all files have their sizes (`paramctl verify' reads all bytes); damaged; "   \
+    "set aside by `paramctl restore'; job ended, so that a restart does not restore it. Each checkpoint is a "         \
     "directory, whose weights.safetensors any reader of safetensors opens: a copy of this file is an export of the "   \
     "weights."
 
@@ -100,9 +100,8 @@ static const pd_command_option restore_options[] = {
     "then 1. A checkpoint that a running daemon removes meanwhile counts as damaged."
 
 #define RESTORE_DETAILS                                                                                                \
-    "DIR is the server.state_dir of a daemon that does not run. Newer checkpoints of the job are renamed to "          \
-    "aside-STEP, and stay until somebody removes them. A job that has ended comes back, too. The checkpoint is "       \
-    "verified first."
+    "DIR is the server.state_dir of a stopped daemon. Newer checkpoints of the job are renamed to aside-STEP, and "    \
+    "stay until you remove them. A job that has ended is restored, too. The checkpoint is verified first."
 
 #define ROLES_DETAILS                                                                                                  \
     "FILE is what a daemon's server.roles names; no daemon is asked. IDENTITY is user:UID for the peers of Unix "      \
@@ -114,13 +113,13 @@ static const pd_command_option restore_options[] = {
     "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
     "NAME.block_B.SLOT.I, as `paramctl state JOB' lists them, NAME.step, the steps that its optimizer has counted, "   \
     "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
-    "To go on from such a file: start a job with the same rules and start_step = the step of the export, give it the " \
-    "weights of the file, and then `paramctl import-state JOB FILE'."
+    "To continue from such a file: start a job with the same rules and start_step = the step of the export, give it "  \
+    "the weights of the file, and then `paramctl import-state JOB FILE'."
 
 #define CHECKPOINT_DETAILS                                                                                             \
-    "Prints step, size and time when the checkpoint is on the disk. Training goes on meanwhile. The daemon needs a "   \
+    "Prints step, size and time when the checkpoint is on the disk. Training continues meanwhile. The daemon needs a " \
     "directory for checkpoints (server.state_dir), and the job's key durability must not be none. After a restart "    \
-    "the daemon goes on from each job's last checkpoint by itself."
+    "the daemon resumes each job from its last checkpoint."
 
 #define IMPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"                                      \
@@ -132,36 +131,37 @@ static const pd_command_option restore_options[] = {
     "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"                      \
     "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"                                                  \
     "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"                                   \
-    "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "        \
-    "before, and NAME may have either separator."
+    "Paths may be joined by / or ., or be jax.tree_util.keystr's; they may begin with an index or a word like "        \
+    "opt_state, and NAME may have either separator."
 
 #define TOKEN_DETAILS                                                                                                  \
     "`paramctl token new ID' prints a line with a new random key for ID, a worker or a person: letters, digits and "   \
     ". _ @ -. The line goes into the daemon's file of tokens (tls.tokens), and into the worker's "                     \
-    "(PARAMD_TOKEN_FILE). With it each proves to the other who it is, without certificates. No daemon is asked.\n"     \
+    "(PARAMD_TOKEN_FILE). With it, worker and daemon authenticate each other without certificates. No daemon is "      \
+    "asked.\n"                                                                                                         \
     "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
     "reload it, put the new line into the worker's file, then remove the old line."
 
 #define DAEMONS_DETAILS                                                                                                \
     "Local daemons are those that Python programs start by themselves, one for each run. JOBS has the name and the "   \
     "step of each job. `paramctl -s NAME ...' talks to the daemon of that name; its last nine characters may be left " \
-    "out. LOG and the socket of the dashboard lie beside its socket."
+    "out. Its log and the dashboard's socket are in the same folder."
 
 #define DASHBOARD_DETAILS                                                                                              \
     "Serves the page of a local daemon (-s NAME, or the only one) at an address of this machine, and prints it. It "   \
-    "goes on until Ctrl-C or the end of the daemon. Every user of this machine can look at the page meanwhile, and "   \
+    "runs until Ctrl-C or the end of the daemon. Every user of this machine can look at the page meanwhile, and "      \
     "nobody can change anything. A daemon with http.listen serves the page by itself."
 
 #define RESET_DETAILS                                                                                                  \
-    "A way back where an optimizer refuses all steps, because its state is not finite any more. The state of every "   \
-    "parameter whose name matches PATTERN (* is all) becomes as if it had taken no step; weights stay. Parameters "    \
-    "that count their steps together, as those of Shampoo do, are set back together. Counts of steps become the "      \
-    "job's start_step, so schedules begin anew. A job with checkpoints writes one at once."
+    "Recovers a job whose optimizer refuses all steps because its state is no longer finite. Every parameter whose "   \
+    "name matches PATTERN (* matches all) gets its initial state; weights stay. Parameters that count their steps "    \
+    "together, as those of Shampoo do, are reset together. Step counts become the job's start_step, so schedules "     \
+    "start again. A job with checkpoints writes one at once."
 
 #define SET_DETAILS                                                                                                    \
-    "Every parameter whose name matches PATTERN (* is all) takes the values that its optimizer has, or nothing "       \
-    "changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "     \
-    "NAME= withdraws a value that was set before."
+    "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \
+    "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and takes precedence over values "     \
+    "sent with a push; NAME= withdraws a value that was set before."
 
 const pd_command pd_commands[] = {
     { "ping", "", "Ask whether the daemon answers", NULL, ping_options, 0, 0, .run = pd_run_ping },
@@ -173,17 +173,17 @@ const pd_command pd_commands[] = {
       .run = pd_run_status },
     { "top", "", "Show speed, loss, waits, roots, memory and traffic of each job while they change",
       "Traffic is measured between two answers, so the first figures appear after half a second. ROOTS shows how many "
-      "root tasks are behind and how many roots fail. On a terminal the selected job is described below the table: "
-      "what a step spends its time on, who was last to contribute, roots, memory, traffic and the last checkpoint. "
-      "The keys are: q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory and "
-      "traffic. Elsewhere it prints one table, or with --watch one after the other.",
+      "preconditioner tasks are outstanding and how many roots fail. On a terminal the selected job is described below "
+      "the table: what a step spends its time on, who was last to contribute, roots, memory, traffic and the last "
+      "checkpoint. The keys are: q quits; arrows (or j and k) select a job; n, s, m and t sort by name, speed, memory "
+      "and traffic. Elsewhere it prints one table, or with --watch one after the other.",
       top_options, 0, 0, .draws = true, .run = pd_run_top },
     { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory",
       "MEMORY is what the daemon counts against limits.max_total_bytes: `paramctl plan' forecasts it. A job whose "
       "DURABLE "
       "is not - also holds memory for a checkpoint.",
       watch_options, 0, 1, .run = pd_run_jobs },
-    { "params", "JOB [PARAM-GLOB]", "List a job's parameters and whom they wait for", NULL, params_options, 1, 2,
+    { "params", "JOB [PARAM-GLOB]", "List a job's parameters and the ranks they wait for", NULL, params_options, 1, 2,
       .run = pd_run_params },
     { "workers", "JOB", "List a job's workers, and which of them steps wait for",
       "LAST is the share of the steps in which the worker was the last one to contribute, and LATE BY by how much it "
@@ -199,16 +199,16 @@ const pd_command pd_commands[] = {
       checkpoint_options, 1, 1, .run = pd_run_checkpoint_command },
     { "checkpoints", "DIR", "List the checkpoints in a directory, without a daemon", CHECKPOINTS_DETAILS, watch_options,
       1, 1, .run = pd_run_checkpoints },
-    { "verify", "DIR", "Read checkpoints and tell which are damaged, without a daemon", VERIFY_DETAILS, NULL, 1, 1,
+    { "verify", "DIR", "Read checkpoints and report damaged ones, without a daemon", VERIFY_DETAILS, NULL, 1, 1,
       .run = pd_run_verify },
     { "restore", "DIR", "Choose the checkpoint that the daemon's next start loads", RESTORE_DETAILS, restore_options, 1,
       1, .run = pd_run_restore },
-    { "roles", "check FILE IDENTITY JOB", "Say what an identity may do, without a daemon", ROLES_DETAILS, NULL, 4, 4,
+    { "roles", "check FILE IDENTITY JOB", "Show what an identity may do, without a daemon", ROLES_DETAILS, NULL, 4, 4,
       .run = pd_run_roles },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
       .run = pd_run_import_state },
-    { "reset-state", "JOB PATTERN", "Set optimizer state back to its initial values", RESET_DETAILS, reset_options, 2,
-      2, .run = pd_run_reset_state },
+    { "reset-state", "JOB PATTERN", "Reset optimizer state to its initial values", RESET_DETAILS, reset_options, 2, 2,
+      .run = pd_run_reset_state },
     { "set", "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", SET_DETAILS, set_options, 3,
       2 + PD_MOST_SETTINGS, .run = pd_run_set },
     { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
@@ -216,9 +216,9 @@ const pd_command pd_commands[] = {
     { "token", "new ID", "Make a key for tls:// addresses", TOKEN_DETAILS, NULL, 2, 2, .run = pd_run_token },
     { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },
     { "drain", "", "Finish the open steps and begin no new ones", NULL, drain_options, 0, 0, .run = pd_run_drain },
-    { "shutdown", "", "Stop the daemon, and wait until it is gone",
-      "Rounds under way may finish within the daemon's server.drain_timeout; meanwhile this command prints for whom "
-      "the daemon waits. Jobs with checkpoints then write a last one.",
+    { "shutdown", "", "Stop the daemon, and wait until it has ended",
+      "Open rounds may close within the daemon's server.drain_timeout; meanwhile this command prints the ranks that "
+      "the daemon waits for. Jobs with checkpoints then write a last one.",
       NULL, 0, 0, .run = pd_run_shutdown },
     { 0 }
 };

@@ -14,7 +14,7 @@ int pd_run_ping(pd_line *line)
     pd_operator op;
     pd_error err = { 0 };
     double began, ms;
-    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_EXIT_OK;
+    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_CTL_OK;
 
     began = pd_now_s();
     if (rc == PD_OK) rc = pd_client_call(op.client, PD_HEARTBEAT, NULL, op.arena, NULL, &err);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "format.h"
+#include "grow.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_list.h"
@@ -37,14 +38,13 @@ static int fail(const char *path, pd_error *err)
 
 static int exists(const char *path, pd_error *err)
 {
-    return pd_fail(err, PD_ALREADY_EXISTS, "%.300s: the file exists: choose another name, or --force replaces it",
-                   path);
+    return pd_fail(err, PD_ALREADY_EXISTS, "%.300s: file exists: choose another name or add --force", path);
 }
 
 static int open_output(new_file *out, pd_error *err)
 {
     if (isatty(STDOUT_FILENO))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "standard output is a terminal: send it to a file or a pipe");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "standard output is a terminal: redirect it to a file or a pipe");
     out->fd = STDOUT_FILENO;
     return PD_OK;
 }
@@ -203,23 +203,11 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-static int make_room(export *ex)
-{
-    size_t room = 2 * ex->room + 64;
-    source *more;
-
-    if (ex->n < ex->room) return PD_OK;
-    if ((more = realloc(ex->sources, room * sizeof *more)) == NULL) return PD_NO_MEMORY;
-    ex->sources = more;
-    ex->room = room;
-    return PD_OK;
-}
-
 /* Adds a tensor to the list of tensors to write. Takes ownership of its name. A name of NULL means that the caller
  * ran out of memory. */
 static int add(export *ex, char *name, const source *from, pd_error *err)
 {
-    if (name == NULL || make_room(ex) != PD_OK) {
+    if (name == NULL || pd_grow((void **)&ex->sources, &ex->room, ex->n + 1, sizeof *from) != PD_OK) {
         free(name);
         return no_memory(err);
     }
@@ -472,7 +460,7 @@ static int tell(const export *ex)
                                         ex->state, "pending_roots", (json_int_t)ex->roots));
     pd_print_line(to_output ? stderr : stdout, "exported step %" PRIu64 " of job %s: %zu tensors, %s", ex->step,
                   ex->job, ex->n, pd_bytes_text(bytes, ex->bytes));
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 static void close_export(export *ex)
@@ -518,7 +506,7 @@ static int run(export *ex)
     status = rc == PD_OK ? tell(ex) : pd_result_fail(line->json, &err);
     close_export(ex);
     /* The daemon was reached, so a timeout means that the export failed. The exit status must not say "no daemon". */
-    return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_EXIT_FAILED : status;
+    return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_CTL_FAILED : status;
 }
 
 int pd_run_export_command(pd_line *line)

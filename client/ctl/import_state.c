@@ -1,9 +1,8 @@
-/* import_state.c - paramctl import-state: puts the optimizer state of a saved file into a job of a daemon, either
- * all of it or nothing.
+/* import_state.c - paramctl import-state: puts the optimizer state of a saved file into a job of a daemon, either all
+ * of it or nothing.
  *
- * The command first compares the names in the file with the job's slots. If they do not
- * match, nothing is sent, unless the user gives --partial. A file may also have pending roots: matrix roots that are
- * computed, but not used yet. */
+ * The command first compares the names in the file with the job's slots. If they do not match, nothing is sent, unless
+ * the user gives --partial. A file may also have pending roots: matrix roots that are computed, but not used yet. */
 #include "commands.h"
 
 #include <errno.h>
@@ -16,6 +15,7 @@
 
 #include "convert.h"
 #include "format.h"
+#include "grow.h"
 #include "result.h"
 #include "safetensors.h"
 #include "state_keys.h"
@@ -68,7 +68,7 @@ static int map_file(state_import *im, pd_error *err)
     if (fd < 0) return pd_fail(err, PD_NOT_FOUND, "%.300s: %s", im->path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
         close(fd);
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.300s: not a file with something in it", im->path);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.300s: not a regular file, or empty", im->path);
     }
     im->file_bytes = (size_t)st.st_size;
     im->file = mmap(NULL, im->file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -120,13 +120,7 @@ static pd_state_tensor *slot_of(const state_import *im, const pd_state_key *key,
 
 static int add_entry(state_import *im, const entry *e)
 {
-    if (im->n == im->room) {
-        size_t room = 2 * im->room + 64;
-        entry *more = realloc(im->entries, room * sizeof *more);
-        if (more == NULL) return PD_NO_MEMORY;
-        im->entries = more;
-        im->room = room;
-    }
+    if (pd_grow((void **)&im->entries, &im->room, im->n + 1, sizeof *e) != PD_OK) return PD_NO_MEMORY;
     im->entries[im->n++] = *e;
     im->bytes += e->tensor->bytes;
     return PD_OK;
@@ -526,19 +520,19 @@ static int tell(const state_import *im, bool imported)
 
     if (im->line->json) {
         int status = pd_result_json(as_json(im, imported));
-        return imported ? status : PD_EXIT_FAILED;
+        return imported ? status : PD_CTL_FAILED;
     }
     print_unknown(im);
     print_missing(im);
-    if (im->weights > 0) printf("passed over the weights of %zu parameters: workers bring weights\n", im->weights);
+    if (im->weights > 0) printf("skipped the weights of %zu parameters: workers send weights\n", im->weights);
     if (imported)
         pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts,
                       pd_bytes_text(bytes, im->bytes), im->counts, im->job);
     else
-        printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are "
-               "missing in the file (--partial imports the rest)\n",
+        printf("nothing imported: the job does not know %zu names of the file, and the file lacks %zu of its tensors "
+               "(--partial imports the rest)\n",
                im->n_unknown, count_missing(im));
-    return imported ? PD_EXIT_OK : PD_EXIT_FAILED;
+    return imported ? PD_CTL_OK : PD_CTL_FAILED;
 }
 
 static void close_import(state_import *im)

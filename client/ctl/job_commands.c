@@ -60,7 +60,7 @@ static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *
     else
         pd_print_line(stdout, "%s: checkpoint of step %" PRIu64 ", %s written in %s", line->args[0], reply->step,
                       pd_bytes_text(bytes, reply->bytes), pd_duration_text(ms, reply->ms));
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_checkpoint_command(pd_line *line)
@@ -89,7 +89,7 @@ static void read_settings(const pd_line *line, Paramd__Option *settings, Paramd_
     for (int i = 2; i < line->n_args; i++, settings++) {
         char *text = line->args[i], *equals = strchr(text, '=');
         if (equals == NULL || equals == text)
-            pd_line_refuse(line, "%s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)", text);
+            pd_line_refuse(line, "%s: expected NAME=VALUE, such as lr=0.05 (NAME= withdraws the value)", text);
         *equals = '\0';
         paramd__option__init(settings);
         settings->name = text;
@@ -114,7 +114,7 @@ static int print_reply(const Paramd__SetReply *reply)
 {
     for (size_t i = 0; i < reply->n_changes; i++) print_change(reply->changes[i]);
     if (reply->left_off > 0) printf("and %" PRIu64 " more\n", reply->left_off);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_set(pd_line *line)

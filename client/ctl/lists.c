@@ -446,10 +446,9 @@ static void print_daemon(const Paramd__StatusReply *s)
     printf("ingest       %s of %s\n", pd_bytes_text(a, s->ingest_used), pd_bytes_text(b, s->ingest_bytes));
     printf("traffic      %s in, %s out\n", pd_bytes_text(a, s->bytes_in), pd_bytes_text(b, s->bytes_out));
     printf("frames       %s in, %s refused\n", pd_count_text(a, s->frames_in), pd_count_text(b, s->frames_refused));
-    if (s->n_loop_busy_ms == 4) {
+    if (s->n_loop_busy_ms == 4)
         printf("loop         busy %.2f ms median, %.2f 99 %%, %.2f 99.9 %%, %.2f at most\n", s->loop_busy_ms[0],
                s->loop_busy_ms[1], s->loop_busy_ms[2], s->loop_busy_ms[3]);
-    }
     print_identities(s);
     printf("\n");
 }

@@ -265,8 +265,8 @@ static int find(const pd_line *line, pd_local_daemon *daemon, pd_error *err)
     if (line->server == NULL) return pd_local_daemon_find(daemon, NULL, err);
     if ((rc = pd_local_daemons(&all, &n, err)) != PD_OK) return rc;
     rc = pd_fail(err, PD_NOT_FOUND,
-                 "%.200s is no local daemon (`paramctl daemons` lists them): a daemon with http.listen serves its "
-                 "dashboard there by itself",
+                 "%.200s is not a local daemon (`paramctl daemons` lists them); a daemon with http.listen serves its "
+                 "dashboard there",
                  line->server);
     for (size_t i = 0; i < n; i++) {
         snprintf(url, sizeof url, "unix://%s.sock", all[i].base);
@@ -312,7 +312,7 @@ static int serve(const pd_line *line, const pd_local_daemon *daemon, int process
     for (int i = 0; i < MOST; i++) end(&pairs[i]);
     close(listener);
     if (!line->json) pd_print_line(stdout, "%s has ended", daemon->name);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_dashboard(pd_line *line)

@@ -27,8 +27,8 @@ static const pd_command *find_command(const pd_line *line, const char *name)
             if (strcmp(c->name, name) == 0) return c;
             pd_nearest_offer(&near, c->name);
         }
-    if (near.best != NULL) pd_line_refuse(line, "there is no command %s; is %s meant?", name, near.best);
-    pd_line_refuse(line, "there is no command %s", name);
+    if (near.best != NULL) pd_line_refuse(line, "unknown command %s; did you mean %s?", name, near.best);
+    pd_line_refuse(line, "unknown command %s", name);
 }
 
 /* Prints the help of the command on the command line; without a command, the list of all commands. */
@@ -40,7 +40,7 @@ static int help(const pd_line *line)
         pd_help_command(stdout, find_command(line, name));
     else
         pd_help_all(stdout, tables);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 /* Executes a program: the one in the folder of paramctl, or if that cannot run, the one on PATH. Returns errno if
@@ -84,7 +84,7 @@ static int run_program(const pd_line *line)
     pd_print_line(stderr, "paramctl: cannot run %s, neither beside paramctl nor from PATH: %s", program, strerror(rc));
     for (size_t i = 0; argv != NULL && i < line->n_given; i++) free(argv[1 + i]);
     free(argv);
-    return PD_EXIT_FAILED;
+    return PD_CTL_FAILED;
 }
 
 /* Returns whether the user gave --watch with a command that has this option. */
@@ -120,7 +120,7 @@ static int show(pd_line *line)
     status = line->command->run(line);
     stdout = terminal;
     fclose(answer);
-    if (status == PD_EXIT_OK) {
+    if (status == PD_CTL_OK) {
         fputs(CLEAR, stdout);
         n = fitting(text, n);
     }
@@ -140,7 +140,7 @@ static int watch(pd_line *line)
     for (bool first = true;; first = false) {
         if (!first && !screen) fputc('\n', stdout);
         status = screen ? show(line) : line->command->run(line);
-        if (fflush(stdout) != 0 || status != PD_EXIT_OK) return status;
+        if (fflush(stdout) != 0 || status != PD_CTL_OK) return status;
         pd_pause_s(pd_line_seconds(line, "watch"));
     }
 }
@@ -153,16 +153,16 @@ int main(int argc, char **argv)
 
     if (name == NULL && !pd_line_has(&line, "help")) {
         pd_help_all(stderr, tables);
-        return PD_EXIT_USAGE;
+        return PD_CTL_USAGE;
     }
     if (name == NULL || strcmp(name, "help") == 0) return help(&line);
     line.command = find_command(&line, name);
     if (line.command->run == NULL) return run_program(&line);
     pd_line_parse(&line);
     status = watch(&line);
-    if (fflush(stdout) != 0 && status == PD_EXIT_OK) {
-        fprintf(stderr, "paramctl: the output cannot be written: %s\n", strerror(errno));
-        return PD_EXIT_FAILED;
+    if (fflush(stdout) != 0 && status == PD_CTL_OK) {
+        fprintf(stderr, "paramctl: cannot write the output: %s\n", strerror(errno));
+        return PD_CTL_FAILED;
     }
     return status;
 }

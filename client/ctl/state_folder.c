@@ -250,7 +250,7 @@ int pd_run_verify(pd_line *line)
         pd_print_line(stdout, "%zu checkpoints and %zu logs, %zu damaged", v.checked, v.logs, v.damaged);
     else
         pd_print_line(stdout, "%zu checkpoints, %zu damaged", v.checked, v.damaged);
-    return v.damaged == 0 ? PD_EXIT_OK : PD_EXIT_FAILED;
+    return v.damaged == 0 ? PD_CTL_OK : PD_CTL_FAILED;
 }
 
 /* Reads the option --creator: 0 if it was not given. */
@@ -263,8 +263,7 @@ static uint64_t creator_of(const pd_line *line)
     if (text == NULL) return 0;
     value = strtoull(text, &end, 16);
     if (*text == '\0' || *end != '\0' || value == 0)
-        pd_line_refuse(line, "--creator %s: expected 16 hexadecimal digits, as a job's directory has them at its end",
-                       text);
+        pd_line_refuse(line, "--creator %s: expected 16 hexadecimal digits, the end of the job's directory name", text);
     return value;
 }
 
@@ -275,7 +274,7 @@ static int tell_restored(const pd_line *line, const char *job, uint64_t step, si
                                         (json_int_t)n_aside, "log_aside", log_aside));
     pd_print_line(stdout, "the next start brings %s back at step %" PRIu64 "; %zu newer checkpoints%s are set aside",
                   job, step, n_aside, log_aside ? " and the log" : "");
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_run_restore(pd_line *line)

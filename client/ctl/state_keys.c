@@ -10,7 +10,7 @@
 enum { CODES = 1, STACKED = 2, FILL = 4 };
 
 #define SHARDED                                                                                                        \
-    "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, "              \
+    "stacked matrices of the sharded mode do not name their parameters: save them by parameter, "                      \
     "stats/NAME/statistics/I and preconditioners/I"
 
 /* The table of names that the original optimizers ("upstream") give to tensors in their files. Each row is one kind

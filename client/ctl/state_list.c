@@ -55,7 +55,7 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
     to->follows_known = from->follows_known && from->n_follows == (size_t)to->shape.rank;
     for (int d = 0; to->follows_known && d < to->shape.rank; d++) to->follows[d] = from->follows[d];
     if (pd_shape_elements(&to->shape, &to->elements) != PD_OK)
-        return pd_fail(err, PD_DATA_LOSS, "the daemon tells of a shape that is none");
+        return pd_fail(err, PD_DATA_LOSS, "the daemon sent an invalid shape");
     if ((to->param = keep_name(list, from->param)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     list->n++;
     return PD_OK;

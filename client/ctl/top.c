@@ -90,8 +90,8 @@ static int print_once(const pd_line *line, pd_top_sample *sample)
     if (line->json) return pd_result_json(as_json(sample));
     pd_top_headline(sample, headline, sizeof headline);
     printf("%s\n", headline);
-    return pd_table_print(pd_top_table(sample, pd_table_default_limit()), stdout, "no jobs") == PD_OK ? PD_EXIT_OK
-                                                                                                      : PD_EXIT_FAILED;
+    return pd_table_print(pd_top_table(sample, pd_table_default_limit()), stdout, "no jobs") == PD_OK ? PD_CTL_OK
+                                                                                                      : PD_CTL_FAILED;
 }
 
 /* Most lines of the screen that the description of a job takes, with the empty line before it. Lower screens show only
@@ -286,7 +286,7 @@ static int follow(const pd_line *line, pd_operator *op, pd_top_sample *now, pd_e
             if (!take_key(&s, key)) return PD_OK;
             continue;
         }
-        if (isatty(STDIN_FILENO) == 0) return pd_fail(err, PD_UNAVAILABLE, "the terminal is gone");
+        if (isatty(STDIN_FILENO) == 0) return pd_fail(err, PD_UNAVAILABLE, "terminal closed");
         rc = take_next(&s, err);
     }
     return rc;
@@ -299,7 +299,7 @@ static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *samp
     setlocale(LC_ALL, "");
     if (newterm(NULL, stdout, stdin) == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "the terminal cannot show a screen (TERM); try `paramctl top | cat'");
+                       "this terminal cannot show a screen (TERM): try `paramctl top | cat'");
     cbreak();
     noecho();
     keypad(stdscr, TRUE);
@@ -316,7 +316,7 @@ int pd_run_top(pd_line *line)
     pd_top_sample first = { 0 }, sample = { 0 };
     pd_operator op;
     pd_error err = { 0 };
-    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_EXIT_OK;
+    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_CTL_OK;
 
     if (rc == PD_OK) rc = pd_top_take(&first, &op, NULL, &err);
     if (rc == PD_OK) {

@@ -229,7 +229,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
         return discard(core, prefix, spans, n);
     if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
-    if (frame->method == PD_RECALL && (rc = pd_note_expect(core, frame, prefix, header)) != PD_OK) return rc;
+    if (frame->method == PD_RECALL && (rc = pd_worker_state_expect(core, frame, prefix, header)) != PD_OK) return rc;
     if (!has_outcomes(frame->method))
         rc = land_whole(core, prefix, frame, spans, n);
     else if (frame->op == NULL && frame->source == NULL)

@@ -12,16 +12,17 @@
 #include "recoveries.h"
 
 /* Checks the note of a push. `options` may be NULL. PD_INVALID_ARGUMENT: the note is too long, or has no place. */
-static int check_note(const pd_push_options *options, pd_error *err)
+static int check_worker_state(const pd_push_options *options, pd_error *err)
 {
-    if (options == NULL || options->note_bytes == 0) return PD_OK;
-    if (options->note == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a note of %zu bytes, and no place where they are",
-                       options->note_bytes);
-    if (options->note_bytes <= PD_NOTE_BYTES) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "a note of %zu bytes: at most %d are possible. Keep the rest in a file, and its name in the note",
-                   options->note_bytes, PD_NOTE_BYTES);
+    if (options == NULL || options->worker_state_bytes == 0) return PD_OK;
+    if (options->worker_state == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a worker state of %zu bytes without a pointer to them",
+                       options->worker_state_bytes);
+    if (options->worker_state_bytes <= PD_WORKER_STATE_BYTES) return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "a worker state of %zu bytes: at most %d. Keep the rest in a file, and the file's name in the worker state",
+        options->worker_state_bytes, PD_WORKER_STATE_BYTES);
 }
 
 /* Returns the highest step that a push is for. */
@@ -36,27 +37,29 @@ static uint64_t pushed_step(const pd_core *core, const pd_op *op)
 
 /* Queues the note that the options have, if they have one, as part of a push. The note belongs to the highest step
  * among the push's items. Its bytes are copied. PD_NO_MEMORY. */
-static int post_note(pd_core *core, pd_op *op, const pd_push_options *options)
+static int post_worker_state(pd_core *core, pd_op *op, const pd_push_options *options)
 {
     Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
     int rc;
 
-    if (options == NULL || options->note == NULL) return PD_OK;
+    if (options == NULL || options->worker_state == NULL) return PD_OK;
     request.step = pushed_step(core, op);
-    rc = pd_core_post_with(core, PD_NOTE, &request.base, &(struct iovec){ (void *)options->note, options->note_bytes },
+    rc = pd_core_post_with(core, PD_NOTE, &request.base,
+                           &(struct iovec){ (void *)options->worker_state, options->worker_state_bytes },
                            PD_QUEUE_LASTING, op);
     if (rc == PD_OK) pd_outgoing_find(&core->out, core->calls.last_id)->step = request.step;
     return rc;
 }
 
-int pd_note_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
+int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix,
+                           const uint8_t *header)
 {
     void *message;
     int rc = pd_reply_take(core, prefix, header, &message);
     const Paramd__RecallReply *reply = message;
 
     if (rc != PD_OK) return rc;
-    if (reply->bytes > PD_NOTE_BYTES) return pd_reply_broken(core, prefix, "a note that is too long");
+    if (reply->bytes > PD_WORKER_STATE_BYTES) return pd_reply_broken(core, prefix, "a note that is too long");
     if (frame->op != NULL) frame->op->payload_bytes = reply->bytes;
     return PD_OK;
 }
@@ -323,7 +326,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
 
     if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
     if (rc == PD_OK) rc = read_scalars(&load, options, err);
-    if (rc == PD_OK) rc = check_note(options, err);
+    if (rc == PD_OK) rc = check_worker_state(options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
     if (load.n > 0) rc = begin_scalars(core, op, options, err);
@@ -334,7 +337,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     for (size_t i = 0; i < n; i++)
         if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
             pd_replace_forget_versions(&core->params[items[i].param]);
-    rc = post_note(core, op, options);
+    rc = post_worker_state(core, op, options);
     if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
     if (rc != PD_OK) {
@@ -483,7 +486,7 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     return ask(core, PD_LEAVE, &request.base, ticket, err);
 }
 
-int pd_core_recall(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty request = PARAMD__EMPTY__INIT;
     return ask(core, PD_RECALL, &request.base, ticket, err);

@@ -20,7 +20,7 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's note. The answer has a RecallReply and the note as its payload. */
-int pd_core_recall(pd_core *core, pd_ticket_id *ticket, pd_error *err);
+int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for a checkpoint of this step or a later one, 0: the present step. The server waits `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
 /* Sends a request of any method, for paramctl. `payload` is copied; its length is 0 if the request has no payload.
@@ -30,10 +30,11 @@ int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request
 /* Gives up a request of pd_core_call that has no answer yet: removes its frames and frees the ticket. */
 void pd_core_give_up(pd_core *core, pd_ticket_id ticket);
 
-enum { PD_NOTE_BYTES = 1 << 20 }; /* most bytes of a note */
+enum { PD_WORKER_STATE_BYTES = 1 << 20 }; /* most bytes of a note */
 
 /* Checks that the answer to a Recall has the payload that it announces, and notes how long it is. */
-int pd_note_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header);
+int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix,
+                           const uint8_t *header);
 
 /* The scalars of one push as fields of a frame. The names in it point to the caller's memory. */
 typedef struct pd_scalar_load {

@@ -406,40 +406,43 @@ int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
     return rc;
 }
 
-/* Waits for the answer to a Recall, whose header is `bytes` long, with the note behind it. */
-static int ask_note(pd_client *client, uint8_t **reply, size_t *bytes, pd_error *err)
+/* Waits for the answer to a Recall, whose header is `bytes` long and followed by the worker state. */
+static int await_worker_state(pd_client *client, uint8_t **reply, size_t *bytes, pd_error *err)
 {
     int rc = PD_OK;
 
     *reply = NULL;
     pd_io_enter(&client->io);
-    if (client->recall == 0) rc = pd_core_recall(client->core, &client->recall, err);
-    if (rc == PD_OK) rc = pd_handle_finish_asked(client, &client->recall, reply, bytes, err);
+    if (client->worker_state == 0) rc = pd_core_get_worker_state(client->core, &client->worker_state, err);
+    if (rc == PD_OK) rc = pd_handle_finish_asked(client, &client->worker_state, reply, bytes, err);
     pd_io_leave(&client->io);
     return rc;
 }
 
-int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
+int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
 {
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
-    const Paramd__RecallReply *note;
+    const Paramd__RecallReply *state;
     uint8_t *reply = NULL;
     void *message;
     size_t header;
     int rc = arena != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
 
-    if (rc == PD_OK) rc = ask_note(client, &reply, &header, err);
+    if (rc == PD_OK) rc = await_worker_state(client, &reply, &header, err);
     if (rc == PD_OK) rc = pd_reply_unpack(arena, PD_RECALL, reply, header, &message, err);
     if (rc == PD_OK) {
-        note = message;
-        *bytes = note->bytes;
-        *step = note->step;
-        if (room > 0) memcpy(out, reply + header, room < note->bytes ? room : note->bytes);
+        state = message;
+        *bytes = state->bytes;
+        *step = state->step;
+        if (room > 0) memcpy(out, reply + header, room < state->bytes ? room : state->bytes);
     }
     free(reply);
     pd_arena_free(arena);
     return rc;
 }
+
+int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
+    __attribute__((alias("pd_client_worker_state")));
 
 /* Returns the random stream of this worker, or the stream that all workers share.
  *
@@ -543,8 +546,8 @@ static const size_t abi[] = {
     ENTRY(pd_scalar, AT(pd_scalar, name), AT(pd_scalar, value), AT(pd_scalar, mean), AT(pd_scalar, weight)),
     ENTRY(pd_push_options, AT(pd_push_options, weight), AT(pd_push_options, zero_weight),
           AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
-          AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, note),
-          AT(pd_push_options, note_bytes), AT(pd_push_options, replaces)),
+          AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
+          AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),

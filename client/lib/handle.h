@@ -23,7 +23,7 @@ struct pd_client {
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
      * ticket. */
-    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, recall, sync, replace;
+    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace;
     uint64_t sync_step; /* the step that the ticket `sync` waits for */
     /* the user called pd_client_restart or pd_client_rewind, and does not have the job's weights yet */
     bool restarting, rewinding;

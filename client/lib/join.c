@@ -127,7 +127,7 @@ static int know_range(pd_param_record *record, const pd_client_param *param, int
     record->start = param->ranged ? param->start : 0;
     record->end = param->ranged ? param->end : elements;
     if (!param->ranged && (param->start != 0 || param->end != 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: start and end count only with `ranged`", param->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: start and end need `ranged`", param->name);
     if (record->start < 0 || record->start > record->end || record->end > elements)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %s: range of elements %lld to %lld: expected 0 <= start <= "

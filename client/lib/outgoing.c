@@ -377,7 +377,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     }
 }
 
-/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection (such as heartbeats),
+/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection,
  * then frames of the user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_queue *queue)
 {

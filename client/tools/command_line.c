@@ -19,7 +19,8 @@ const pd_command_option pd_common_options[] = {
       .help =
           "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the name "
           "of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
-    { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after so long without an answer", .preset = "5" },
+    { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after this time without an answer",
+      .preset = "5" },
     { "output", 'o', PD_OPTION_CHOICE, "text|wide|json",
       .help = "Print text for people, text with all columns uncut, or JSON for programs", .preset = "text" },
     { "json", 'j', PD_OPTION_FLAG, NULL, .help = "The same as -o json" },
@@ -30,19 +31,20 @@ const pd_command_option pd_common_options[] = {
 
 const pd_variable pd_variables[] = {
     { "PARAMD_URL", "Daemon to talk to, if --server is not given; several addresses are separated by commas" },
-    { "PARAMD_TOKEN_FILE", "File with our token, for a tls:// address; only its owner and group may have access" },
-    { "PARAMD_CA_FILE", "File with the authorities that may sign the daemon's certificate, if there is no token" },
-    { "PARAMD_CERT_FILE", "File with our certificate, for a daemon that asks for one" },
-    { "PARAMD_KEY_FILE", "File with the key of our certificate" },
+    { "PARAMD_TOKEN_FILE",
+      "File with the client's token, for a tls:// address; only its owner and group may have access" },
+    { "PARAMD_CA_FILE", "File with the CA certificates that may sign the daemon's certificate, if there is no token" },
+    { "PARAMD_CERT_FILE", "File with the client's certificate, for a daemon that asks for one" },
+    { "PARAMD_KEY_FILE", "File with the key of the client's certificate" },
     { "NO_COLOR", "Print no colours on a terminal, if it is set and not empty" },
     { NULL, NULL }
 };
 
 const char *const pd_exit_texts[] = {
-    [PD_EXIT_OK] = "done",
-    [PD_EXIT_FAILED] = "failed: the daemon refused the request, nothing matches, or a check did not pass",
-    [PD_EXIT_USAGE] = "wrong usage: an unknown command or option, a missing argument, a wrong value or address",
-    [PD_EXIT_UNREACHABLE] = "the daemon cannot be reached, or did not answer in time",
+    [PD_CTL_OK] = "done",
+    [PD_CTL_FAILED] = "failed: the daemon refused the request, nothing matches, or a check did not pass",
+    [PD_CTL_USAGE] = "wrong usage: an unknown command or option, a missing argument, a wrong value or address",
+    [PD_CTL_UNREACHABLE] = "the daemon cannot be reached, or did not answer in time",
     NULL
 };
 
@@ -62,9 +64,8 @@ static void fill(FILE *out, const char *text, size_t n, int indent, int at)
         if (column > indent && column + 1 + length > WIDTH) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;
-        } else if (column > indent) {
+        } else if (column > indent)
             column += fprintf(out, " ");
-        }
         column += fprintf(out, "%.*s", length, text);
         text += length + (text + length < end);
     }
@@ -162,7 +163,7 @@ _Noreturn void pd_line_refuse(const pd_line *line, const char *format, ...)
     va_end(args);
     pd_print_line(stderr, "paramctl%s%s: %s", space, name, text);
     fprintf(stderr, "Try `paramctl%s%s --help'.\n", space, name);
-    exit(PD_EXIT_USAGE);
+    exit(PD_CTL_USAGE);
 }
 
 static bool read_seconds(const char *text, double *seconds)
@@ -229,8 +230,8 @@ static void refuse_unknown(const pd_line *line, const char *name, size_t n)
         for (const pd_command_option *o = line->command->options; o != NULL && o->name != NULL; o++)
             pd_nearest_offer(&near, o->name);
     for (const pd_command_option *o = pd_common_options; o->name != NULL; o++) pd_nearest_offer(&near, o->name);
-    if (near.best != NULL) pd_line_refuse(line, "there is no option --%.*s; is --%s meant?", (int)n, name, near.best);
-    pd_line_refuse(line, "there is no option --%.*s", (int)n, name);
+    if (near.best != NULL) pd_line_refuse(line, "unknown option --%.*s; did you mean --%s?", (int)n, name, near.best);
+    pd_line_refuse(line, "unknown option --%.*s", (int)n, name);
 }
 
 static void take(pd_line *line, const pd_command_option *option, const char *value)
@@ -274,7 +275,7 @@ static void read_letters(pd_line *line, int *at)
 
     for (; *letter != '\0'; letter++) {
         const pd_command_option *option = find_option(line, NULL, 0, *letter);
-        if (option == NULL) pd_line_refuse(line, "there is no option -%c", *letter);
+        if (option == NULL) pd_line_refuse(line, "unknown option -%c", *letter);
         if (option->kind != PD_OPTION_FLAG && letter[1] != '\0') {
             take(line, option, letter + 1 + (letter[1] == '='));
             return;
@@ -374,7 +375,7 @@ pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 static void print_version(void)
 {
     printf("paramctl " PD_VERSION "\n");
-    exit(PD_EXIT_OK);
+    exit(PD_CTL_OK);
 }
 
 const char *pd_line_parse_common(pd_line *line)
@@ -392,13 +393,13 @@ void pd_line_parse(pd_line *line)
     read_words(line, false);
     if (pd_line_has(line, "help")) {
         pd_help_command(stdout, line->command);
-        exit(PD_EXIT_OK);
+        exit(PD_CTL_OK);
     }
     if (pd_line_has(line, "version")) print_version();
     take_common(line);
     if (line->n_args < line->command->least) refuse_missing(line);
     if (line->n_args > line->command->most)
-        pd_line_refuse(line, "%s: one argument too many", line->args[line->command->most]);
+        pd_line_refuse(line, "%s: unexpected argument", line->args[line->command->most]);
     check_server(line);
 }
 

@@ -65,7 +65,7 @@ extern const pd_command_option pd_common_options[];
     }
 
 /* Exit statuses of paramctl and its programs. */
-enum { PD_EXIT_OK = 0, PD_EXIT_FAILED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
+enum { PD_CTL_OK = 0, PD_CTL_FAILED = 1, PD_CTL_USAGE = 2, PD_CTL_UNREACHABLE = 3 };
 
 /* An environment variable that paramctl reads, and its help text. */
 typedef struct pd_variable {
@@ -110,7 +110,7 @@ pd_line pd_line_new(const pd_command *command, int argc, char **argv);
 const char *pd_line_parse_common(pd_line *line);
 /* Reads the options and arguments of the command. Ends the program if they are wrong, or after --help or --version. */
 void pd_line_parse(pd_line *line);
-/* Prints an error and a hint at --help, and ends the program with PD_EXIT_USAGE. */
+/* Prints an error and a hint at --help, and ends the program with PD_CTL_USAGE. */
 _Noreturn void pd_line_refuse(const pd_line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Return the value of an option of the command. If the user gave the option several times, the last value counts;

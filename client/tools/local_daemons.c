@@ -160,7 +160,7 @@ static int several(const pd_local_daemon *all, size_t n, const char *name, pd_er
     for (size_t i = 0, used = 0; i < n && used < sizeof names; i++)
         if (name == NULL || is_named(&all[i], name))
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", all[i].name);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "several local daemons are meant: choose one with -s NAME, of %s", names);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "several local daemons match: choose one with -s NAME, of %s", names);
 }
 
 int pd_local_daemon_find(pd_local_daemon *out, const char *name, pd_error *err)
@@ -173,7 +173,7 @@ int pd_local_daemon_find(pd_local_daemon *out, const char *name, pd_error *err)
     for (size_t i = 0; i < n; i++)
         if ((name == NULL || is_named(&all[i], name)) && meant++ == 0) *out = all[i];
     if (meant == 0)
-        rc = pd_fail(err, PD_NOT_FOUND, "there is no local daemon%s%s (`paramctl daemons` lists those that run)",
+        rc = pd_fail(err, PD_NOT_FOUND, "no local daemon%s%s (`paramctl daemons` lists those that run)",
                      name != NULL ? " " : "", name != NULL ? name : "");
     if (meant > 1) rc = several(all, n, name, err);
     free(all);

@@ -18,10 +18,10 @@ static const pd_command_option plan_options[] = {
               "repeated" },
     { "threads", 0, PD_OPTION_NUMBER, "T", .help = "Threads of the daemon that take optimizer steps, its step_threads",
       .preset = "1", .least = 1, .most = 1024 },
-    { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon that compute roots, its pool_threads",
+    { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon's preconditioner pool, its pool_threads",
       .preset = "1", .least = 1, .most = 60 },
     { "verbose", 'v', PD_OPTION_FLAG, NULL,
-      .help = "List every parameter, slot and task; without it similar ones share a line" },
+      .help = "List every parameter, slot and task; without this option similar ones share a line" },
     { NULL }
 };
 
@@ -45,9 +45,9 @@ static const pd_command_option bench_options[] = {
       .help = "How payloads travel: over TCP, over a Unix socket, or in memory shared over a Unix socket",
       .preset = "tcp" },
     { "beside", 0, PD_OPTION_CHOICE, "none|tcp|tls|unix|shm",
-      .help = "Another transport whose rounds take turns with these", .preset = "none" },
+      .help = "Another transport, whose rounds alternate with these", .preset = "none" },
     { "copy", 0, PD_OPTION_FLAG, NULL,
-      .help = "With shm: gradients lie in memory of the worker and are copied, not in pd_client_buffer" },
+      .help = "With shm: gradients are in the worker's own memory and are copied, not in pd_client_buffer" },
     { NULL }
 };
 
@@ -73,7 +73,8 @@ const pd_command pd_programs[] = {
                                 "Lists the optimizers of this release, without a daemon. With --server it asks that "
                                 "daemon, which may be of another release.",
                                 NULL, 0, 1 },
-    [PD_PROGRAM_PLAN] = { "plan", "FILE", "Tell what a model's optimizer costs in memory and work, without a daemon",
+    [PD_PROGRAM_PLAN] = { "plan", "FILE",
+                          "Forecast what a model's optimizer costs in memory and work, without a daemon",
                           "FILE has the names and shapes of the parameters; - is standard input. It is one of\n"
                           "text: a line for each parameter, `wte 50257 768' or `wte (50257, 768)', and "
                           "`axes=vocab,embed' at its end names the dimensions; # begins a comment;\n"
@@ -86,7 +87,7 @@ const pd_command pd_programs[] = {
                             NULL, replay_options, 1, 1 << 20 },
     [PD_PROGRAM_BENCH] = { "bench", "net", "Measure throughput through a daemon beside bare TCP", NULL, bench_options,
                            1, 1 },
-    [PD_PROGRAM_DOCTOR] = { "doctor", "", "Check this machine and the installation, and say what to do", DOCTOR_DETAILS,
+    [PD_PROGRAM_DOCTOR] = { "doctor", "", "Check this machine and the installation, and give advice", DOCTOR_DETAILS,
                             doctor_options, 0, 0 },
     { 0 }
 };
@@ -95,7 +96,7 @@ int pd_sibling_path(char *path, size_t size, const char *name, pd_error *err)
 {
     ssize_t n = readlink("/proc/self/exe", path, size - strlen(name) - 1);
 
-    if (n <= 0) return pd_fail(err, PD_UNAVAILABLE, "cannot tell where this program lies: %s", strerror(errno));
+    if (n <= 0) return pd_fail(err, PD_UNAVAILABLE, "cannot determine this program's path: %s", strerror(errno));
     path[n] = '\0';
     strcpy(strrchr(path, '/') + 1, name);
     if (access(path, X_OK) != 0) return pd_fail(err, PD_UNAVAILABLE, "%.400s: %s", path, strerror(errno));

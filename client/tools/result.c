@@ -79,9 +79,8 @@ static json_t *field_json(const ProtobufCMessage *message, const ProtobufCFieldD
 
     if (field->label != PROTOBUF_C_LABEL_REPEATED) return or_null(value_json(field, member));
     if ((list = json_array()) == NULL) return NULL;
-    for (size_t i = 0; i < pd_message_count(message, field); i++) {
+    for (size_t i = 0; i < pd_message_count(message, field); i++)
         json_array_append_new(list, or_null(value_json(field, *(const char *const *)member + i * value_size(field))));
-    }
     return list;
 }
 
@@ -99,8 +98,8 @@ json_t *pd_message_json(const ProtobufCMessage *message)
 
 static int exit_status(int code)
 {
-    if (code == PD_OK) return PD_EXIT_OK;
-    return code == PD_UNAVAILABLE || code == PD_DEADLINE_EXCEEDED ? PD_EXIT_UNREACHABLE : PD_EXIT_FAILED;
+    if (code == PD_OK) return PD_CTL_OK;
+    return code == PD_UNAVAILABLE || code == PD_DEADLINE_EXCEEDED ? PD_CTL_UNREACHABLE : PD_CTL_FAILED;
 }
 
 int pd_result_fail_quietly(bool json, const pd_error *err)
@@ -118,7 +117,7 @@ int pd_result_fail(bool json, const pd_error *err)
 int pd_result_fail_reached(bool json, const pd_error *err)
 {
     (void)pd_result_fail(json, err);
-    return PD_EXIT_FAILED;
+    return PD_CTL_FAILED;
 }
 
 int pd_result_json(json_t *value)
@@ -128,12 +127,12 @@ int pd_result_json(json_t *value)
     json_decref(value);
     if (text == NULL) {
         fprintf(stderr, "paramctl: out of memory\n");
-        return PD_EXIT_FAILED;
+        return PD_CTL_FAILED;
     }
     pd_print_json(stdout, text);
     fputc('\n', stdout);
     free(text);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_result_done(bool json, const char *format, ...)
@@ -146,11 +145,11 @@ int pd_result_done(bool json, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     pd_print_line(stdout, "%s", text);
-    return PD_EXIT_OK;
+    return PD_CTL_OK;
 }
 
 int pd_result_table(const pd_line *line, pd_table *table, const char *none)
 {
     pd_table_limit(table, line->wide ? 0 : pd_table_default_limit());
-    return pd_table_print(table, stdout, none) == PD_OK ? PD_EXIT_OK : PD_EXIT_FAILED;
+    return pd_table_print(table, stdout, none) == PD_OK ? PD_CTL_OK : PD_CTL_FAILED;
 }

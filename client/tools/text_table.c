@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "format.h"
+#include "grow.h"
 
 enum { LINE = 100, MAX_COLUMNS = 32, NARROWEST = 10 };
 
@@ -44,14 +45,7 @@ static int width_of(const char *text)
 /* Makes room for one more cell in the table. */
 static bool make_room(pd_table *table)
 {
-    size_t room = table->room == 0 ? 64 : 2 * table->room;
-    char **cell;
-
-    if (table->n < table->room) return true;
-    if ((cell = realloc(table->cell, room * sizeof *cell)) == NULL) return false;
-    table->cell = cell;
-    table->room = room;
-    return true;
+    return pd_grow((void **)&table->cell, &table->room, table->n + 1, sizeof *table->cell) == PD_OK;
 }
 
 /* Adds a cell to the table and takes ownership of `text`. A `text` of NULL means that the caller had no memory for

@@ -1,5 +1,5 @@
-/* scdoc.c - writes texts into a manual page in the language of scdoc. */
-#include "scdoc.h"
+/* scdoc.c - writes texts into a manual page in the language of scdoc (man 5 scdoc). */
+#include "manual.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -7,19 +7,19 @@
 
 enum { WIDTH = 70 };
 
-void pd_scdoc_begin(FILE *out, const char *name, int section, const char *about)
-{
-    fprintf(out, "%s(%d) \"paramd %s\" \"paramd\"\n\n# NAME\n\n%s - ", name, section, PD_VERSION, name);
-    pd_scdoc_text(out, about);
-    fprintf(out, "\n\n");
-}
-
 void pd_scdoc_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         if (strchr("*_\\#[]|<>-.~`", *text) != NULL) fputc('\\', out);
         fputc(*text, out);
     }
+}
+
+void pd_scdoc_begin(FILE *out, const char *name, int section, const char *about)
+{
+    fprintf(out, "%s(%d) \"paramd %s\" \"paramd\"\n\n# NAME\n\n%s - ", name, section, PD_VERSION, name);
+    pd_scdoc_text(out, about);
+    fprintf(out, "\n\n");
 }
 
 /* Returns the number of bytes of the word at `text`, up to a space, a newline or the end. */

@@ -19,10 +19,10 @@
  * has not answered, byte for byte; the server counts each contribution once. Several threads may use one handle: their
  * calls are carried out one after the other, and a call that waits lets the others in. But let only one thread at a
  * time make each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart,
- * rewind, recall, sync, barrier, leave), and none while another closes the handle. Different handles are independent:
- * they share nothing but lookups of the same host name that are under way. A lookup has a thread of its own, which a
- * handle leaves behind if name servers are silent; the library stays in memory after dlclose(). A handle does not
- * survive fork().
+ * rewind, worker_state, sync, barrier, leave), and none while another closes the handle. Different handles are
+ * independent: they share nothing but lookups of the same host name that are under way. A lookup has a thread of its
+ * own, which a handle leaves behind if name servers are silent; the library stays in memory after dlclose(). A handle
+ * does not survive fork().
  *
  * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
  * pd_client_wait waits for the request's end.
@@ -30,14 +30,14 @@
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
  *
- * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, recall, sync, barrier, leave, wait.
- * Each waits at most for the handle's deadline (pd_client_options.deadline, slice), whatever has stopped: name servers,
- * the network, the server. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited" (pd_client_open
- * returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the same buffers
- * again to go on waiting. pd_client_close and all other calls do not wait for the network. Once calls have waited for 2
- * s without a connection, one gives a notice (pd_client_options.notice). A program that must do something while it
- * waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or has its event loop
- * watch a descriptor (pd_client_fd).
+ * Waiting. These calls wait: open, join, declare, init, replace, restart, rewind, worker_state, sync, barrier, leave,
+ * wait. Each waits at most for the handle's deadline (pd_client_options.deadline, slice), whatever has stopped: name
+ * servers, the network, the server. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
+ * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
+ * same buffers again to go on waiting. pd_client_close and all other calls do not wait for the network. Once calls have
+ * waited for 2 s without a connection, one gives a notice (pd_client_options.notice). A program that must do something
+ * while it waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or has its
+ * event loop watch a descriptor (pd_client_fd).
  *
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
  * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
@@ -299,11 +299,18 @@ typedef struct pd_push_options {
     /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
      * instead. */
     bool sparse;
-    /* The note of the step that is pushed: at most 1 MiB that only this worker understands, for instance its place in
-     * the data and the state of its random numbers after this step. A checkpoint of the step contains the notes of all
-     * ranks: see pd_client_recall. Copied. NULL: no note. One push of a step is enough; the last note counts. */
-    const void *note;
-    size_t note_bytes;
+    /* The worker state of the step that is pushed: at most 1 MiB that only this worker understands, for instance its
+     * place in the data and the state of its random numbers after this step. A checkpoint of the step contains the
+     * worker states of all ranks: see pd_client_worker_state. Copied. NULL: none. One push of a step is enough; the
+     * last one counts. `note` is the older name. */
+    union {
+        const void *worker_state;
+        const void *note;
+    };
+    union {
+        size_t worker_state_bytes;
+        size_t note_bytes;
+    };
     /* Number of the change that the program has made by hand to this rank's weights since the last step, the same on
      * all ranks: see pd_client_replace. 0: none, or none since it has received them (pd_client_init, a pull). */
     uint64_t replaces;
@@ -419,7 +426,7 @@ PD_API int pd_client_barrier(pd_client *client, pd_error *err);
  *
  *     if (pd_client_wait(client, ticket, 0, &err) == PD_REWIND) {
  *         rc = pd_client_rewind(client, weights, &err);
- *         pd_client_recall(client, note, sizeof note, &bytes, &step, &err);
+ *         pd_client_worker_state(client, state, sizeof state, &bytes, &step, &err);
  *     }
  *
  * Optimizer state is that of the checkpoint. Ranks with a window do not notice, ranks without one call this function,
@@ -428,15 +435,19 @@ PD_API int pd_client_barrier(pd_client *client, pd_error *err);
  * This call waits. PD_FAILED_PRECONDITION: the server has not gone back. PD_REWIND: it has gone back once more; call it
  * again. PD_DATA_LOSS: it has no checkpoint of the job; pd_client_restart goes on. */
 PD_API int pd_client_rewind(pd_client *client, void *const *weights, pd_error *err);
-/* Reads this rank's note (pd_push_options.note) that belongs to the present state of the job: after a restart of the
- * server that of its checkpoint, else the last one that this rank has given.
+/* Gets this rank's worker state (pd_push_options.worker_state) that belongs to the present state of the job: after a
+ * restart of the server that of its checkpoint, else the last one that this rank has given.
  *
- * *bytes is the length of the note, of which at most `room` bytes are written to `out`. *step is the step to which it
- * belongs, 0 if there is no note: then *bytes is 0, too. In a job whose parameters were at different steps at the
- * checkpoint it is the last note that is not newer than any of them. `out` may be NULL if room is 0.
+ * *bytes is its length. At most `room` bytes are written to `out`, which may be NULL if room is 0. *step is the step to
+ * which it belongs; 0: there is none, and *bytes is 0. In a job whose parameters were at different steps at the
+ * checkpoint it is the last worker state that is not newer than any of them.
  *
- * A new process may read a note that is newer than the weights it has received before: a round can close in between,
- * with a push of the process that had the rank. So pull with min_step = *step, then go on. This call waits. */
+ * A new process may get a worker state that is newer than the weights it has received before: a round can close in
+ * between, with a push of the process that had the rank. So pull with min_step = *step, then continue. This call
+ * waits. */
+PD_API int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step,
+                                  pd_error *err);
+/* The older name of pd_client_worker_state. */
 PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err);
 /* Returns the durable step, as the last answer reported: steps up to it survive a restart of the server. 0: none. */
 PD_API uint64_t pd_client_durable(const pd_client *client);

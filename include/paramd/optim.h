@@ -27,17 +27,18 @@ extern "C" {
 
 /* ---- the table of optimizers ---- */
 
-/* An optimizer: one row of the table of optimizers. */
+/* An optimizer: one entry of the table of optimizers. pd_row is the older name. */
 typedef struct pd_optimizer_ops pd_optimizer_ops;
+typedef struct pd_optimizer_ops pd_row;
 
 /* Returns the optimizer at this place in the table of optimizers, counted from 0; NULL behind the last one. */
 PD_API const pd_optimizer_ops *pd_optim_at(size_t index);
 /* Returns an optimizer by its name, for instance "sgd"; NULL if there is none. */
 PD_API const pd_optimizer_ops *pd_optim_find(const char *name);
 /* Returns the optimizer's name. */
-PD_API const char *pd_optimizer_name(const pd_optimizer_ops *row);
+PD_API const char *pd_optimizer_name(const pd_optimizer_ops *ops);
 /* Returns a description of the optimizer, one line. */
-PD_API const char *pd_optimizer_about(const pd_optimizer_ops *row);
+PD_API const char *pd_optimizer_about(const pd_optimizer_ops *ops);
 
 /* ---- hyperparameters ---- */
 
@@ -75,7 +76,12 @@ typedef struct pd_hyper {
 } pd_hyper;
 
 /* Returns the table of the optimizer's hyperparameters, and their number in *count. */
-PD_API const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *row, size_t *count);
+PD_API const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *ops, size_t *count);
+
+/* The older names of pd_optimizer_name, pd_optimizer_about and pd_optimizer_hypers. */
+PD_API const char *pd_row_name(const pd_optimizer_ops *ops);
+PD_API const char *pd_row_about(const pd_optimizer_ops *ops);
+PD_API const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count);
 
 #define PD_MAX_HYPERS 64
 /* Most bytes of a hyperparameter that is a text (PD_TEXT). */
@@ -102,7 +108,7 @@ typedef struct pd_hypers {
 } pd_hypers;
 
 /* Sets all hyperparameters to their defaults, without schedules. */
-PD_API void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *row);
+PD_API void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *ops);
 /* Sets one hyperparameter from text, for instance "lr" to "0.05". The text depends on the hyperparameter's type:
  *   flag     yes/no, true/false or 1/0
  *   list     all its numbers: "0.9,0.999", also in () or []
@@ -132,10 +138,10 @@ PD_API void pd_hypers_free(pd_hypers *hypers);
  * number of steps before it; 0: the first step. */
 PD_API void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value);
 /* Returns the index of a named hyperparameter in pd_optimizer_hypers; -1: the optimizer has none of that name. */
-PD_API int pd_hypers_find(const pd_optimizer_ops *row, const char *name);
+PD_API int pd_hypers_find(const pd_optimizer_ops *ops, const char *name);
 /* Returns, as bits, the hyperparameters that a name stands for. The name of a list stands for all its numbers. 0:
  * the optimizer has no such hyperparameter. */
-PD_API uint64_t pd_hypers_bits(const pd_optimizer_ops *row, const char *name);
+PD_API uint64_t pd_hypers_bits(const pd_optimizer_ops *ops, const char *name);
 /* Checks the conditions that tie several hyperparameters together (sgd: nesterov needs momentum > 0 and dampening
  * 0). They must also hold at every step where a schedule changes a value. PD_INVALID_ARGUMENT: a condition is
  * broken. */

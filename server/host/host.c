@@ -1,12 +1,20 @@
-/* host.c - reads how many processor cores and how much memory this process may use. */
-#define _GNU_SOURCE /* sched_getaffinity */
+/* host.c - reads how many processor cores and how much memory this process may use, and chooses a NUMA node.
+ *
+ * Two system calls and a list of numbers are all that NUMA needs. libnuma would bring more: it writes to the standard
+ * error by itself, and reads /sys alone, so tests could not show it other machines. */
+#define _GNU_SOURCE
 #include "host.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 bool pd_host_read_text(const char *path, char *text, size_t size)
 {
@@ -123,4 +131,145 @@ uint64_t pd_host_memory(void)
 
     if (sysinfo(&info) == 0) bytes = (uint64_t)info.totalram * info.mem_unit;
     return bytes < limit ? bytes : limit;
+}
+
+#define SYSTEM_FOLDER "/sys/devices/system/node"
+
+/* Reads a number below CPU_SETSIZE, and moves *at behind it. -1: there is none. */
+static int read_number(const char **at)
+{
+    int number = -1;
+
+    for (; isdigit((unsigned char)**at); (*at)++) {
+        number = (number < 0 ? 0 : 10 * number) + (**at - '0');
+        if (number >= CPU_SETSIZE) return -1;
+    }
+    return number;
+}
+
+/* Adds a number or a range, such as 8 or 0-3, to the set, and moves *at behind it. */
+static bool read_range(const char **at, cpu_set_t *out)
+{
+    int first = read_number(at), last = first;
+
+    if (first >= 0 && **at == '-') {
+        (*at)++;
+        last = read_number(at);
+    }
+    if (first < 0 || last < first) return false;
+    for (int i = first; i <= last; i++) CPU_SET(i, out);
+    return true;
+}
+
+bool pd_numa_read_list(const char *text, cpu_set_t *out)
+{
+    bool more = *text != '\n' && *text != '\0';
+
+    CPU_ZERO(out);
+    while (more) {
+        if (!read_range(&text, out)) return false;
+        if ((more = *text == ',')) text++;
+    }
+    return text[*text == '\n'] == '\0';
+}
+
+static bool read_list_file(const char *path, cpu_set_t *out)
+{
+    char text[8192]; /* more than the longest list of numbers below 1024 */
+
+    return pd_host_read_text(path, text, sizeof text) && pd_numa_read_list(text, out);
+}
+
+/* Reads the processors of a node, and keeps the node if it is the best so far. Adds 1 to *usable if this process may
+ * use some of them. */
+static bool see_node(pd_numa *out, const char *folder, int node, const cpu_set_t *allowed, int *usable)
+{
+    char path[4096];
+    cpu_set_t cpus;
+
+    snprintf(path, sizeof path, "%s/node%d/cpulist", folder, node);
+    if (!read_list_file(path, &cpus)) return false;
+    if (CPU_COUNT(&cpus) > 0) out->nodes++;
+    CPU_AND(&cpus, &cpus, allowed);
+    if (CPU_COUNT(&cpus) > 0) ++*usable;
+    if (CPU_COUNT(&cpus) <= out->cpus) return true;
+    out->node = node;
+    out->cpus = CPU_COUNT(&cpus);
+    out->mask = cpus;
+    return true;
+}
+
+static pd_numa_finding finding_of(const pd_numa *numa, int usable)
+{
+    if (usable == 0) return PD_NUMA_UNKNOWN;
+    if (numa->nodes == 1) return PD_NUMA_ONE_NODE;
+    if (usable == 1) return PD_NUMA_CONFINED;
+    return numa->threads > numa->cpus ? PD_NUMA_CROWDED : PD_NUMA_CHOSEN;
+}
+
+void pd_numa_choose(pd_numa *out, const char *folder, const cpu_set_t *allowed, int threads)
+{
+    char path[4096];
+    cpu_set_t online;
+    int usable = 0;
+
+    *out = (pd_numa){ .finding = PD_NUMA_UNKNOWN, .threads = threads };
+    snprintf(path, sizeof path, "%s/online", folder);
+    if (!read_list_file(path, &online)) return;
+    for (int node = 0; node < CPU_SETSIZE; node++)
+        if (CPU_ISSET(node, &online) && !see_node(out, folder, node, allowed, &usable)) return;
+    out->finding = finding_of(out, usable);
+}
+
+void pd_numa_find(pd_numa *out, bool off, int threads)
+{
+    int policy = MPOL_DEFAULT;
+    cpu_set_t allowed;
+
+    *out = (pd_numa){ .finding = off ? PD_NUMA_OFF : PD_NUMA_UNKNOWN };
+    if (off || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    pd_numa_choose(out, SYSTEM_FOLDER, &allowed, threads);
+    if (out->finding != PD_NUMA_CHOSEN && out->finding != PD_NUMA_CROWDED) return;
+    syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0); /* if this fails, `policy` stays MPOL_DEFAULT */
+    if (policy != MPOL_DEFAULT) out->finding = PD_NUMA_POLICY;
+}
+
+void pd_numa_describe(const pd_numa *numa, char *text, size_t size)
+{
+    switch (numa->finding) {
+    case PD_NUMA_OFF: snprintf(text, size, "numa: off"); return;
+    case PD_NUMA_UNKNOWN:
+        snprintf(text, size, "numa: off, because %s does not list the machine's nodes", SYSTEM_FOLDER);
+        return;
+    case PD_NUMA_ONE_NODE: snprintf(text, size, "numa: one node"); return;
+    case PD_NUMA_CONFINED:
+        snprintf(text, size, "numa: all CPUs that this process may use are on node %d of %d", numa->node, numa->nodes);
+        return;
+    case PD_NUMA_CROWDED:
+        snprintf(text, size, "numa: off, because %d step threads do not fit on node %d of %d, which has %d CPUs",
+                 numa->threads, numa->node, numa->nodes, numa->cpus);
+        return;
+    case PD_NUMA_POLICY:
+        snprintf(text, size, "numa: off, because paramd was started with a memory policy (numactl)");
+        return;
+    case PD_NUMA_CHOSEN: break;
+    }
+    snprintf(text, size, "numa: step threads on node %d of %d, %d CPUs", numa->node, numa->nodes, numa->cpus);
+}
+
+int pd_numa_bind(const pd_numa *numa)
+{
+    if (numa->finding != PD_NUMA_CHOSEN) return 0;
+    return sched_setaffinity(0, sizeof numa->mask, &numa->mask) == 0 ? 0 : errno;
+}
+
+int pd_numa_prefer(const pd_numa *numa)
+{
+    cpu_set_t nodes; /* the kernel reads a set of nodes in the form of a set of processors */
+
+    if (numa->finding != PD_NUMA_CHOSEN) return 0;
+    CPU_ZERO(&nodes);
+    CPU_SET(numa->node, &nodes);
+    /* the kernel takes the number of bits to be one more than the set has */
+    return syscall(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, CPU_SETSIZE + 1) == 0 ? 0 : errno;
 }

@@ -15,13 +15,13 @@
 /* Sends a message such as "READY=1", "STOPPING=1" or "WATCHDOG=1" to the socket $NOTIFY_SOCKET, if that is set. A
  * path that begins with "@" is an abstract address. Returns false if the message could not be sent. */
 bool pd_notify(const char *state);
-/* Returns the interval in ms at which to tell the service manager's watchdog that the daemon lives: half of
- * $WATCHDOG_USEC. Returns 0 if there is no watchdog. */
+/* Returns the interval in ms at which to ping the service manager's watchdog: half of $WATCHDOG_USEC. Returns 0 if
+ * there is no watchdog. */
 uint64_t pd_notify_watchdog_ms(void);
 /* Writes the listening sockets that the service manager has passed to this process ($LISTEN_FDS, $LISTEN_PID). Returns
  * their number, of which only the first PD_NOTIFY_SOCKETS are written. Their names ($LISTEN_FDNAMES, which systemd sets
- * from FileDescriptorName= of the socket's unit) say what peers speak there: "tls", "http", or frames for any other
- * name. */
+ * from FileDescriptorName= of the socket's unit) give the protocol of their peers: "tls", "http", or frames for any
+ * other name. */
 size_t pd_notify_sockets(pd_given_socket sockets[PD_NOTIFY_SOCKETS]);
 /* Returns whether one of these sockets has that use. */
 bool pd_notify_has_socket(pd_socket_use use);

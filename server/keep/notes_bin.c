@@ -15,7 +15,7 @@ uint64_t pd_notes_bin_bytes(const pd_checkpoint_image *kept)
 {
     uint64_t bytes = PREFIX;
 
-    for (uint32_t i = 0; i < kept->n_notes; i++) bytes += RECORD + kept->notes[i].bytes;
+    for (uint32_t i = 0; i < kept->n_worker_states; i++) bytes += RECORD + kept->worker_states[i].bytes;
     return bytes;
 }
 
@@ -44,9 +44,10 @@ int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpo
 
     pd_cursor_put(&prefix, magic, sizeof magic);
     pd_cursor_put_u32(&prefix, VERSION);
-    pd_cursor_put_u32(&prefix, kept->n_notes);
+    pd_cursor_put_u32(&prefix, kept->n_worker_states);
     if (rc == PD_OK) rc = pd_file_writer_put(writer, at, sizeof at, err);
-    for (uint32_t i = 0; i < kept->n_notes && rc == PD_OK; i++) rc = write_note(writer, &kept->notes[i], err);
+    for (uint32_t i = 0; i < kept->n_worker_states && rc == PD_OK; i++)
+        rc = write_note(writer, &kept->worker_states[i], err);
     return rc == PD_OK ? pd_file_writer_close(writer, sum, err) : rc;
 }
 
@@ -54,7 +55,7 @@ int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpo
 
 static int read_note(pd_file_reader *file, pd_checkpoint_image *kept, pd_error *err)
 {
-    pd_worker_state *note = &kept->notes[kept->n_notes];
+    pd_worker_state *note = &kept->worker_states[kept->n_worker_states];
     uint8_t at[RECORD];
     pd_cursor record = { .at = at, .left = sizeof at };
     uint64_t bytes;
@@ -65,14 +66,14 @@ static int read_note(pd_file_reader *file, pd_checkpoint_image *kept, pd_error *
     (void)pd_cursor_u32(&record);
     note->step = pd_cursor_u64(&record);
     bytes = pd_cursor_u64(&record);
-    if (kept->n_notes > 0 && note->rank <= note[-1].rank)
+    if (kept->n_worker_states > 0 && note->rank <= note[-1].rank)
         return pd_file_reader_damaged(file, err, "its ranks are not in order");
-    if (bytes > PD_NOTE_MAX || bytes > file->bytes - file->at)
+    if (bytes > PD_WORKER_STATE_MAX || bytes > file->bytes - file->at)
         return pd_file_reader_damaged(file, err, "it has a note that is too long");
     if ((note->at = malloc(bytes > 0 ? (size_t)bytes : 1)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
     note->bytes = (size_t)bytes;
-    kept->n_notes++;
+    kept->n_worker_states++;
     return pd_file_reader_take(file, note->at, note->bytes, err);
 }
 
@@ -93,8 +94,8 @@ static int read_prefix(pd_file_reader *file, pd_checkpoint_image *kept, uint32_t
                        file->path, version, VERSION);
     if (*n > (file->bytes - PREFIX) / RECORD)
         return pd_file_reader_damaged(file, err, "it tells of more notes than it has");
-    kept->notes = calloc(*n + 1u, sizeof *kept->notes);
-    return kept->notes != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    kept->worker_states = calloc(*n + 1u, sizeof *kept->worker_states);
+    return kept->worker_states != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
 }
 
 int pd_notes_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,

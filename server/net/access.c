@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- new roles ---- */
-
 int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles)
 {
     pd_request *request = pd_request_new(PD_REQ_ROLES, (pd_ticket){ 0, 0 });
@@ -17,63 +15,60 @@ int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles)
     }
     request->u.roles = store_roles;
     pd_loop_post(daemon, request);
-    pd_roles_free(daemon->roles);
-    daemon->roles = roles;
-    daemon->roles_taken++;
-    pd_usages_limit(&daemon->usages, roles);
+    pd_roles_free(daemon->peers.roles);
+    daemon->peers.roles = roles;
+    daemon->peers.roles_taken++;
+    pd_usages_limit(&daemon->peers.usages, roles);
     return PD_OK;
 }
-
-/* ---- what a connection may be ---- */
 
 /* Looks up what the roles say about the connection itself, once for each reload. */
 static void look_up(pd_conn *conn)
 {
     const pd_daemon *daemon = conn->daemon;
 
-    if (conn->access.roles_taken == daemon->roles_taken) return;
-    conn->access = (pd_conn_access){ .roles_taken = daemon->roles_taken,
-                                     .known = pd_roles_know(daemon->roles, conn->identity.text),
-                                     .server = pd_roles_of_server(daemon->roles, conn->identity.text, NULL) };
+    if (conn->peer.access.roles_taken == daemon->peers.roles_taken) return;
+    conn->peer.access =
+        (pd_conn_access){ .roles_taken = daemon->peers.roles_taken,
+                          .known = pd_roles_know(daemon->peers.roles, conn->peer.identity.text),
+                          .server = pd_roles_of_server(daemon->peers.roles, conn->peer.identity.text, NULL) };
     if (conn->job_name != NULL)
-        conn->access.role = pd_roles_of(daemon->roles, conn->identity.text, conn->job_name, NULL);
+        conn->peer.access.role = pd_roles_of(daemon->peers.roles, conn->peer.identity.text, conn->job_name, NULL);
 }
 
 int pd_access_check_peer(pd_conn *conn, pd_error *err)
 {
-    if (conn->daemon->roles == NULL) return PD_OK;
+    if (conn->daemon->peers.roles == NULL) return PD_OK;
     look_up(conn);
-    if (!conn->access.known)
-        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s has no role on this server any more (server.roles)",
-                       conn->identity.text);
-    if (conn->job_name != NULL && conn->access.role < PD_ROLE_PUSH)
+    if (!conn->peer.access.known)
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s no longer has a role on this server (server.roles)",
+                       conn->peer.identity.text);
+    if (conn->job_name != NULL && conn->peer.access.role < PD_ROLE_PUSH)
         return pd_fail(err, PD_PERMISSION_DENIED,
-                       "%.100s may not be a worker of job %.200s any more: that needs the role push (server.roles)",
-                       conn->identity.text, conn->job_name);
+                       "%.100s may no longer be a worker of job %.200s: that needs the role push (server.roles)",
+                       conn->peer.identity.text, conn->job_name);
     return PD_OK;
 }
 
 bool pd_access_has_server(pd_conn *conn, pd_role role)
 {
     look_up(conn);
-    return conn->access.server >= role;
+    return conn->peer.access.server >= role;
 }
 
 /* Returns the identity's role for a job, whose name has at most PD_NAME_MAX bytes. The last job that the connection
  * asked about is remembered with its role, so that many requests about one job look through the roles once. */
 static pd_role role_of(pd_conn *conn, const char *job)
 {
-    pd_conn_access *access = &conn->access;
+    pd_conn_access *access = &conn->peer.access;
 
     look_up(conn);
     if (strcmp(access->asked, job) == 0) return access->asked_role;
     snprintf(access->asked, sizeof access->asked, "%s", job);
-    return access->asked_role = pd_roles_of(conn->daemon->roles, conn->identity.text, job, NULL);
+    return access->asked_role = pd_roles_of(conn->daemon->peers.roles, conn->peer.identity.text, job, NULL);
 }
 
-/* ---- what it may ask for ---- */
-
-/* Notes in the log that a request was refused, with its author. */
+/* Logs that a request was refused, with its author. */
 static int refuse(const pd_conn *conn, const char *job, const char *what, const pd_error *err)
 {
     pd_conn_log_command(conn, job, "%.30s was refused", what);
@@ -83,20 +78,20 @@ static int refuse(const pd_conn *conn, const char *job, const char *what, const 
 static int check_hello(pd_conn *conn, pd_role role, const char *job, pd_error *err)
 {
     if (strlen(job) > PD_NAME_MAX) return PD_OK; /* refused as a name, whatever the roles */
-    if (job[0] == '\0' && !pd_roles_know(conn->daemon->roles, conn->identity.text))
+    if (job[0] == '\0' && !pd_roles_know(conn->daemon->peers.roles, conn->peer.identity.text))
         return pd_fail(err, PD_PERMISSION_DENIED, "%.200s has no role on this server (server.roles)",
-                       conn->identity.text);
+                       conn->peer.identity.text);
     if (job[0] == '\0' || role_of(conn, job) >= role) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "%.100s may neither join nor create job %.200s: that needs the role %s (server.roles)",
-                   conn->identity.text, job, pd_role_name(role));
+                   conn->peer.identity.text, job, pd_role_name(role));
 }
 
 int pd_access_check_job(pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err)
 {
     pd_role role;
 
-    if (conn->daemon->roles == NULL) return PD_OK;
+    if (conn->daemon->peers.roles == NULL) return PD_OK;
     /* A longer name belongs to no job, and patterns take long to compare with it. */
     role = strlen(job) <= PD_NAME_MAX ? role_of(conn, job) : PD_ROLE_NONE;
     if (role >= needed) return PD_OK;
@@ -104,7 +99,7 @@ int pd_access_check_job(pd_conn *conn, const char *what, pd_role needed, const c
         pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", job); /* the text of the store for an unknown job */
     else
         pd_fail(err, PD_PERMISSION_DENIED, "%s of job %.100s needs the role %s, %.100s has %s (server.roles)", what,
-                job, pd_role_name(needed), conn->identity.text, pd_role_name(role));
+                job, pd_role_name(needed), conn->peer.identity.text, pd_role_name(role));
     return refuse(conn, job, what, err);
 }
 
@@ -113,7 +108,7 @@ static int check_server(pd_conn *conn, const char *what, pd_role needed, pd_erro
     if (pd_access_has_server(conn, needed)) return PD_OK;
     pd_fail(err, PD_PERMISSION_DENIED,
             "%s needs the role %s of all jobs (*), which %.100s does not have (server.roles)", what,
-            pd_role_name(needed), conn->identity.text);
+            pd_role_name(needed), conn->peer.identity.text);
     return refuse(conn, "", what, err);
 }
 
@@ -121,7 +116,7 @@ int pd_access_check(pd_conn *conn, const char *what, const pd_may *may, const vo
 {
     const char *job = "";
 
-    if (conn->daemon->roles == NULL) return PD_OK;
+    if (conn->daemon->peers.roles == NULL) return PD_OK;
     if (may->job_at > 0) memcpy(&job, (const char *)message + may->job_at, sizeof job);
     if (may->joins) return check_hello(conn, may->named, job, err);
     if (may->server > PD_ROLE_NONE) return check_server(conn, what, may->server, err);
@@ -130,7 +125,7 @@ int pd_access_check(pd_conn *conn, const char *what, const pd_may *may, const vo
 
 int pd_access_check_quota(const pd_conn *conn, const char *what, pd_error *err)
 {
-    const pd_usage *usage = conn->usage;
+    const pd_usage *usage = conn->peer.usage;
 
     if (usage->requests < usage->quota.requests) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,

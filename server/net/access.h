@@ -1,14 +1,14 @@
 /* access.h - decides whether a connection may send a request, by the roles of its identity (roles.h). Loop thread.
  *
- * The roles are asked before the store is. So a job for which an identity has no role gives it the same answer, in the
- * same time, as a job that does not exist. A daemon without roles asks nothing here. */
+ * Roles are checked before the request is posted to the store. So an identity without a role for a job gets the same
+ * answer, in the same time, as for a job that does not exist. A daemon without roles allows everything. */
 #ifndef PD_ACCESS_H
 #define PD_ACCESS_H
 
 #include "conn.h"
 
-/* The roles that the identity of a connection needs for a method. Two things need not be said here: a connection that
- * has said Hello has some role, and a worker's identity has push for its job, or the connection ends. */
+/* The roles that the identity of a connection needs for a method. A connection that has said Hello always has some
+ * role, and a worker's identity always has push for its job: otherwise the connection ends. */
 typedef struct pd_may {
     pd_role named;  /* role for the job that the request names, if it names one */
     size_t job_at;  /* where the request's message has the job's name; 0: it names none */
@@ -16,8 +16,8 @@ typedef struct pd_may {
     pd_role server; /* role for the whole server */
 } pd_may;
 
-/* Takes over new roles and the step thread's copy of them, which is posted to it. Open connections are checked against
- * them at their next requests. PD_NO_MEMORY: the old roles stay, and the new ones are freed. */
+/* Takes new roles and the step thread's copy of them, which is posted to it. Open connections are checked against the
+ * new roles at their next requests. PD_NO_MEMORY: the old roles stay, and the new ones are freed. */
 int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles);
 
 /* Checks that the identity of a connection that has said Hello may still be connected: it has some role, and a worker's

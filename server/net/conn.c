@@ -1,6 +1,7 @@
-/* conn.c - one connection: opens it, answers its requests, and ends it. */
+/* conn.c - opens a connection, answers its requests, and ends it. */
 #include "conn.h"
 
+#include "grow.h"
 #include "mutant.h"
 #include "text.h"
 
@@ -9,6 +10,71 @@
 #include <string.h>
 #include <syslog.h>
 
+/* Declared parameters are kept in arrays that grow by doubling, so up to half of the memory may be unused: hence the
+ * factor 2. */
+_Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
+               "Declare counts what a connection has of a declaration");
+
+enum { LEAST_HANDLES = 16 };
+_Static_assert(LEAST_HANDLES *(sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <=
+                   PD_LOOP_RANK_BYTES,
+               "Declare counts what a connection has of a small set");
+
+static int make_room_for_handle(pd_handles *handles)
+{
+    size_t want = handles->n < LEAST_HANDLES ? LEAST_HANDLES : handles->n + 1;
+    size_t rooms[3] = { handles->capacity, handles->capacity, handles->capacity };
+
+    if (pd_grow((void **)&handles->facts, &rooms[0], want, sizeof *handles->facts) != PD_OK ||
+        pd_grow((void **)&handles->decls, &rooms[1], want, sizeof *handles->decls) != PD_OK ||
+        pd_grow((void **)&handles->params, &rooms[2], want, sizeof *handles->params) != PD_OK)
+        return PD_NO_MEMORY;
+    handles->capacity = rooms[0];
+    return PD_OK;
+}
+
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from)
+{
+    *to = *from;
+    to->axes = NULL;
+    if ((to->name = strdup(from->name)) == NULL) return PD_NO_MEMORY;
+    if (from->axes == NULL || (to->axes = strdup(from->axes)) != NULL) return PD_OK;
+    free(to->name);
+    to->name = NULL;
+    return PD_NO_MEMORY;
+}
+
+int pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements)
+{
+    pd_param_decl *copy;
+
+    if (make_room_for_handle(handles) != PD_OK) return PD_NO_MEMORY;
+    copy = &handles->decls[handles->n];
+    if (pd_decl_copy(copy, decl) != PD_OK) return PD_NO_MEMORY;
+    if (!copy->ranged) copy->end = elements;
+    handles->facts[handles->n] = (pd_handle_facts){ copy->start, copy->end, copy->name };
+    handles->params[handles->n] = UINT32_MAX;
+    handles->n++;
+    return PD_OK;
+}
+
+void pd_handles_cut(pd_handles *handles, size_t n)
+{
+    while (handles->n > n) {
+        free(handles->decls[--handles->n].name);
+        free(handles->decls[handles->n].axes);
+    }
+}
+
+void pd_handles_free(pd_handles *handles)
+{
+    pd_handles_cut(handles, 0);
+    free(handles->facts);
+    free(handles->decls);
+    free(handles->params);
+    memset(handles, 0, sizeof *handles);
+}
+
 enum { LINGER_MS = 2000 };
 
 bool pd_conn_live(const pd_conn *conn)
@@ -16,12 +82,10 @@ bool pd_conn_live(const pd_conn *conn)
     return conn->state != PD_ENDING && conn->state != PD_CLOSED;
 }
 
-/* ---- watching the transport ---- */
-
 bool pd_conn_wants_to_read(const pd_conn *conn)
 {
-    if (conn->state == PD_ENDING) return conn->shut;
-    return !conn->ended && !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
+    if (conn->state == PD_ENDING) return conn->end.shut;
+    return !conn->end.peer && !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
 }
 
 bool pd_conn_has_sent(const pd_conn *conn)
@@ -29,39 +93,37 @@ bool pd_conn_has_sent(const pd_conn *conn)
     return pd_output_empty(&conn->output) && !pd_transport_owes(conn->transport);
 }
 
-/* Tells the transport which events to watch. While the server does not read from a connection, the transport still
- * reports once that the peer has ended the connection. */
+/* While the server does not read from a connection, the transport still reports once that the peer has ended the
+ * connection. */
 void pd_conn_watch(pd_conn *conn)
 {
-    unsigned events = pd_conn_wants_to_read(conn) ? PD_ON_READ : conn->ended || conn->hung ? 0 : PD_ON_GONE;
+    unsigned events = pd_conn_wants_to_read(conn) ? PD_ON_READ : conn->end.peer || conn->end.hung ? 0 : PD_ON_GONE;
 
     if (conn->state == PD_CLOSED) return;
-    if (!pd_output_empty(&conn->output) || (conn->ended && !pd_conn_has_sent(conn))) events |= PD_ON_WRITE;
+    if (!pd_output_empty(&conn->output) || (conn->end.peer && !pd_conn_has_sent(conn))) events |= PD_ON_WRITE;
     if (events == conn->watched) return;
     if ((events & ~conn->watched & PD_ON_READ) != 0) /* restart the timeouts: the connection was silent only because the
                                                       * server did not read from it */
-        conn->read_ms = conn->frame_ms = pd_loop_now_ms(conn->daemon);
+        conn->times.read = conn->times.frame = pd_loop_now_ms(conn->daemon);
     conn->watched = events;
     conn->transport->ops->watch(conn->transport, events);
 }
 
 void pd_conn_touch(pd_conn *conn)
 {
-    if (conn->dirty || conn->state == PD_CLOSED) return;
-    conn->dirty = true;
-    conn->next_dirty = conn->daemon->dirty;
-    conn->daemon->dirty = conn;
+    if (conn->links.dirty || conn->state == PD_CLOSED) return;
+    conn->links.dirty = true;
+    conn->links.next_dirty = conn->daemon->table.dirty;
+    conn->daemon->table.dirty = conn;
 }
 
 void pd_conn_wake(pd_conn *conn)
 {
-    if (conn->waking || conn->state == PD_CLOSED) return;
-    conn->waking = true;
-    conn->next_waking = conn->daemon->waking;
-    conn->daemon->waking = conn;
+    if (conn->links.waking || conn->state == PD_CLOSED) return;
+    conn->links.waking = true;
+    conn->links.next_waking = conn->daemon->table.waking;
+    conn->daemon->table.waking = conn;
 }
-
-/* ---- memory of payloads ---- */
 
 void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
 {
@@ -72,10 +134,10 @@ void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
         return;
     }
     if (PD_MUTANT(buffer_lost) && buffer->size % 101 == 0) return;
-    pd_admission_give(&daemon->admission, conn != NULL ? &conn->quota : NULL, buffer->charged);
-    pd_pool_put(daemon->pool, buffer);
-    if (conn == NULL || (daemon->short_of_budget && !PD_MUTANT(wake_own_only)))
-        daemon->stall_over = true;
+    pd_admission_give(&daemon->ingest.admission, conn != NULL ? &conn->params.quota : NULL, buffer->charged);
+    pd_pool_put(daemon->ingest.pool, buffer);
+    if (conn == NULL || (daemon->ingest.short_of_budget && !PD_MUTANT(wake_own_only)))
+        daemon->ingest.stall_over = true;
     else if (pd_framer_stalled(conn->framer))
         pd_conn_wake(conn);
 }
@@ -99,8 +161,6 @@ bool pd_conn_is_late(const pd_conn *conn)
            incoming->pending->wait.step <= conn->overdue.step;
 }
 
-/* ---- opening and closing ---- */
-
 pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer)
 {
     pd_conn *conn = calloc(1, sizeof *conn);
@@ -108,25 +168,26 @@ pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char
 
     if (conn == NULL) return NULL;
     conn->daemon = daemon;
-    snprintf(conn->peer, sizeof conn->peer, "%s", peer);
+    snprintf(conn->peer.address, sizeof conn->peer.address, "%s", peer);
     conn->pendings.key = daemon->key;
-    conn->opened_ms = conn->read_ms = conn->frame_ms = conn->write_ms = pd_loop_now_ms(daemon);
-    conn->notice = pd_request_new(PD_REQ_LOST, (pd_ticket){ 0, 0 });
+    conn->times.opened = conn->times.read = conn->times.frame = conn->times.write = pd_loop_now_ms(daemon);
+    conn->end.notice = pd_request_new(PD_REQ_LOST, (pd_ticket){ 0, 0 });
     user.arg = conn;
     conn->framer = pd_framer_new(&user, daemon->config.max_payload);
-    if (conn->notice == NULL || conn->framer == NULL || pd_loop_place(daemon, conn, &conn->number) != PD_OK) goto fail;
+    if (conn->end.notice == NULL || conn->framer == NULL || pd_loop_place(daemon, conn, &conn->number) != PD_OK)
+        goto fail;
     return conn;
 
 fail:
     pd_framer_free(conn->framer);
-    pd_request_free(conn->notice);
+    pd_request_free(conn->end.notice);
     free(conn);
     return NULL;
 }
 
 void pd_conn_free(pd_conn *conn)
 {
-    pd_handles_free(&conn->handles);
+    pd_handles_free(&conn->params.handles);
     pd_pendings_free(&conn->pendings);
     pd_framer_free(conn->framer);
     free(conn->job_name);
@@ -135,9 +196,9 @@ void pd_conn_free(pd_conn *conn)
 
 void pd_conn_notify_store(pd_conn *conn, const char *reason)
 {
-    pd_request *notice = conn->notice;
+    pd_request *notice = conn->end.notice;
 
-    conn->notice = NULL;
+    conn->end.notice = NULL;
     if (notice == NULL) return;
     if (!conn->joined && !conn->exports) {
         pd_request_free(notice);
@@ -178,14 +239,14 @@ static void drop_pendings(pd_conn *conn)
 
 void pd_conn_undeclare(pd_conn *conn)
 {
-    conn->declaring = conn->declared = false;
-    pd_handles_cut(&conn->handles, 0);
-    pd_loan_unref(conn->loan, &conn->daemon->platform);
-    conn->loan = NULL;
+    conn->params.declaring = conn->params.declared = false;
+    pd_handles_cut(&conn->params.handles, 0);
+    pd_loan_unref(conn->params.loan, &conn->daemon->platform);
+    conn->params.loan = NULL;
     conn->output.weights = (pd_segment)PD_NO_SEGMENT;
-    if (conn->quota.reserve == 0) return;
-    pd_admission_leave(&conn->daemon->admission, &conn->quota);
-    conn->daemon->stall_over = true;
+    if (conn->params.quota.reserve == 0) return;
+    pd_admission_leave(&conn->daemon->ingest.admission, &conn->params.quota);
+    conn->daemon->ingest.stall_over = true;
 }
 
 static void let_go(pd_conn *conn, const char *reason)
@@ -200,15 +261,15 @@ static void leave_lists(pd_conn *conn)
 {
     pd_conn **at;
 
-    if (conn->dirty) {
-        for (at = &conn->daemon->dirty; *at != conn;) at = &(*at)->next_dirty;
-        *at = conn->next_dirty;
+    if (conn->links.dirty) {
+        for (at = &conn->daemon->table.dirty; *at != conn;) at = &(*at)->links.next_dirty;
+        *at = conn->links.next_dirty;
     }
-    if (conn->waking) {
-        for (at = &conn->daemon->waking; *at != conn;) at = &(*at)->next_waking;
-        *at = conn->next_waking;
+    if (conn->links.waking) {
+        for (at = &conn->daemon->table.waking; *at != conn;) at = &(*at)->links.next_waking;
+        *at = conn->links.next_waking;
     }
-    pd_pace_leave(&conn->daemon->pace, &conn->pace);
+    pd_pace_leave(&conn->daemon->peers.pace, &conn->links.pace);
 }
 
 void pd_conn_close(pd_conn *conn, const char *reason)
@@ -216,40 +277,41 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     pd_daemon *daemon = conn->daemon;
 
     if (conn->state == PD_CLOSED) return;
-    if (conn->joined && conn->notice != NULL)
+    if (conn->joined && conn->end.notice != NULL)
         pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s, rank %u): connection closed: %s",
-                    conn->peer, conn->label, conn->rank, reason);
+                    conn->peer.address, conn->peer.label, conn->rank, reason);
     let_go(conn, reason);
     drop_output(conn);
     conn->state = PD_CLOSED;
-    pd_brief_leave(&daemon->brief, &conn->brief);
+    pd_brief_leave(&daemon->peers.brief, &conn->links.brief);
     leave_lists(conn);
-    if (conn->usage != NULL) pd_usage_leave(&daemon->usages, conn->usage);
-    conn->usage = NULL;
+    if (conn->peer.usage != NULL) pd_usage_leave(&daemon->peers.usages, conn->peer.usage);
+    conn->peer.usage = NULL;
     pd_loop_remove(daemon, conn->number);
     conn->transport->ops->close(conn->transport);
     conn->transport = NULL;
-    conn->next_closed = daemon->closed;
-    daemon->closed = conn;
+    conn->links.next_closed = daemon->table.closed;
+    daemon->table.closed = conn;
 }
 
 /* Returns the facts that limit the lines about a connection's peer: its identity, or else its address. */
 static pd_log_facts facts_of(const pd_conn *conn, char host[PD_LOG_PEER])
 {
-    bool proven = conn->identity.kind != PD_IDENTITY_NONE;
+    bool proven = conn->peer.identity.kind != PD_IDENTITY_NONE;
 
-    pd_loop_host(host, conn->peer);
-    return (pd_log_facts){ .peer = proven ? conn->identity.text : host, .proven = proven };
+    pd_loop_host(host, conn->peer.address);
+    return (pd_log_facts){ .peer = proven ? conn->peer.identity.text : host, .proven = proven };
 }
 
 void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
 {
-    char author[sizeof conn->identity.text + sizeof conn->label + sizeof conn->peer + 8], host[PD_LOG_PEER];
+    char author[sizeof conn->peer.identity.text + sizeof conn->peer.label + sizeof conn->peer.address + 8],
+        host[PD_LOG_PEER];
     pd_log_facts facts = facts_of(conn, host);
     pd_log_entry entry;
     va_list args;
 
-    snprintf(author, sizeof author, "%s as %s (%s)", conn->identity.text, conn->label, conn->peer);
+    snprintf(author, sizeof author, "%s as %s (%s)", conn->peer.identity.text, conn->peer.label, conn->peer.address);
     facts.job = job[0] != '\0' ? job : NULL;
     facts.author = author;
     va_start(args, format);
@@ -268,18 +330,16 @@ void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     if (!pd_conn_live(conn)) return;
     facts.rank = conn->joined ? &conn->rank : NULL;
     facts.code = err->code;
-    pd_loop_log(conn->daemon, LOG_WARNING, facts, "%s%s%s: connection ended: %s", conn->peer,
-                conn->label[0] != '\0' ? " " : "", conn->label, err->text);
+    pd_loop_log(conn->daemon, LOG_WARNING, facts, "%s%s%s: connection ended: %s", conn->peer.address,
+                conn->peer.label[0] != '\0' ? " " : "", conn->peer.label, err->text);
     let_go(conn, err->text);
     pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;
     conn->state = PD_ENDING;
-    pd_brief_end(&conn->daemon->brief, &conn->brief);
-    conn->end_ms = pd_loop_now_ms(conn->daemon) + LINGER_MS;
+    pd_brief_end(&conn->daemon->peers.brief, &conn->links.brief);
+    conn->times.end = pd_loop_now_ms(conn->daemon) + LINGER_MS;
     pd_conn_watch(conn);
 }
-
-/* ---- answers ---- */
 
 static void queue_frame(pd_conn *conn, int rc, uint8_t *at, size_t bytes)
 {
@@ -341,8 +401,8 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
     pd_conn_touch(conn);
 }
 
-/* Removes a request that is answered or failed from the connection's open requests. If the next frame was held back
- * because too many requests of this connection waited for the store, the frame is processed again. */
+/* Removes an answered or failed request from the connection's open requests. If the next frame was held back because
+ * too many requests of this connection waited for the store, the frame is processed again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);

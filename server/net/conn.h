@@ -1,22 +1,41 @@
-/* conn.h - one connection: its transport, its declarations, its open requests (not answered yet), and its output.
+/* conn.h - one connection: its transport, its peer, its declarations, its open requests and its output.
  *
- * Runs on the loop thread. A connection is GREETING until its Hello has come, WELCOMING until the store has answered
+ * Runs on the loop thread. A connection is GREETING until its Hello is received, WELCOMING until the store has answered
  * the Hello, then OPEN. A connection that ends at once is CLOSED. A connection that ends with an error is ENDING first:
- * a last ERROR frame goes out, and the peer gets a moment to read it.
+ * a last ERROR frame is sent, and the peer gets a moment to read it. The tour (section 4) has the table of states.
  *
  * A frame that cannot get memory yet, or that would exceed a limit, is held back: the connection is not read until the
  * frame can be processed.
  *
- * A connection is never freed inside a callback of its framer. Closing only marks the
- * connection as CLOSED. It is freed at the end of the loop's turn. */
+ * A connection is never freed inside a callback of its framer. Closing only marks the connection as CLOSED. It is freed
+ * at the end of the loop's turn. */
 #ifndef PD_CONN_H
 #define PD_CONN_H
 
 #include "frame.h"
-#include "handles.h"
-#include "payloads.h"
 #include "loop.h"
+#include "payloads.h"
+#include "pieces.h"
+#include "request.h"
 #include "transport.h"
+
+typedef struct pd_handles {
+    size_t n, capacity;
+    pd_handle_facts *facts; /* of each parameter: its name, which `decls` owns, and the range of elements that the
+                             * connection pushes and pulls */
+    pd_param_decl *decls;   /* what the worker declared of each parameter, with the memory of the strings */
+    /* of each parameter: its index in the job; known once the store has answered the Declare */
+    uint32_t *params;
+} pd_handles;
+
+/* Adds a parameter and copies the strings of its declaration. A declaration without a range gets the range of all
+ * `elements`. PD_NO_MEMORY: nothing has changed. */
+int pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements);
+/* Copies the declaration of a parameter with its strings. PD_NO_MEMORY: *to owns no memory. */
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
+/* Removes all parameters but the first n. */
+void pd_handles_cut(pd_handles *handles, size_t n);
+void pd_handles_free(pd_handles *handles);
 
 /* Bytes of unsent answers from which on the server does not read from a connection, because its peer reads too slowly.
  * Weights in the answers do not count. */
@@ -35,15 +54,13 @@ typedef struct pd_incoming {
     pd_pending *pending;
     pd_buffer *buffer;
     struct iovec span;
-    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame, by
-                    * which the server knows which errors the peer knew */
+    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame */
 } pd_incoming;
 
-/* The last deadline of a round that passed while this connection had a held-back frame (one that waits for memory).
- * Pushes that the peer sent before it learned of the deadline are answered with the deadline's error. */
+/* The last deadline of a round that passed while this connection had a held-back frame. Pushes that the peer sent
+ * before it learned of the deadline are answered with the deadline's error. */
 typedef struct pd_overdue {
-    uint64_t since; /* number of the error that the deadline caused (the server counts errors that pushes must know
-                     * about); 0: none */
+    uint64_t since; /* number of the error that the deadline caused (pd_daemon.mark); 0: none */
     uint64_t step;  /* last round whose deadline has passed */
     pd_error error;
 } pd_overdue;
@@ -59,6 +76,54 @@ typedef struct pd_conn_access {
                                   * job has this name */
 } pd_conn_access;
 
+/* Who the peer is. */
+typedef struct pd_conn_peer {
+    pd_identity identity; /* as far as the transport proves it; from the opening on */
+    char address[72];     /* for the log */
+    char label[128];      /* the name that the peer gives itself in its Hello, for the log and for operators */
+    pd_usage *usage;      /* what the peer's identity uses, this connection included */
+    pd_conn_access access;
+} pd_conn_peer;
+
+/* What a worker has declared, and the memory that its payloads may use. */
+typedef struct pd_conn_params {
+    bool declaring, declared; /* declaring: the set of parameters was sent to the store, which has not answered yet.
+                               * declared: the store has accepted the set */
+    pd_handles handles;
+    uint64_t pieces;  /* number of pieces that the parameters are split into; known once they are declared */
+    uint64_t reserve; /* bytes of the rank's largest frame of tensors; quota.reserve is larger while a worker state is
+                       * received */
+    pd_quota quota;
+    pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
+} pd_conn_params;
+
+/* The end of a connection. */
+typedef struct pd_conn_end_state {
+    bool shut;          /* an ENDING connection has sent everything, and the server has shut its sending side */
+    bool hung;          /* while the server was not reading, the peer ended the connection or the transport broke */
+    bool peer;          /* the peer has ended its sending side: it still gets answers, but the server reads nothing
+                         * more */
+    pd_request *notice; /* disconnect notice (PD_REQ_LOST), with which the store learns that the connection has ended.
+                         * Allocated in advance; NULL once it is posted */
+} pd_conn_end_state;
+
+/* The lists of the daemon that a connection may be in. */
+typedef struct pd_conn_links {
+    bool dirty, waking; /* pd_conn_table.dirty: it has bytes to send; .waking: its held-back frame is tried again */
+    struct pd_conn *next_dirty, *next_waking, *next_closed;
+    pd_brief_place brief;
+    pd_pace_place pace;
+} pd_conn_links;
+
+/* Clock times in ms. */
+typedef struct pd_conn_times {
+    uint64_t opened, read, frame; /* of the opening; of the last bytes received; of the begin of the frame that is being
+                                   * received */
+    uint64_t write;               /* of the last frame sent, or of the begin of sending */
+    uint64_t end;                 /* at which an ending connection is closed */
+    uint64_t beat;                /* of the server's last heartbeat */
+} pd_conn_times;
+
 typedef struct pd_conn {
     pd_daemon *daemon;
     uint64_t number; /* connection number; no other connection of the daemon ever gets the same */
@@ -66,56 +131,30 @@ typedef struct pd_conn {
     pd_transport *transport; /* sends and receives the connection's bytes; NULL once the connection is closed */
     unsigned watched;        /* events of the transport that this connection waits for now: a set of PD_ON_READ,
                               * PD_ON_WRITE and PD_ON_GONE */
-    pd_identity identity;    /* who the peer is, as far as the transport proves it; from the opening on */
-    char peer[72];           /* the peer's address, for the log */
-    char label[128];         /* the name that the peer gives itself in its Hello, for the log and for operators */
-    char *job_name;          /* name of the job in a worker's Hello; NULL: the connection is no worker's */
-    pd_usage *usage;         /* what the peer's identity uses, this connection included */
-    pd_conn_access access;
-    pd_framer *framer;
-    pd_incoming incoming;
-    pd_error why;       /* error in the bytes that the peer sent, found while a frame was parsed */
+    pd_conn_peer peer;
+    char *job_name;     /* name of the job in a worker's Hello; NULL: the connection is no worker's */
     uint32_t job, rank; /* job and rank of the worker; job 0: the connection has no job (an operator's connection, or
                          * the job has ended) */
     bool operates;      /* the peer is an operator, not a worker */
     bool remarks;       /* the worker reads warnings about its job */
-    /* declaring: the worker's set of parameters was sent to the store, which has not answered yet. declared: the store
-     * has accepted the set */
-    bool declaring, declared;
-    pd_handles handles;
-    pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
-    pd_quota quota;
-    uint64_t reserve; /* bytes of the rank's largest frame of tensors; quota.reserve is larger while a Note comes in */
-    pd_pendings pendings;
-    pd_output output;
-    pd_request *notice; /* disconnect notice (PD_REQ_LOST), with which the store learns that the connection has ended.
-                         * Allocated in advance; NULL once it is posted */
     bool joined;        /* a Hello was posted, so the store must be told when the connection ends */
     bool exports;       /* an Export was posted, so the store must be told when the connection ends */
-    bool dirty;         /* the connection is in the daemon's list of connections with bytes to send */
-    bool shut;          /* an ENDING connection has sent everything, and the server has shut its sending side */
-    bool hung;          /* while the server was not reading, the peer ended the connection or the transport broke */
-    bool ended;    /* the peer has ended its sending side: it still gets answers, but the server reads nothing more */
-    bool has_left; /* the worker has left the job with a Leave request */
-    uint64_t refused; /* number of the last error that refused a push of this connection before the store saw the
-                         * push; 0: none */
+    bool has_left;      /* the worker has left the job with a Leave request */
+    pd_conn_params params;
+    pd_framer *framer;
+    pd_incoming incoming;
+    pd_error why; /* error in the bytes that the peer sent, found while a frame was parsed */
+    pd_pendings pendings;
+    pd_output output;
+    uint64_t refused; /* number of the last error that refused a push of this connection before the store saw the push;
+                       * 0: none */
     pd_overdue overdue;
-    uint64_t pieces; /* number of pieces that the worker's parameters are split into; known once
-                      * they are declared */
-    struct pd_conn *next_dirty;
-    bool waking; /* the connection is in the daemon's list of connections whose held-back frame is tried again */
-    struct pd_conn *next_waking, *next_closed;
-    pd_brief_place brief;
-    pd_pace_place pace;
-    uint64_t opened_ms, read_ms, frame_ms, write_ms; /* clock times of: opening the connection; the last bytes received;
-                                                      * the begin of the frame that is being received; the last frame
-                                                      * sent (or the begin of sending) */
-    uint64_t end_ms, beat_ms;                        /* clock times: at which an ending connection is closed; of the
-                                                      * server's last heartbeat */
+    pd_conn_links links;
+    pd_conn_times times;
+    pd_conn_end_state end;
 } pd_conn;
 
-/* Returns the two numbers by which the store's answer later finds its way: those of this connection and of its
- * request. */
+/* Returns the ticket by which the store's answer finds this connection and its request. */
 static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pending)
 {
     return (pd_ticket){ conn->number, pending->serial };
@@ -131,26 +170,24 @@ void pd_conn_free(pd_conn *conn);
  * has a format of its own. */
 void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Sends a last ERROR frame, then ends the connection. The frame answers the request whose prefix (the fixed first
- * bytes of its frame) is `asked`. If `asked` is NULL, the frame answers no request and has request id 0. */
+/* Sends a last ERROR frame, then ends the connection. The frame answers the request with the prefix `asked`. If `asked`
+ * is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 /* Closes the connection at once. `reason` goes to the log and to the store. */
 void pd_conn_close(pd_conn *conn, const char *reason);
-/* Tells the store, once, that the connection has ended (the disconnect notice). If the store has not answered the
- * connection's Hello yet, the notice is kept until that answer, which has the job's number. */
+/* Posts the disconnect notice to the store, once. If the store has not answered the connection's Hello yet, the notice
+ * is kept until that answer, which has the job's number. */
 void pd_conn_notify_store(pd_conn *conn, const char *reason);
-/* Returns whether the connection still serves requests: it is neither ENDING (sending a last error) nor CLOSED. */
+/* Returns whether the connection still serves requests: it is neither ENDING nor CLOSED. */
 bool pd_conn_live(const pd_conn *conn);
-/* Forgets the parameters that the connection declared, and gives its part of the ingest budget (memory for received
- * payloads) to others. */
+/* Forgets the parameters that the connection declared, and releases its part of the ingest budget. */
 void pd_conn_undeclare(pd_conn *conn);
 
-/* Answers the request with the prefix `asked` (the fixed first bytes of its frame). The answer has a checksum if the
- * request had one, and is sent at the end of the loop's turn. If out of memory, the connection is closed. */
+/* Answers the request with the prefix `asked`. The answer has a checksum if the request had one, and is sent at the end
+ * of the loop's turn. Without memory for it, the connection is closed. */
 void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Fills *err for a request that fails because out of memory; `asked` is the prefix of its
- * frame. Returns PD_NO_MEMORY. */
+/* Sets *err for the request with the prefix `asked`, for which there is no memory. Returns PD_NO_MEMORY. */
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
 /* Answers one of the connection's open requests, and removes it from them. */
 void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
@@ -166,8 +203,7 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 
 /* Puts the connection into the daemon's list of connections that write at the end of this turn of the loop. */
 void pd_conn_touch(pd_conn *conn);
-/* Lets the connection's held-back frame (one that waits for memory or for answers) be tried again at the end of this
- * turn of the loop. */
+/* Lets the connection's held-back frame be tried again at the end of this turn of the loop. */
 void pd_conn_wake(pd_conn *conn);
 /* Tells the transport which events the connection now waits for: bytes to read, room to write, or the peer's end. */
 void pd_conn_watch(pd_conn *conn);
@@ -180,8 +216,21 @@ void pd_conn_drop_incoming(pd_conn *conn);
 /* Returns whether the frame that is being received comes too late: the deadline of its round has passed, and the peer
  * sent the frame before it learned of that. */
 bool pd_conn_is_late(const pd_conn *conn);
-/* Returns the buffer of a payload to the pool of buffers, and its bytes to the ingest budget, so that the rank may send
- * more. */
+/* Releases the buffer of a payload to the pool, and its bytes to the ingest budget, so that the rank may send more. */
 void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);
+
+/* Gives a new connection its transport, which the connection then owns. */
+void pd_conn_attach(pd_conn *conn, pd_transport *transport);
+/* Processes the connection's held-back frame, if that is possible now. Must not be called inside a callback of the
+ * framer. */
+void pd_conn_resume(pd_conn *conn);
+/* Writes as many queued bytes of a connection as the transport takes now, at most the connection's part of this turn of
+ * the loop. */
+void pd_conn_write(pd_conn *conn);
+/* Sends a warning about its job to a worker that reads warnings, in an unsolicited heartbeat. Does nothing for any
+ * other connection, or before the worker has joined its job. */
+void pd_conn_remark(pd_conn *conn, const pd_remark *remark);
+/* Ends the connection if a timeout has passed, and sends a heartbeat if one is due. Called several times a second. */
+void pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 
 #endif

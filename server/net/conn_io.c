@@ -1,5 +1,5 @@
 /* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its deadlines. */
-#include "conn_io.h"
+#include "conn.h"
 
 #include "mutant.h"
 
@@ -14,16 +14,14 @@ static uint64_t now_ms(const pd_conn *conn)
     return pd_loop_now_ms(conn->daemon);
 }
 
-/* ---- writing ---- */
-
 static void sent(pd_conn *conn, size_t n)
 {
     pd_pending *done;
     uint64_t shared = pd_output_shared_bytes(&conn->output, n);
 
-    conn->daemon->bytes_out += n + shared;
+    conn->daemon->counters.bytes_out += n + shared;
     pd_traffic_count(conn->daemon->traffic, conn->job, 0, n + shared);
-    if (pd_output_sent(&conn->output, conn->daemon->versions, n, now_ms(conn), &done)) conn->write_ms = now_ms(conn);
+    if (pd_output_sent(&conn->output, conn->daemon->versions, n, now_ms(conn), &done)) conn->times.write = now_ms(conn);
     pd_pending_free(done);
 }
 
@@ -50,17 +48,17 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
  * discarded. */
 static void shut(pd_conn *conn)
 {
-    conn->shut = true;
+    conn->end.shut = true;
     conn->transport->ops->shut(conn->transport);
 }
 
-/* Finishes with a peer that has ended its sending side. Requests that came before are still carried out and answered.
+/* Finishes with a peer that has ended its sending side. Earlier requests are still executed and answered.
  *
  * Tells the store of the end as soon as the store knows the connection, so that a worker that was killed counts as lost
  * at once. Returns false if no answer is left to send, in the transport either: the connection is closed then. */
 static bool settle_up(pd_conn *conn)
 {
-    if (conn->state == PD_OPEN && conn->notice != NULL && !conn->declaring) {
+    if (conn->state == PD_OPEN && conn->end.notice != NULL && !conn->params.declaring) {
         pd_conn_notify_store(conn, END_TEXT);
         pd_conn_undeclare(conn);
     }
@@ -75,7 +73,7 @@ void pd_conn_write(pd_conn *conn)
     int rc = PD_OK;
 
     if (conn->state == PD_CLOSED) return;
-    if (!pd_output_empty(&conn->output) && (conn->watched & PD_ON_WRITE) == 0) conn->write_ms = now_ms(conn);
+    if (!pd_output_empty(&conn->output) && (conn->watched & PD_ON_WRITE) == 0) conn->times.write = now_ms(conn);
     while (rc == PD_OK && quota > 0 && !pd_output_empty(&conn->output)) {
         rc = write_some(conn, quota, &n);
         quota -= n;
@@ -84,12 +82,10 @@ void pd_conn_write(pd_conn *conn)
         pd_conn_close(conn, rc == PD_CANCELLED ? "its socket is broken" : pd_code_text(rc));
         return;
     }
-    if (conn->state == PD_ENDING && pd_output_empty(&conn->output) && !conn->shut) shut(conn);
-    if (conn->ended && !settle_up(conn)) return;
+    if (conn->state == PD_ENDING && pd_output_empty(&conn->output) && !conn->end.shut) shut(conn);
+    if (conn->end.peer && !settle_up(conn)) return;
     pd_conn_watch(conn);
 }
-
-/* ---- reading ---- */
 
 static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error *err)
 {
@@ -101,14 +97,14 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* Sends a heartbeat that the peer did not ask for, so that the peer hears from the server. While a worker has used up
- * its part of the ingest budget, the server does not read its frames, and so does not answer its heartbeats. */
+/* Sends an unsolicited heartbeat. While a worker has used up its part of the ingest budget, the server does not read
+ * its frames, and so does not answer its heartbeats. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
     Paramd__Ok ok = PARAMD__OK__INIT;
 
-    conn->beat_ms = now;
+    conn->times.beat = now;
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
@@ -154,9 +150,9 @@ static void peer_ended(pd_conn *conn)
         pd_conn_close(conn, END_TEXT " in the middle of a frame");
         return;
     }
-    conn->ended = true;
+    conn->end.peer = true;
     conn->output.weights = (pd_segment)PD_NO_SEGMENT; /* the peer cannot release answers any more */
-    conn->end_ms = now_ms(conn) + conn->daemon->config.write_ms;
+    conn->times.end = now_ms(conn) + conn->daemon->config.write_ms;
     if (!settle_up(conn)) return;
     probe(conn);
     pd_conn_watch(conn);
@@ -177,9 +173,9 @@ static void read_frames(pd_conn *conn)
                 pd_conn_close(conn, err.text);
             return;
         }
-        conn->read_ms = now_ms(conn);
-        if (pd_framer_idle(conn->framer)) conn->frame_ms = conn->read_ms;
-        conn->daemon->bytes_in += (size_t)n;
+        conn->times.read = now_ms(conn);
+        if (pd_framer_idle(conn->framer)) conn->times.frame = conn->times.read;
+        conn->daemon->counters.bytes_in += (size_t)n;
         pd_traffic_count(conn->daemon->traffic, conn->job, (uint64_t)n, 0);
         quota -= (size_t)n;
         after_fed(conn, pd_framer_fed(conn->framer, (size_t)n));
@@ -198,7 +194,7 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Notes that the peer has disconnected while the server is not reading from the connection. Frames that the peer sent
+/* Handles a peer that has disconnected while the server was not reading from the connection. Frames that the peer sent
  * before are read later, and answered. */
 static void gone(pd_conn *conn)
 {
@@ -206,7 +202,7 @@ static void gone(pd_conn *conn)
         pd_conn_close(conn, END_TEXT);
         return;
     }
-    conn->hung = true;
+    conn->end.hung = true;
     probe(conn);
     pd_conn_watch(conn);
 }
@@ -215,7 +211,7 @@ static void on_ready(void *arg, unsigned events)
 {
     pd_conn *conn = arg;
 
-    conn->daemon->active++;
+    conn->daemon->table.active++;
     if ((events & PD_ON_GONE) != 0 && (events & PD_ON_READ) == 0) {
         if ((conn->watched & PD_ON_GONE) != 0)
             gone(conn);
@@ -237,18 +233,16 @@ void pd_conn_attach(pd_conn *conn, pd_transport *transport)
     transport->ready = on_ready;
     transport->arg = conn;
     conn->transport = transport;
-    pd_transport_identify(transport, &conn->identity);
+    pd_transport_identify(transport, &conn->peer.identity);
     pd_conn_watch(conn);
 }
 
 void pd_conn_resume(pd_conn *conn)
 {
     if (!pd_conn_live(conn) || !pd_framer_stalled(conn->framer)) return;
-    conn->read_ms = conn->frame_ms = now_ms(conn);
+    conn->times.read = conn->times.frame = now_ms(conn);
     after_fed(conn, pd_framer_resume(conn->framer));
 }
-
-/* ---- deadlines ---- */
 
 /* Ends a connection because a timeout has passed. The error names the timeout. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
@@ -264,20 +258,20 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     const pd_daemon_config *config = &conn->daemon->config;
     bool reads = pd_conn_wants_to_read(conn);
 
-    if (conn->state == PD_ENDING && now >= conn->end_ms) pd_conn_close(conn, "ended");
-    if (conn->ended && now >= conn->end_ms) pd_conn_close(conn, END_TEXT);
+    if (conn->state == PD_ENDING && now >= conn->times.end) pd_conn_close(conn, "ended");
+    if (conn->end.peer && now >= conn->times.end) pd_conn_close(conn, END_TEXT);
     if (!pd_conn_live(conn)) return;
-    if (conn->state == PD_GREETING && now - conn->opened_ms > config->handshake_ms)
+    if (conn->state == PD_GREETING && now - conn->times.opened > config->handshake_ms)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->handshake_ms);
-    else if (reads && now - conn->read_ms > config->silence_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "nothing was heard from it", config->silence_ms);
-    else if (reads && !pd_framer_idle(conn->framer) && now - conn->frame_ms > config->read_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
-    else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
-        pd_conn_close(conn, "it did not read an answer in time");
+    else if (reads && now - conn->times.read > config->silence_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "no data from the peer", config->silence_ms);
+    else if (reads && !pd_framer_idle(conn->framer) && now - conn->times.frame > config->read_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "incomplete frame: not received", config->read_ms);
+    else if (!pd_output_empty(&conn->output) && now - conn->times.write > config->write_ms)
+        pd_conn_close(conn, "the peer did not read an answer in time");
     else if (conn->output.lent.n > 0 && !PD_MUTANT(keeper_stays) && now - conn->output.lent.since_ms > config->write_ms)
-        pd_conn_close(conn, "it did not release an answer in shared memory in time");
+        pd_conn_close(conn, "the peer did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
-             now - conn->beat_ms >= config->heartbeat_ms)
+             now - conn->times.beat >= config->heartbeat_ms)
         beat(conn, now);
 }

@@ -3,15 +3,12 @@
 #include "conversation.h"
 
 #include "access.h"
-#include "conn_io.h"
-#include "effect_handlers.h"
+#include "conn.h"
+#include "handlers.h"
 #include "http.h"
-#include "incoming.h"
-#include "methods.h"
 #include "name_hash.h"
 #include "mutant.h"
-#include "reloading.h"
-#include "shutdown.h"
+#include "lifecycle.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -25,7 +22,7 @@
 enum { ENDING_PLACES = 64 };
 /* Most nanoseconds that one turn of the loop spends on effects. */
 #define EFFECTS_NS 1000000u
-/* Names the daemon itself as the asker of a request to the store: connection number 0, which no connection has. */
+/* The ticket of requests that the daemon itself makes: no connection has the number 0. */
 #define OWN_TICKET ((pd_ticket){ 0, 1 })
 
 const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon)
@@ -36,8 +33,6 @@ const pd_platform *pd_conversation_platform(const pd_daemon *daemon)
 {
     return &daemon->platform;
 }
-
-/* ---- callbacks of the version table and the buffer pool ---- */
 
 static void on_resolved(void *arg, pd_wait *wait)
 {
@@ -60,26 +55,24 @@ static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
 static void on_memory(void *arg)
 {
     pd_daemon *daemon = arg;
-    daemon->stall_over = true;
+    daemon->ingest.stall_over = true;
 }
 
 static void on_released(void *arg, pd_published *published)
 {
     pd_daemon *daemon = arg;
 
-    published->next_released = daemon->released;
-    daemon->released = published;
+    published->next_released = daemon->mail.released;
+    daemon->mail.released = published;
 }
 
-/* ---- a turn of the loop ---- */
-
-/* Returns a message of the step thread as an effect (an answer or a report). Asserts that no effect is lost and that
- * effects arrive in the order in which pd_turn_forward numbered them. */
+/* Returns a message of the step thread as an effect. Asserts that no effect is lost and that effects arrive in the
+ * order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
 {
     pd_effect *effect = (pd_effect *)(void *)mail;
 
-    assert(effect->number == daemon->effects_handled + 1);
+    assert(effect->number == daemon->mail.handled + 1);
     return effect;
 }
 
@@ -88,11 +81,12 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 {
     pd_mail *next;
 
-    if (daemon->backlog == NULL && (daemon->backlog = pd_mailbox_take(daemon->effects)) == NULL) return false;
-    next = daemon->backlog->next;
-    if (!pd_effect_handle(daemon, next_effect(daemon, daemon->backlog), until_ns)) return false;
-    daemon->effects_handled++;
-    daemon->backlog = next;
+    if (daemon->mail.backlog == NULL && (daemon->mail.backlog = pd_mailbox_take(daemon->mail.effects)) == NULL)
+        return false;
+    next = daemon->mail.backlog->next;
+    if (!pd_effect_handle(daemon, next_effect(daemon, daemon->mail.backlog), until_ns)) return false;
+    daemon->mail.handled++;
+    daemon->mail.backlog = next;
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
@@ -104,7 +98,7 @@ void pd_conversation_take_effects(pd_daemon *daemon)
 
     if (daemon->versions == NULL) return; /* the daemon has stopped: pd_conversation_dispose frees what is left */
     while (handle_next(daemon, until_ns)) continue;
-    if (daemon->backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_MUTANT(lost_wake_up)))
+    if (daemon->mail.backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_MUTANT(lost_wake_up)))
         daemon->platform.wake(daemon->platform.arg);
 }
 
@@ -112,13 +106,13 @@ void pd_conversation_take_effects(pd_daemon *daemon)
  * loop does not sleep before the next turn. */
 static void resume_deferred(pd_daemon *daemon)
 {
-    pd_pace *pace = &daemon->pace;
+    pd_pace *pace = &daemon->peers.pace;
     uint64_t now = pace->first != NULL ? pd_loop_clock_ns(daemon) : 0, end = now + PD_PACE_TURN_NS / 2;
 
     while (pace->first != NULL && now < end) {
         pd_pace_place *place = pd_pace_take(pace);
         pd_pace_begin(pace, now + PD_PACE_SLICE_NS < end ? now + PD_PACE_SLICE_NS : end);
-        pd_conn_resume((pd_conn *)(void *)((char *)place - offsetof(pd_conn, pace)));
+        pd_conn_resume((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.pace)));
         now = pd_loop_clock_ns(daemon);
     }
     pd_pace_begin(pace, 0);
@@ -127,34 +121,34 @@ static void resume_deferred(pd_daemon *daemon)
 
 static void resume_stalled(pd_daemon *daemon)
 {
-    while (daemon->waking != NULL) {
-        pd_conn *conn = daemon->waking;
-        daemon->waking = conn->next_waking;
-        conn->waking = false;
+    while (daemon->table.waking != NULL) {
+        pd_conn *conn = daemon->table.waking;
+        daemon->table.waking = conn->links.next_waking;
+        conn->links.waking = false;
         pd_conn_resume(conn);
     }
-    if (!daemon->stall_over) return;
-    daemon->stall_over = daemon->short_of_budget = false; /* clear the flags by which connections that wait for memory
-                                                           * try again: those that must go on waiting set them again */
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
+    if (!daemon->ingest.stall_over) return;
+    daemon->ingest.stall_over = daemon->ingest.short_of_budget =
+        false; /* connections that must continue to wait set these flags again */
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        if (daemon->table.at[i] != NULL) pd_conn_resume(daemon->table.at[i]);
 }
 
 static void write_dirty(pd_daemon *daemon)
 {
-    while (daemon->dirty != NULL) {
-        pd_conn *conn = daemon->dirty;
-        daemon->dirty = conn->next_dirty;
-        conn->dirty = false;
+    while (daemon->table.dirty != NULL) {
+        pd_conn *conn = daemon->table.dirty;
+        daemon->table.dirty = conn->links.next_dirty;
+        conn->links.dirty = false;
         pd_conn_write(conn);
     }
 }
 
 static void free_closed(pd_daemon *daemon)
 {
-    while (daemon->closed != NULL) {
-        pd_conn *conn = daemon->closed;
-        daemon->closed = conn->next_closed;
+    while (daemon->table.closed != NULL) {
+        pd_conn *conn = daemon->table.closed;
+        daemon->table.closed = conn->links.next_closed;
         pd_conn_free(conn);
     }
 }
@@ -167,10 +161,10 @@ void pd_conversation_finish_turn(pd_daemon *daemon)
     pd_loop_flush(daemon);
     free_closed(daemon);
     pd_http_finish_turn(daemon);
-    daemon->was_active = daemon->active;
-    daemon->active = 0;
+    daemon->table.was_active = daemon->table.active;
+    daemon->table.active = 0;
     pd_shutdown_finish(daemon);
-    pd_lag_poll(&daemon->lag);
+    pd_lag_poll(&daemon->counters.lag);
 }
 
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name)
@@ -199,9 +193,9 @@ static void end_if_idle(pd_daemon *daemon, uint64_t now)
 {
     char reason[96];
 
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL && daemon->conns[i]->joined) daemon->worker_ms = now;
-    if (daemon->config.idle_ms == 0 || now - daemon->worker_ms < daemon->config.idle_ms) return;
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        if (daemon->table.at[i] != NULL && daemon->table.at[i]->joined) daemon->counters.worker_ms = now;
+    if (daemon->config.idle_ms == 0 || now - daemon->counters.worker_ms < daemon->config.idle_ms) return;
     snprintf(reason, sizeof reason, "no worker was connected for %.1f s (server.idle_exit)",
              (double)daemon->config.idle_ms / 1e3);
     pd_conversation_end(daemon, reason);
@@ -211,17 +205,15 @@ void pd_conversation_tick(pd_daemon *daemon)
 {
     uint64_t now = pd_loop_now_ms(daemon);
 
-    if (daemon->stall_unreported) daemon->stall_over = true;
-    daemon->stall_unreported = false;
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
+    if (daemon->ingest.unreported) daemon->ingest.stall_over = true;
+    daemon->ingest.unreported = false;
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        if (daemon->table.at[i] != NULL) pd_conn_tick(daemon->table.at[i], now);
     pd_http_tick(daemon, now);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
     end_if_idle(daemon, now);
     pd_shutdown_tick(daemon, now);
 }
-
-/* ---- life ---- */
 
 static int make_parts(pd_daemon *daemon)
 {
@@ -229,22 +221,22 @@ static int make_parts(pd_daemon *daemon)
         .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released
     };
 
-    daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
-    daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
-    daemon->numbers = calloc(daemon->capacity, sizeof *daemon->numbers);
-    daemon->parties = calloc(daemon->capacity, sizeof *daemon->parties);
-    daemon->effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
-    daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
+    daemon->table.capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
+    daemon->table.at = calloc(daemon->table.capacity, sizeof *daemon->table.at);
+    daemon->table.numbers = calloc(daemon->table.capacity, sizeof *daemon->table.numbers);
+    daemon->table.parties = calloc(daemon->table.capacity, sizeof *daemon->table.parties);
+    daemon->mail.effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
+    daemon->ingest.pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
     daemon->versions = pd_version_table_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->optimizers = pd_optimizers_pack(pd_optim_at);
-    daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
-    daemon->roles_request = pd_request_new(PD_REQ_ROLES, OWN_TICKET);
-    if (daemon->conns == NULL || daemon->numbers == NULL || daemon->parties == NULL || daemon->effects == NULL ||
-        daemon->pool == NULL || daemon->versions == NULL || daemon->arena == NULL || daemon->optimizers == NULL ||
-        daemon->drain_request == NULL || daemon->roles_request == NULL)
+    daemon->mail.drain = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
+    daemon->mail.roles = pd_request_new(PD_REQ_ROLES, OWN_TICKET);
+    if (daemon->table.at == NULL || daemon->table.numbers == NULL || daemon->table.parties == NULL ||
+        daemon->mail.effects == NULL || daemon->ingest.pool == NULL || daemon->versions == NULL ||
+        daemon->arena == NULL || daemon->optimizers == NULL || daemon->mail.drain == NULL || daemon->mail.roles == NULL)
         return PD_NO_MEMORY;
-    daemon->admission.budget = daemon->config.ingest_bytes;
+    daemon->ingest.admission.budget = daemon->config.ingest_bytes;
     return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
 }
 
@@ -262,12 +254,12 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
     pd_methods_check();
     daemon->config = *config;
     if (config->tls != NULL) pd_tls_ref(config->tls);
-    daemon->roles = config->roles;
-    daemon->roles_taken = 1;
+    daemon->peers.roles = config->roles;
+    daemon->peers.roles_taken = 1;
     daemon->platform = *platform;
     daemon->key = platform->random(platform->arg) | 1;
-    daemon->usages.hash_key[0] = daemon->usages.hash_key[1] = daemon->key;
-    daemon->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    daemon->peers.usages.hash_key[0] = daemon->peers.usages.hash_key[1] = daemon->key;
+    daemon->counters.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (make_parts(daemon) != PD_OK) {
         pd_conversation_dispose(daemon);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -278,11 +270,11 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon)
 {
-    return daemon->effects;
+    return daemon->mail.effects;
 }
 uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method)
 {
-    return daemon->calls[method];
+    return daemon->counters.calls[method];
 }
 bool pd_conversation_is_drained(const pd_daemon *daemon)
 {
@@ -290,23 +282,23 @@ bool pd_conversation_is_drained(const pd_daemon *daemon)
 }
 bool pd_conversation_has_conns(const pd_daemon *daemon)
 {
-    return daemon->n_conns > 0;
+    return daemon->table.n > 0;
 }
 
 /* Posts the roles of the configuration to the step thread, if there are any. */
 static void post_roles(pd_daemon *daemon)
 {
-    if (daemon->roles == NULL) return;
-    daemon->roles_request->u.roles = daemon->config.store_roles;
-    pd_loop_post(daemon, daemon->roles_request);
-    daemon->roles_request = NULL;
+    if (daemon->peers.roles == NULL) return;
+    daemon->mail.roles->u.roles = daemon->config.store_roles;
+    pd_loop_post(daemon, daemon->mail.roles);
+    daemon->mail.roles = NULL;
     daemon->config.store_roles = NULL;
 }
 
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
 {
-    daemon->requests = requests;
-    daemon->started_ms = daemon->worker_ms = pd_loop_now_ms(daemon);
+    daemon->mail.requests = requests;
+    daemon->counters.started_ms = daemon->counters.worker_ms = pd_loop_now_ms(daemon);
     post_roles(daemon);
     pd_reloading_start(daemon);
 }
@@ -318,21 +310,21 @@ static bool enter(pd_daemon *daemon, const pd_transport *transport, pd_usage **u
     pd_identity identity;
 
     pd_transport_identify(transport, &identity);
-    if ((*usage = pd_usage_join(&daemon->usages, daemon->roles, identity.text)) == NULL) return false;
+    if ((*usage = pd_usage_join(&daemon->peers.usages, daemon->peers.roles, identity.text)) == NULL) return false;
     if (!pd_usage_is_over(*usage, PD_USAGE_ENDING)) return true;
-    pd_usage_leave(&daemon->usages, *usage);
+    pd_usage_leave(&daemon->peers.usages, *usage);
     return false;
 }
 
 /* Checks that a new connection, which is counted already, is not one too many. */
 static int check_number(const pd_daemon *daemon, const pd_usage *usage, pd_error *err)
 {
-    if (daemon->n_conns > daemon->config.max_connections)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)",
+    if (daemon->table.n > daemon->config.max_connections)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%u connections are already open (server.max_connections)",
                        daemon->config.max_connections);
     if (!pd_usage_is_over(usage, 0)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "%llu connections of %.200s are open already (connections= of its quota in server.roles)",
+                   "%llu connections of %.200s are already open (connections= of its quota in server.roles)",
                    (unsigned long long)usage->quota.connections, usage->identity);
 }
 
@@ -343,21 +335,21 @@ static uint64_t origin_of(const pd_conn *conn)
     const pd_daemon *daemon = conn->daemon;
     const uint64_t key[2] = { daemon->key, daemon->key };
     char host[PD_LOG_PEER];
-    const char *name = conn->identity.text;
+    const char *name = conn->peer.identity.text;
 
-    pd_loop_host(host, conn->peer);
-    if (conn->identity.kind == PD_IDENTITY_NONE) name = host;
+    pd_loop_host(host, conn->peer.address);
+    if (conn->peer.identity.kind == PD_IDENTITY_NONE) name = host;
     return pd_name_hash(key, name, strlen(name));
 }
 
 /* Closes a connection for a newcomer, if one may be closed. */
 static void make_room(pd_daemon *daemon)
 {
-    pd_brief_place *place = pd_brief_first(&daemon->brief);
+    pd_brief_place *place = pd_brief_first(&daemon->peers.brief);
 
     if (place != NULL)
-        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, brief)),
-                      "it gave way to a new connection (server.max_connections)");
+        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.brief)),
+                      "closed for a new connection (server.max_connections)");
 }
 
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
@@ -367,16 +359,16 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     pd_error err;
 
     if (!enter(daemon, transport, &usage)) return PD_RESOURCE_EXHAUSTED;
-    if (daemon->n_conns >= daemon->config.max_connections) make_room(daemon);
+    if (daemon->table.n >= daemon->config.max_connections) make_room(daemon);
     if ((conn = pd_conn_new(daemon, &pd_incoming_frames, peer)) == NULL) {
-        pd_usage_leave(&daemon->usages, usage);
+        pd_usage_leave(&daemon->peers.usages, usage);
         return PD_NO_MEMORY;
     }
-    conn->usage = usage;
+    conn->peer.usage = usage;
     pd_loop_set_party(daemon, conn->number, usage->number);
     conn->pendings.under_way = &usage->requests;
     pd_conn_attach(conn, transport);
-    pd_brief_enter(&daemon->brief, &conn->brief, origin_of(conn));
+    pd_brief_enter(&daemon->peers.brief, &conn->links.brief, origin_of(conn));
     if (check_number(daemon, usage, &err) != PD_OK) pd_conn_end(conn, NULL, &err);
     return PD_OK;
 }
@@ -405,9 +397,9 @@ void pd_conversation_finish_http_turn(pd_daemon *daemon)
  * version table does not know them. The step thread itself takes back effects that are still in the mailbox. */
 static void release_backlog(pd_daemon *daemon)
 {
-    size_t i = daemon->backlog_at;
+    size_t i = daemon->mail.backlog_at;
 
-    for (pd_mail *mail = daemon->backlog; mail != NULL; mail = mail->next, i = 0) {
+    for (pd_mail *mail = daemon->mail.backlog; mail != NULL; mail = mail->next, i = 0) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
             if (effect->u.closed.at[i].published != NULL) on_released(daemon, effect->u.closed.at[i].published);
@@ -419,8 +411,8 @@ static void release_backlog(pd_daemon *daemon)
 void pd_conversation_close_all(pd_daemon *daemon)
 {
     daemon->platform.background = NULL; /* the loop does not turn any more: what is left to do is done here */
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        if (daemon->table.at[i] != NULL) pd_conn_close(daemon->table.at[i], "the server stops");
     pd_http_close_all(daemon);
     pd_version_table_free(daemon->versions);
     daemon->versions = NULL;
@@ -436,7 +428,7 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
     while (mail != NULL) {
         pd_effect *effect = next_effect(daemon, mail);
         mail = mail->next;
-        daemon->effects_handled++;
+        daemon->mail.handled++;
         if (effect->kind == PD_EFF_BUFFER) pd_conn_return_buffer(daemon, effect->u.buffer);
         if (effect->kind == PD_EFF_LOG) daemon->config.log(&effect->u.log);
         pd_effect_free(effect);
@@ -446,7 +438,7 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
 /* Frees requests that were not posted, because the step thread was never started. */
 static void free_posts(pd_daemon *daemon)
 {
-    for (pd_mail *mail = daemon->post_first, *next; mail != NULL; mail = next) {
+    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) {
         next = mail->next;
         pd_request_free((pd_request *)(void *)mail);
     }
@@ -455,29 +447,30 @@ static void free_posts(pd_daemon *daemon)
 void pd_conversation_dispose(pd_daemon *daemon)
 {
     if (daemon == NULL) return;
-    if (daemon->effects != NULL) {
-        free_effects(daemon, daemon->backlog);
-        free_effects(daemon, pd_mailbox_take(daemon->effects));
+    if (daemon->mail.effects != NULL) {
+        free_effects(daemon, daemon->mail.backlog);
+        free_effects(daemon, pd_mailbox_take(daemon->mail.effects));
     }
     pd_version_table_free(daemon->versions);
     pd_traffic_free(&daemon->traffic);
     pd_figures_free(&daemon->figures);
     pd_remarks_free(&daemon->remarks);
-    pd_mailbox_free(daemon->effects);
-    pd_pool_free(daemon->pool);
+    pd_mailbox_free(daemon->mail.effects);
+    pd_pool_free(daemon->ingest.pool);
     pd_arena_free(daemon->arena);
     pd_packed_optimizers_free(daemon->optimizers);
     pd_reply_scratch_free(&daemon->scratch);
-    pd_request_free(daemon->drain_request);
+    pd_request_free(daemon->mail.drain);
     free_posts(daemon);
-    pd_request_free(daemon->roles_request);
-    pd_roles_free(daemon->roles);
+    pd_request_free(daemon->mail.roles);
+    pd_roles_free(daemon->peers.roles);
     pd_roles_free(daemon->config.store_roles);
-    while (daemon->notices != NULL) pd_request_free(pd_loop_take_notice(daemon, daemon->notices->ticket.conn));
-    free(daemon->conns);
-    free(daemon->numbers);
-    free(daemon->parties);
-    if (daemon->statm >= 0) close(daemon->statm);
+    while (daemon->mail.notices != NULL)
+        pd_request_free(pd_loop_take_notice(daemon, daemon->mail.notices->ticket.conn));
+    free(daemon->table.at);
+    free(daemon->table.numbers);
+    free(daemon->table.parties);
+    if (daemon->counters.statm >= 0) close(daemon->counters.statm);
     pd_tls_unref(daemon->config.tls);
     free(daemon);
 }

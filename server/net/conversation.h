@@ -1,7 +1,6 @@
 /* conversation.h - how the event loop of any platform drives the conversation with workers and operators.
  *
- * Runs on the loop thread. Effects are the step thread's messages to this thread: answers to requests, and reports
- * of closed rounds.
+ * Runs on the loop thread.
  *
  * The caller makes and starts the conversation. In each turn of the loop, the caller calls _take_effects if the
  * platform was woken, _accept for each new connection, and _finish_turn at the end. The caller calls _tick several
@@ -21,9 +20,9 @@ void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
 /* Returns the mailbox to which the step thread posts its effects. The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
 /* Adds a connection whose bytes travel over this transport. If there are max_connections, one that has not said Hello
- * gives way (brief.h). If there are still more, or more than the quota of the peer's identity, the peer gets an error
- * and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED
- * (far more than the quota): the transport is still the caller's. */
+ * is closed for it (peers.h). If there are still more, or more than the quota of the peer's identity, the peer gets an
+ * error and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: far more than the quota; the transport is still
+ * the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
 /* Adds an HTTP connection (http.h) whose bytes travel over this transport, from a peer with this address as a number
  * (pd_reach_origin). PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the transport is still the caller's. */
@@ -41,14 +40,13 @@ void pd_conversation_finish_turn(pd_daemon *daemon);
 /* Checks the timeouts of all connections, of the shutdown, and of a daemon without workers. The platform calls it
  * several times a second. */
 void pd_conversation_tick(pd_daemon *daemon);
-/* Handles a termination signal. The first one drains the daemon (rounds under way may finish) and stops it, the second
- * one stops it at once. */
+/* Handles a termination signal. The first one drains the daemon and stops it, the second one stops it at once. */
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name);
-/* Drains the daemon (rounds under way may finish) and stops it. Logs the reason. Does nothing if that has begun. */
+/* Drains the daemon and stops it. Logs the reason. Does nothing if that has begun. */
 void pd_conversation_end(pd_daemon *daemon, const char *reason);
 /* Starts to read the configuration again. Limits that may change at run time take effect afterwards. */
 void pd_conversation_reload(pd_daemon *daemon);
-/* Closes all connections, and returns the published versions that the version table holds to the store. */
+/* Closes all connections, and returns the published versions of the version table to the store. */
 void pd_conversation_close_all(pd_daemon *daemon);
 /* Frees the conversation, after the step thread has ended and all background work is done. Accepts NULL. */
 void pd_conversation_dispose(pd_daemon *daemon);

@@ -100,8 +100,9 @@ static int watch_input(pd_uvloop *loop, pd_error *err)
     if (!pd_conversation_settings(loop->daemon)->ends_with_input) return PD_OK;
     if (fstat(STDIN_FILENO, &found) != 0 || !(S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode)) ||
         uv_poll_init(&loop->uv, &loop->input, STDIN_FILENO) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "server.input_exit: expected a pipe or a socket as standard input, whose end can be seen");
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "server.input_exit: expected a pipe or a socket as standard input: the end of another file cannot be seen");
     fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
     loop->input.data = loop;
     loop->watches_input = true;
@@ -265,7 +266,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
     if (loop == NULL) {
         pd_roles_free(config->roles);
         pd_roles_free(config->store_roles);
-        return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
+        return pd_fail(err, PD_NO_MEMORY, "cannot make the event loop");
     }
     if ((rc = pd_conversation_make(&loop->daemon, config, &platform, err)) != PD_OK) {
         free_loop(loop);

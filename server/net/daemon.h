@@ -24,7 +24,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
  * again. Errors:
  *
  *   PD_INVALID_ARGUMENT   the text is not an address
- *   PD_PERMISSION_DENIED  other machines can reach an address (it is not loopback), and `insecure` is not set
+ *   PD_PERMISSION_DENIED  an address is not loopback, and `insecure` is not set
  *   PD_UNAVAILABLE        an address cannot be bound; the error names the address and the cause
  *   PD_NO_MEMORY          out of memory */
 int pd_daemon_listen(pd_daemon *daemon, pd_error *err);
@@ -42,8 +42,6 @@ unsigned pd_daemon_http_port(const pd_daemon *daemon);
 bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests);
 /* Frees the daemon, after the step thread has ended. Accepts NULL. */
 void pd_daemon_free(pd_daemon *daemon);
-
-/* ---- for tests and fuzzers, which run the loop turn by turn ---- */
 
 /* Starts the daemon without running the event loop: the first half of pd_daemon_run. */
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests);

@@ -12,8 +12,8 @@
 
 typedef struct pd_daemon pd_daemon;
 
-/* Nanoseconds after which a turn of the step thread (it applies requests, then does a batch of work) counts as stuck:
- * the service manager's watchdog gets no more messages, and /healthz fails. */
+/* Nanoseconds after which a turn of the step thread counts as stuck: the service manager's watchdog gets no more
+ * messages, and /healthz fails. */
 #define PD_STUCK_NS 60000000000u
 
 typedef enum pd_daemon_event {
@@ -44,7 +44,7 @@ typedef struct pd_daemon_limits {
     pd_tls_context *tls; /* new keys for new connections, whose owner the daemon becomes; NULL: the old ones stay */
     pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes both
                                     * over. NULL: the roles stay */
-    const char *http_token;        /* token that HTTP requests must bring from now on, as in pd_daemon_config */
+    const char *http_token;        /* token that HTTP requests must have from now on, as in pd_daemon_config */
     const char *settings;          /* as in pd_daemon_config */
 } pd_daemon_limits;
 
@@ -75,11 +75,10 @@ typedef struct pd_daemon_config {
     /* the daemon's configuration as flags of its program, in lines, for operators; borrowed until a reload brings
      * another, or for the daemon's life. NULL: not known */
     const char *settings;
-    const char *http_listen; /* addresses of the HTTP listener (metrics, health, dashboard), in the syntax of `listen`.
-                              * NULL or "": there is none */
-    const char *http_token;  /* token that HTTP requests must bring; borrowed until a reload brings another, or for the
+    const char *http_listen; /* addresses of the HTTP listener, in the syntax of `listen`. NULL or "": there is none */
+    const char *http_token;  /* token that HTTP requests must have; borrowed until a reload brings another, or for the
                               * daemon's life. NULL: none is needed */
-    uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has been at its present turn. NULL: it is not
+    uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has worked on its present turn. NULL: it is not
                                      * known */
     void (*log)(const pd_log_entry *entry);
     void (*event)(void *arg, pd_daemon_event event); /* may be NULL */

@@ -1,6 +1,7 @@
 /* document.c - writes texts, numbers and labels into a text that grows. */
 #include "document.h"
 
+#include "grow.h"
 #include "text.h"
 
 #include <math.h>
@@ -25,18 +26,12 @@ void pd_document_clear(pd_document *document)
 /* Makes room for n more bytes and a final '\0'. Returns false if out of memory. */
 static bool reserve(pd_document *document, size_t n)
 {
-    size_t room = document->room > 0 ? document->room : FIRST_ROOM;
-    char *at;
+    size_t want = document->n + n + 1;
 
-    if (document->room - document->n > n) return true;
-    while (room - document->n <= n) room *= 2;
-    if ((at = realloc(document->at, room)) == NULL) {
-        document->failed = true;
-        return false;
-    }
-    document->at = at;
-    document->room = room;
-    return true;
+    if (want < FIRST_ROOM) want = FIRST_ROOM;
+    if (pd_grow((void **)&document->at, &document->room, want, 1) == PD_OK) return true;
+    document->failed = true;
+    return false;
 }
 
 void pd_document_add(pd_document *document, const char *bytes, size_t n)

@@ -1,18 +1,11 @@
 /* effect_handlers.c - handles effects: answers requests, publishes rounds, ends
  * connections. */
-#include "effect_handlers.h"
+#include "handlers.h"
 
-#include "checkpoint_request.h"
-#include "conn_io.h"
-#include "declare_request.h"
-#include "export_request.h"
-#include "hello_request.h"
-#include "info_reply.h"
-#include "note_request.h"
+#include "conn.h"
+#include "lifecycle.h"
 #include "mutant.h"
 #include "text.h"
-#include "share_request.h"
-#include "shutdown.h"
 
 #include <string.h>
 #include <syslog.h>
@@ -47,8 +40,8 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
         post_notice(daemon, effect);
         return;
     }
-    pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s) is rank %u of job %u", conn->peer,
-                conn->label, conn->rank, effect->job);
+    pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s) is rank %u of job %u",
+                conn->peer.address, conn->peer.label, conn->rank, effect->job);
     pd_reply_hello(conn, pending, effect);
 }
 
@@ -88,7 +81,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_answer(conn, pending, &ok.base);
     if (method != PD_LEAVE || !pd_conn_live(conn)) return;
     conn->has_left = true;
-    pd_fail(&why, PD_FAILED_PRECONDITION, "this worker has left the job: connect anew to join it again");
+    pd_fail(&why, PD_FAILED_PRECONDITION, "this worker has left the job: reconnect to join it again");
     left(conn, &why);
 }
 
@@ -104,17 +97,16 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges a connection with the payload bytes that earlier connections of its rank still have in flight (received and
- * not freed yet). Otherwise a worker that connects again and again could fill the memory for payloads. */
+/* Charges a connection with the payload bytes that earlier connections of its rank still have in flight. Otherwise a
+ * worker that reconnects again and again could fill the memory for payloads. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
-    if (conn != NULL) conn->quota.charged += effect->u.declared.held;
+    if (conn != NULL) conn->params.quota.charged += effect->u.declared.held;
 }
 
-/* Answers a Declare. From now on the connection may have payloads of up to its
- * reserve (its part of the memory for received payloads) in flight.
+/* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
  *
  * The Declare can still be refused here, although the store has accepted it: notes that are being received may have
  * taken the last bytes of the budget. */
@@ -128,11 +120,11 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
-    if (pd_admission_join(&daemon->admission, &conn->quota, effect->u.declared.reserve, &err) != PD_OK) {
+    if (pd_admission_join(&daemon->ingest.admission, &conn->params.quota, effect->u.declared.reserve, &err) != PD_OK) {
         refuse_set(conn, &err);
         return;
     }
-    conn->reserve = effect->u.declared.reserve;
+    conn->params.reserve = effect->u.declared.reserve;
     pd_reply_declare(conn, effect);
 }
 
@@ -193,8 +185,8 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     report_forgotten(daemon, effect->job);
     pd_traffic_remove(&daemon->traffic, effect->job);
     pd_figures_remove(&daemon->figures, effect->job);
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        pd_conn *conn = daemon->conns[i];
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        pd_conn *conn = daemon->table.at[i];
         if (conn == NULL || conn->job != effect->job || conn->job == 0 || !pd_conn_live(conn)) continue;
         left(conn, &effect->u.error);
         pd_conn_fail_all(conn, &effect->u.error);
@@ -202,8 +194,8 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Refuses the frame that the connection holds back (because it waits for memory), if the deadline of the frame's round
- * has passed. Frames that the peer sent after it are refused when they are read (pd_conn_is_late). */
+/* Refuses the connection's held-back frame, if the deadline of the frame's round has passed. Frames that the peer sent
+ * after it are refused when they are read (pd_conn_is_late). */
 static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 {
     conn->overdue = (pd_overdue){ .since = conn->daemon->mark,
@@ -218,74 +210,36 @@ static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
     daemon->mark++;
     (void)pd_version_table_time_out(daemon->versions, effect->job, effect->u.timed_out.step,
                                     &effect->u.timed_out.error);
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        pd_conn *conn = daemon->conns[i];
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        pd_conn *conn = daemon->table.at[i];
         if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))
             time_out_stalled(conn, effect);
     }
 }
 
-static void on_info(pd_daemon *daemon, const pd_effect *effect)
+/* Answers the request that an effect is the answer to, if it is still open. */
+static void answer(pd_daemon *daemon, pd_effect *effect,
+                   void (*reply)(pd_conn *conn, pd_pending *pending, pd_effect *effect))
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn != NULL) pd_reply_info(conn, pending, effect->u.info);
+    if (conn != NULL) reply(conn, pending, effect);
 }
 
-static void on_set(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
-}
-
-static void on_share(pd_daemon *daemon, pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_share(conn, pending, effect);
-}
-
-static void on_export(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_export(conn, pending, &effect->u.exported);
-}
-
-static void on_recall(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_recall(conn, pending, effect);
-}
-
-static void on_checkpoint(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_reply_checkpoint(conn, pending, effect);
-}
-
-/* Sends a warning about a job to the workers of the job that read such. */
+/* Sends a warning about a job to those of its workers that read warnings. */
 static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
 {
     const pd_remark *remark = pd_remarks_add(&daemon->remarks, entry);
 
-    for (size_t i = 0; remark != NULL && i < daemon->capacity; i++) {
-        pd_conn *conn = daemon->conns[i];
+    for (size_t i = 0; remark != NULL && i < daemon->table.capacity; i++) {
+        pd_conn *conn = daemon->table.at[i];
         if (conn != NULL && conn->job_name != NULL && strcmp(conn->job_name, remark->job) == 0)
             pd_conn_remark(conn, remark);
     }
 }
 
-/* Keeps the copy of a job's figures for whoever asks over HTTP. */
+/* Keeps the copy of a job's figures for metrics and /jobs.json. */
 static void on_stats(pd_daemon *daemon, pd_effect *effect)
 {
     pd_figures_take(&daemon->figures, effect->job, effect->u.stats);
@@ -296,13 +250,13 @@ static void on_stats(pd_daemon *daemon, pd_effect *effect)
  * counts the rounds that are entered. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
-    while (daemon->backlog_at < effect->u.closed.n) {
-        pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
+    while (daemon->mail.backlog_at < effect->u.closed.n) {
+        pd_closed *closed = &effect->u.closed.at[daemon->mail.backlog_at++];
         pd_version_table_close(daemon->versions, effect->job, closed);
-        if (daemon->backlog_at % 16 == 0 && pd_loop_clock_ns(daemon) > until_ns) break;
+        if (daemon->mail.backlog_at % 16 == 0 && pd_loop_clock_ns(daemon) > until_ns) break;
     }
-    if (daemon->backlog_at < effect->u.closed.n) return false;
-    daemon->backlog_at = 0;
+    if (daemon->mail.backlog_at < effect->u.closed.n) return false;
+    daemon->mail.backlog_at = 0;
     return true;
 }
 
@@ -320,22 +274,22 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED: on_fenced(daemon, effect); break;
     case PD_EFF_JOB_GONE: on_job_gone(daemon, effect); break;
-    case PD_EFF_INFO: on_info(daemon, effect); break;
-    case PD_EFF_SET: on_set(daemon, effect); break;
-    case PD_EFF_EXPORT: on_export(daemon, effect); break;
-    case PD_EFF_SHARE: on_share(daemon, effect); break;
+    case PD_EFF_INFO: answer(daemon, effect, pd_reply_info); break;
+    case PD_EFF_SET: answer(daemon, effect, pd_reply_set); break;
+    case PD_EFF_EXPORT: answer(daemon, effect, pd_reply_export); break;
+    case PD_EFF_SHARE: answer(daemon, effect, pd_reply_share); break;
     case PD_EFF_LOG:
         daemon->config.log(&effect->u.log);
         take_remark(daemon, &effect->u.log);
         break;
     case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
     case PD_EFF_STATS: on_stats(daemon, effect); break;
-    case PD_EFF_RECALL: on_recall(daemon, effect); break;
-    case PD_EFF_CHECKPOINT: on_checkpoint(daemon, effect); break;
+    case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
+    case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
     /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper
      * thread and entries of logs to the WAL thread; none ever comes to the loop thread */
     case PD_EFF_TASK:
-    case PD_EFF_KEEP:
+    case PD_EFF_WRITE_CHECKPOINT:
     case PD_EFF_WAL: break;
     }
     pd_effect_free(effect);

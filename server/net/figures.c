@@ -3,6 +3,7 @@
 #include "figures.h"
 
 #include "conn.h"
+#include "grow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,19 +80,6 @@ static void thin(pd_history *history)
     history->every *= 2;
 }
 
-/* Makes room for one more point. Returns false if out of memory: then this point is left out. */
-static bool make_room(pd_history *history)
-{
-    size_t room = history->room > 0 ? 2 * history->room : FIRST_POINTS;
-    pd_history_point *at;
-
-    if (history->n < history->room) return true;
-    if ((at = realloc(history->at, room * sizeof *at)) == NULL) return false;
-    history->at = at;
-    history->room = room;
-    return true;
-}
-
 static pd_history_point point_of(const pd_history *history, const pd_job_stats *stats)
 {
     const pd_job_info *info = &stats->info;
@@ -114,6 +102,8 @@ static void cut(pd_history *history, uint64_t step)
 
 static void note(pd_history *history, const pd_job_stats *stats)
 {
+    size_t want;
+
     if (stats->info.step_least < history->step) cut(history, stats->info.step_least);
     if (stats->step_ns == 0 || stats->info.step_least <= history->step) {
         history->step = stats->info.step_least;
@@ -125,7 +115,8 @@ static void note(pd_history *history, const pd_job_stats *stats)
         return;
     }
     if (history->n == PD_HISTORY_POINTS) thin(history);
-    if (!make_room(history)) return;
+    want = history->n < FIRST_POINTS ? FIRST_POINTS : history->n + 1;
+    if (pd_grow((void **)&history->at, &history->room, want, sizeof *history->at) != PD_OK) return; /* left out */
     history->at[history->n++] = point_of(history, stats);
     history->due = history->every;
     history->step = stats->info.step_least;
@@ -273,7 +264,7 @@ double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns)
 uint64_t pd_resident_bytes(const pd_daemon *daemon)
 {
     char text[128];
-    ssize_t n = pread(daemon->statm, text, sizeof text - 1, 0);
+    ssize_t n = pread(daemon->counters.statm, text, sizeof text - 1, 0);
     char *space;
 
     if (n <= 0) return 0;
@@ -297,8 +288,8 @@ bool pd_server_is_healthy(const pd_daemon *daemon)
 
 const char *pd_server_state(const pd_daemon *daemon)
 {
-    if (daemon->shutdown.begun || daemon->drains) return "draining";
-    return daemon->requests == NULL ? "recovering" : "ready";
+    if (daemon->shutdown.begun || daemon->shutdown.drains) return "draining";
+    return daemon->mail.requests == NULL ? "recovering" : "ready";
 }
 
 static void count_jobs(pd_server_figures *out, const pd_daemon *daemon)
@@ -314,8 +305,8 @@ static uint64_t transport_bytes(const pd_daemon *daemon)
 {
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) bytes += pd_transport_held(daemon->conns[i]->transport);
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        if (daemon->table.at[i] != NULL) bytes += pd_transport_held(daemon->table.at[i]->transport);
     return bytes;
 }
 
@@ -335,20 +326,21 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .state = pd_server_state(daemon),
         .healthy = pd_server_is_healthy(daemon),
         .time = platform->unix_ms != NULL ? (double)platform->unix_ms(platform->arg) / 1e3 : 0,
-        .connections = daemon->n_conns,
+        .connections = daemon->table.n,
         .ranks_left_out = daemon->figures.left_out,
-        .ingest_limit = daemon->admission.budget,
-        .ingest_used = daemon->admission.used,
+        .ingest_limit = daemon->ingest.admission.budget,
+        .ingest_used = daemon->ingest.admission.used,
         .resident_bytes = pd_resident_bytes(daemon),
         .tls_bytes = transport_bytes(daemon),
-        .bytes_in = daemon->bytes_in,
-        .bytes_out = daemon->bytes_out,
-        .frames_in = daemon->frames_in,
-        .frames_refused = daemon->frames_refused,
+        .bytes_in = daemon->counters.bytes_in,
+        .bytes_out = daemon->counters.bytes_out,
+        .frames_in = daemon->counters.frames_in,
+        .frames_refused = daemon->counters.frames_refused,
     };
     out->ready = strcmp(out->state, "ready") == 0;
     out->peak_resident_bytes = pd_peak_resident_bytes(out->resident_bytes);
-    if (daemon->requests != NULL) out->uptime_seconds = (double)(pd_loop_now_ms(daemon) - daemon->started_ms) / 1e3;
+    if (daemon->mail.requests != NULL)
+        out->uptime_seconds = (double)(pd_loop_now_ms(daemon) - daemon->counters.started_ms) / 1e3;
     count_jobs(out, daemon);
-    read_lag(out, &daemon->lag);
+    read_lag(out, &daemon->counters.lag);
 }

@@ -1,8 +1,8 @@
-/* figures.h - figures for operators: the last copy of each job's figures (pd_job_stats), points of the past for
- * curves, the bytes of each job's connections, and the figures of the whole daemon. Loop thread.
+/* figures.h - figures for operators: the last copy of each job's figures (pd_job_stats), points of the past for curves,
+ * the bytes of each job's connections, and the figures of the whole daemon. Loop thread.
  *
- * The step thread publishes a copy about once a second. Metrics and /jobs.json are made from these copies, so whoever
- * asks for them costs the step thread nothing. */
+ * The step thread publishes a copy about once a second. Metrics and /jobs.json are made from these copies, so a scrape
+ * costs the step thread nothing. */
 #ifndef PD_FIGURES_H
 #define PD_FIGURES_H
 
@@ -17,7 +17,7 @@
 typedef struct pd_traffic pd_traffic; /* byte counters of one job, linked to those of all others; NULL: there are no
                                        * jobs */
 
-/* Makes the byte counters of a job, unless it has them already. If out of memory, its bytes are not counted. */
+/* Makes the byte counters of a job, unless it has them already. Without memory its bytes are not counted. */
 void pd_traffic_add(pd_traffic **jobs, uint32_t job);
 /* Adds to the byte counters of a job. Does nothing if the job has none. */
 void pd_traffic_count(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out);
@@ -68,7 +68,7 @@ typedef struct pd_figures {
     uint64_t removals; /* number of jobs that were forgotten so far */
 } pd_figures;
 
-/* How far somebody is who goes through the jobs. Begins zeroed. */
+/* A position in the list of jobs. Begins zeroed. */
 typedef struct pd_figures_place {
     uint64_t serial;         /* serial number of the last job; 0: none yet */
     const pd_figure *figure; /* the last job, as long as none is forgotten */
@@ -81,8 +81,8 @@ void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
 /* Forgets a job, which has ended. */
 void pd_figures_remove(pd_figures *figures, uint32_t job);
 void pd_figures_free(pd_figures *figures);
-/* Returns the figures of the next job, in the order of serial numbers, and moves on to it. NULL: there is none. Whoever
- * goes through the jobs in pieces neither misses nor repeats one, although jobs come and go meanwhile. */
+/* Returns the figures of the next job, in the order of serial numbers, and moves `place` to it. NULL: there is none. No
+ * job is missed or repeated, although jobs begin and end meanwhile. */
 const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *place);
 
 /* Returns the time of the store's clock for which a job's figures hold at the time now_ns: that of the copy while a

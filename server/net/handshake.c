@@ -2,6 +2,7 @@
 #include "uvloop.h"
 
 #include "loop.h"
+#include "thread.h"
 #include "tls_stream.h"
 
 #include <assert.h>
@@ -11,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <syslog.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -66,14 +65,12 @@ static void finish_task(pd_handshake_thread *thread)
     uv_async_send(&thread->wakes);
 }
 
-/* Runs the thread. On Linux each thread has its own priority. */
 static void run_tasks(void *arg)
 {
     pd_handshake_thread *thread = arg;
-    id_t self = (id_t)syscall(SYS_gettid);
     pd_background *work;
 
-    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICER);
+    pd_thread_lower(NICER);
     while ((work = next_task(thread)) != NULL) {
         work->run(work);
         finish_task(thread);
@@ -144,7 +141,7 @@ enum {
     MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
     MOST_ENDING = 512,   /* handshakes that have failed, and whose client gets a moment to read why */
     LINGER_MS = 2000,    /* that moment */
-    TELL_MS = 1000,      /* the log tells at most once in this time how many handshakes gave way */
+    TELL_MS = 1000,      /* the log reports dropped handshakes at most once in this time */
     RECORD_HEAD = 5,
     MOST_RECORD = 16 * 1024,
     TYPE_HANDSHAKE = 22
@@ -275,7 +272,7 @@ static void await_answer(pd_handshake *h, int events)
     enter(h, PD_HANDSHAKE_ANSWERED);
     uv_poll_start(&h->poll, events, on_answer);
     if (all->n[PD_HANDSHAKE_ANSWERED] <= MOST_ANSWERED) return;
-    all->gave_way++;
+    all->dropped++;
     drop(all->list[PD_HANDSHAKE_ANSWERED]);
 }
 
@@ -305,7 +302,7 @@ static void compute(pd_handshake *h)
     pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
 
     if (all->thread == NULL && (all->thread = pd_handshake_thread_new(h->loop)) == NULL) {
-        fail(h, "the thread that computes it cannot start: out of memory or of threads (ulimit -u, TasksMax=)");
+        fail(h, "cannot start the handshake thread: out of memory or threads (ulimit -u, TasksMax=)");
         return;
     }
     if (h->stream == NULL && pd_tls_stream_new(&h->stream, keys, h->fd, NULL, &h->err) != PD_OK) {
@@ -335,8 +332,8 @@ static void queue(pd_handshake *h)
     compute_next(h->loop);
 }
 
-/* Queues a handshake whose peer has answered before all others: an honest peer does not wait behind a flood of first
- * messages that nobody goes on with. */
+/* Queues a handshake whose peer has answered before all others: an honest peer does not wait for a flood of first
+ * messages that are never followed up. */
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
     pd_handshake *h = poll->data;
@@ -353,14 +350,14 @@ static void on_answer(uv_poll_t *poll, int status, int events)
 /* Answers a client that sent something else than TLS: with an error in a frame, if it sent a frame. */
 static void refuse_plain(pd_handshake *h, const uint8_t *head)
 {
-    static const char text[] = "this address wants TLS: connect to tls://host:port";
+    static const char text[] = "TLS required: connect to tls://host:port";
     uint8_t *at = NULL;
     size_t bytes = 0;
 
     if (memcmp(head, "PDF1", 4) == 0 && pd_frame_pack_error(&at, &bytes, 0, 0, 0, PD_UNAUTHENTICATED, text, 0) == PD_OK)
         send(h->fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     free(at);
-    fail(h, "the client does not speak TLS: it must connect to tls://host:port");
+    fail(h, "the client does not use TLS: it must connect to tls://host:port");
 }
 
 /* Looks at the bytes of a silent handshake, and leaves them in the socket. They are a record of TLS: its type, two
@@ -383,7 +380,7 @@ static void on_first(uv_poll_t *poll, int status, int events)
         wake_at(h, 1);
         queue(h);
     } else if (!fits || h->told_size) {
-        fail(h, "its first message is not whole"); /* told_size: woken all the same, as the peer has ended its side */
+        fail(h, "incomplete first message"); /* told_size: woken all the same, as the peer has ended its side */
     } else {
         h->told_size = true;
         wake_at(h, RECORD_HEAD + length);
@@ -403,14 +400,14 @@ static pd_handshake *oldest_unanswered(const pd_handshakes *all)
     return all->list[PD_HANDSHAKE_QUEUED];
 }
 
-/* Makes room for one more handshake. */
+/* Drops a handshake if there are too many for one more. */
 static void give_way(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
     const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
 
     if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
-    all->gave_way++;
+    all->dropped++;
     drop(oldest_unanswered(all));
 }
 
@@ -434,16 +431,16 @@ void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)
     uv_poll_start(&h->poll, UV_READABLE, on_first);
 }
 
-/* Logs how many handshakes gave way to newer ones: one line for all of a flood. */
+/* Logs how many handshakes were dropped: one line for all of a flood. */
 static void tell(pd_uvloop *loop, uint64_t now)
 {
     pd_handshakes *all = &loop->handshakes;
 
-    if (all->gave_way == 0 || now - all->told_ms < TELL_MS) return;
+    if (all->dropped == 0 || now - all->logged_ms < TELL_MS) return;
     pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ .code = PD_RESOURCE_EXHAUSTED },
-                "%u TLS handshakes gave way to others: too many are under way", all->gave_way);
-    all->gave_way = 0;
-    all->told_ms = now;
+                "dropped %u pending TLS handshakes: too many are under way", all->dropped);
+    all->dropped = 0;
+    all->logged_ms = now;
 }
 
 void pd_handshakes_tick(pd_uvloop *loop)
@@ -454,13 +451,13 @@ void pd_handshakes_tick(pd_uvloop *loop)
     tell(loop, now);
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
     while ((h = loop->handshakes.list[PD_HANDSHAKE_QUEUED]) != NULL && now - h->begun_ms > most) {
-        loop->handshakes.gave_way++;
+        loop->handshakes.dropped++;
         drop(h);
     }
     while ((h = loop->handshakes.list[PD_HANDSHAKE_ENDING]) != NULL && now - h->begun_ms > LINGER_MS) drop(h);
     DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_ANSWERED], h, next)
     {
-        if (now - h->begun_ms > most) fail(h, "it took longer than server.handshake_timeout");
+        if (now - h->begun_ms > most) fail(h, "timeout (server.handshake_timeout)");
     }
 }
 

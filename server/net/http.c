@@ -142,8 +142,7 @@ static void answer_health(pd_http_answer *answer, const pd_daemon *daemon, const
     bool healthy = pd_server_is_healthy(daemon);
 
     answer->ended = true;
-    put_short(out, healthy ? 200 : 503,
-              healthy ? "ok" : "the step thread has been at one piece of work for over a minute", request->head);
+    put_short(out, healthy ? 200 : 503, healthy ? "ok" : "step thread stuck for 60 s in one work item", request->head);
 }
 
 static void answer_ready(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
@@ -178,7 +177,7 @@ static void answer_dashboard(pd_http_answer *answer, const pd_daemon *daemon, co
 
 typedef struct path {
     const char *path;
-    bool open; /* needs no token: it tells one word */
+    bool open; /* needs no token: the answer is one word */
     void (*answer)(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request, pd_document *out);
 } path;
 
@@ -218,8 +217,8 @@ static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const 
         }
         if (token == NULL && !daemon->config.insecure && !request->numeric_host) {
             refuse_answer(answer, 421,
-                          "without a token, expected the field Host to be localhost or an IP address: set "
-                          "http.token to be called by another name",
+                          "without a token, expected the field Host to be localhost or an IP address: set http.token "
+                          "to use another name",
                           request->head, out);
             return;
         }

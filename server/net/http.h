@@ -15,8 +15,7 @@
  * A flood of slow peers does not keep a probe of health out. When there are PD_HTTP_MOST connections, the newcomer
  * takes the place of one that is answered already, or of the oldest incomplete request of the address that has most of
  * them: that one gets status 429. A complete request is always answered. Long answers (metrics, jobs, the dashboard),
- * which a peer may read slowly, are limited for each address and in total; whoever asks for one more gets status
- * 429. */
+ * which a peer may read slowly, are limited for each address and in total; a request for one more gets status 429. */
 #ifndef PD_HTTP_H
 #define PD_HTTP_H
 

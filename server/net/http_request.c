@@ -71,8 +71,6 @@ static bool is_field_text(span text)
     return true;
 }
 
-/* ---- the first line ---- */
-
 static pd_http_parsed read_path(pd_http_request *out, span target, const char **why)
 {
     span path = cut(&target, '?');
@@ -102,8 +100,6 @@ static pd_http_parsed read_first_line(pd_http_request *out, span line, const cha
     if (!out->head && !is(method, "GET")) return PD_HTTP_METHOD;
     return read_path(out, target, why);
 }
-
-/* ---- fields ---- */
 
 /* Returns the value of a text such as "1" or "0.75", in thousandths; 0: it is another text. */
 static int thousandths(span text)
@@ -251,8 +247,6 @@ static pd_http_parsed read_fields(pd_http_request *out, span head, const char **
     *why = "expected a request without a body";
     return seen.body ? PD_HTTP_BODY : PD_HTTP_COMPLETE;
 }
-
-/* ---- the head ---- */
 
 /* Returns whether each line feed of a text follows a carriage return, and each carriage return but one at the end is
  * followed by a line feed. */

@@ -178,44 +178,44 @@ void pd_loop_host(char *host, const char *peer)
 void pd_loop_count_refusal(pd_daemon *daemon, int code)
 {
     _Static_assert(PD_LOOP_CODES == 1 - PD_REWIND, "each error code has a counter");
-    daemon->frames_refused++;
-    if (code <= 0 && code > -PD_LOOP_CODES) daemon->refused_by[-code]++;
+    daemon->counters.frames_refused++;
+    if (code <= 0 && code > -PD_LOOP_CODES) daemon->counters.refused_by[-code]++;
 }
 
 struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number)
 {
-    size_t place = number % daemon->capacity;
-    return daemon->numbers[place] == number ? daemon->conns[place] : NULL;
+    size_t place = number % daemon->table.capacity;
+    return daemon->table.numbers[place] == number ? daemon->table.at[place] : NULL;
 }
 
 int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number)
 {
-    size_t place = daemon->next_place;
+    size_t place = daemon->table.next_place;
 
-    if (daemon->n_conns == daemon->capacity) return PD_RESOURCE_EXHAUSTED;
-    while (daemon->conns[place] != NULL) place = (place + 1) % daemon->capacity;
-    *number = daemon->numbers[place] = ++daemon->serial * daemon->capacity + place;
-    daemon->conns[place] = conn;
-    daemon->parties[place] = 0;
-    daemon->n_conns++;
-    daemon->next_place = (place + 1) % daemon->capacity;
+    if (daemon->table.n == daemon->table.capacity) return PD_RESOURCE_EXHAUSTED;
+    while (daemon->table.at[place] != NULL) place = (place + 1) % daemon->table.capacity;
+    *number = daemon->table.numbers[place] = ++daemon->table.serial * daemon->table.capacity + place;
+    daemon->table.at[place] = conn;
+    daemon->table.parties[place] = 0;
+    daemon->table.n++;
+    daemon->table.next_place = (place + 1) % daemon->table.capacity;
     return PD_OK;
 }
 
 void pd_loop_set_party(pd_daemon *daemon, uint64_t number, uint64_t party)
 {
-    daemon->parties[number % daemon->capacity] = party;
+    daemon->table.parties[number % daemon->table.capacity] = party;
 }
 
 void pd_loop_remove(pd_daemon *daemon, uint64_t number)
 {
-    daemon->conns[number % daemon->capacity] = NULL;
-    daemon->n_conns--;
+    daemon->table.at[number % daemon->table.capacity] = NULL;
+    daemon->table.n--;
 }
 
 size_t pd_loop_quota(const pd_daemon *daemon)
 {
-    size_t quota = TURN_BYTES / (daemon->was_active > 0 ? daemon->was_active : 1);
+    size_t quota = TURN_BYTES / (daemon->table.was_active > 0 ? daemon->table.was_active : 1);
 
     if (quota > MOST_QUOTA) return MOST_QUOTA;
     return quota < LEAST_QUOTA ? LEAST_QUOTA : quota;
@@ -225,39 +225,39 @@ size_t pd_loop_quota(const pd_daemon *daemon)
  * have no connection. */
 static void sign(const pd_daemon *daemon, pd_request *request)
 {
-    size_t place = request->ticket.conn % daemon->capacity;
+    size_t place = request->ticket.conn % daemon->table.capacity;
 
-    if (daemon->numbers[place] == request->ticket.conn) request->party = daemon->parties[place];
+    if (daemon->table.numbers[place] == request->ticket.conn) request->party = daemon->table.parties[place];
 }
 
 void pd_loop_post(pd_daemon *daemon, pd_request *request)
 {
     if (request->party == 0) sign(daemon, request);
     request->mail.next = NULL;
-    if (daemon->post_first == NULL)
-        daemon->post_first = &request->mail;
+    if (daemon->mail.first == NULL)
+        daemon->mail.first = &request->mail;
     else
-        daemon->post_last->next = &request->mail;
-    daemon->post_last = &request->mail;
+        daemon->mail.last->next = &request->mail;
+    daemon->mail.last = &request->mail;
 }
 
 void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice)
 {
     sign(daemon, notice);
-    notice->mail.next = daemon->notices != NULL ? &daemon->notices->mail : NULL;
-    daemon->notices = notice;
+    notice->mail.next = daemon->mail.notices != NULL ? &daemon->mail.notices->mail : NULL;
+    daemon->mail.notices = notice;
 }
 
 pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
 {
-    pd_request *before = NULL, *notice = daemon->notices, *next;
+    pd_request *before = NULL, *notice = daemon->mail.notices, *next;
 
     for (; notice != NULL && notice->ticket.conn != number; notice = (pd_request *)(void *)notice->mail.next)
         before = notice;
     if (notice == NULL) return NULL;
     next = (pd_request *)(void *)notice->mail.next;
     if (before == NULL)
-        daemon->notices = next;
+        daemon->mail.notices = next;
     else
         before->mail.next = notice->mail.next;
     return notice;
@@ -267,12 +267,12 @@ void pd_loop_post_released(pd_daemon *daemon)
 {
     pd_request *request;
 
-    if (daemon->released == NULL) return;
+    if (daemon->mail.released == NULL) return;
     request = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
     /* out of memory: the published versions stay in the list for the next turn */
     if (request == NULL) return;
-    request->u.released.first = daemon->released;
-    daemon->released = NULL;
+    request->u.released.first = daemon->mail.released;
+    daemon->mail.released = NULL;
     pd_loop_post(daemon, request);
 }
 
@@ -282,9 +282,9 @@ void pd_loop_flush(pd_daemon *daemon)
     int rc;
 
     pd_loop_post_released(daemon);
-    if (daemon->post_first == NULL) return;
-    rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
+    if (daemon->mail.first == NULL) return;
+    rc = pd_mailbox_post(daemon->mail.requests, daemon->mail.first, daemon->mail.last);
     assert(rc == PD_OK); /* posting cannot fail, because the mailbox is closed only after the loop thread has ended */
     (void)rc;
-    daemon->post_first = daemon->post_last = NULL;
+    daemon->mail.first = daemon->mail.last = NULL;
 }

@@ -28,8 +28,8 @@ typedef struct pd_lag {
     uint64_t last_ns; /* CPU time that the thread had used at the last poll; 0: it has not waited for events yet */
 } pd_lag;
 
-/* Enters the CPU time that the thread has used since the last poll (wait for events) into the histogram. Called just
- * before the loop polls. */
+/* Enters the CPU time that the thread has used since the last poll into the histogram. Called just before the loop
+ * polls. */
 void pd_lag_poll(pd_lag *lag);
 void pd_lag_count(pd_lag *lag, uint64_t busy_ns);
 /* Returns a busy time in milliseconds that the given fraction of the polls (0.999: 999 of 1000) did not exceed; 0 if
@@ -52,10 +52,10 @@ typedef struct pd_remarks {
     uint64_t n;               /* number of remarks so far */
 } pd_remarks;
 
-/* Keeps a log entry as a remark if it is a warning about a job. Returns the remark; NULL: the entry is none, the job
- * had it before or has PD_REMARKS_OF_JOB already, or out of memory. */
+/* Keeps a log entry as a remark if it is a warning about a job. Returns the remark; NULL: the entry is no such warning,
+ * the job had it before or has PD_REMARKS_OF_JOB already, or out of memory. */
 const pd_remark *pd_remarks_add(pd_remarks *remarks, const pd_log_entry *entry);
-/* Returns the next remark of a job, from number *at on, and moves *at behind it. NULL: there is none. */
+/* Returns the next remark of a job, from number *at on, and moves *at after it. NULL: there is none. */
 const pd_remark *pd_remarks_next(const pd_remarks *remarks, const char *job, uint64_t *at);
 /* Forgets the remarks of an earlier job of this name: a new one begins. */
 void pd_remarks_begin(pd_remarks *remarks, const char *job);
@@ -80,8 +80,8 @@ typedef struct pd_http {
 
 /* The shutdown of the daemon, which the first termination signal or an operator's Shutdown request begins. */
 typedef struct pd_shutdown {
-    bool begun, drained;  /* begun: the store was asked to drain (rounds under way may finish, no new ones begin).
-                           * drained: the store has answered */
+    bool begun, drained;  /* begun: the store was asked to drain. drained: the store has answered */
+    bool drains;          /* an operator has asked the store to drain: no new rounds begin */
     uint64_t deadline_ms; /* time at which the loop stops even if the store has not drained */
 } pd_shutdown;
 
@@ -93,67 +93,85 @@ typedef struct pd_reloading {
 
 #define PD_LOOP_CODES 19 /* number of error codes, with PD_OK */
 
-struct pd_daemon {
-    pd_daemon_config config;
-    pd_platform platform;
+/* Messages between the loop thread and the step thread. */
+typedef struct pd_loop_mail {
     pd_mailbox *effects, *requests;
-    pd_mail *backlog;                /* effects that were taken from the mailbox and
-                                      * are not handled yet */
-    size_t backlog_at;               /* of the first effect that waits: number of its closed rounds that are on the
-                                      * version table already */
-    uint64_t effects_handled;        /* number of the last effect that was handled */
-    pd_mail *post_first, *post_last; /* requests to the store that were queued in this turn of the loop */
-    pd_request *notices;             /* messages that tell the store of the end of connections which closed before the
-                                      * store answered their Hello */
-    pd_published *released;          /* published versions that no one reads here any more; they go back to
-                                      * the store at the end of this turn */
-    struct pd_conn **conns;          /* table of connections; the index of a connection is its number % capacity */
-    uint64_t *numbers;               /* number of the last connection that had each index of the table */
-    uint64_t *parties;               /* pd_usage.number of the identity of this connection */
-    size_t capacity, n_conns, next_place;
+    pd_mail *backlog;      /* effects that were taken from the mailbox and are not handled yet */
+    size_t backlog_at;     /* of the first of them: number of its closed rounds that are on the version table already */
+    uint64_t handled;      /* number of the last effect that was handled */
+    pd_mail *first, *last; /* requests to the store that were queued in this turn of the loop */
+    pd_request *notices;   /* messages that tell the store of the end of connections which closed before the store
+                               * answered their Hello */
+    pd_published *released; /* published versions that no one reads here any more; they go back to the store at the end
+                               * of this turn */
+    pd_request *drain;      /* asks the store to drain before a shutdown */
+    pd_request *roles;      /* has the step thread's copy of the roles that the daemon begins with. This one and
+                               * `drain` are allocated in advance; NULL once they are posted */
+} pd_loop_mail;
+
+/* The connections of workers and operators. The index of a connection is its number % capacity. */
+typedef struct pd_conn_table {
+    struct pd_conn **at;
+    uint64_t *numbers;                       /* number of the last connection that had each index */
+    uint64_t *parties;                       /* pd_usage.number of the identity of this connection */
+    size_t capacity, n, next_place;          /* size of the arrays; connections; index to try next */
     uint64_t serial;                         /* number of connections accepted so far */
     struct pd_conn *dirty, *waking, *closed; /* lists of connections: that have bytes to send; whose held-back frame is
                                               * tried again; that are freed at the end of this turn */
     size_t active, was_active;               /* number of connections whose transport reported events in this turn of
                                               * the loop, and in the last turn */
-    pd_pace pace;
-    pd_brief brief;
-    bool stall_over;       /* memory for payloads has become free: connections with a held-back frame
-                                              * try again */
-    bool short_of_budget;  /* a connection waits for memory for a payload because all ranks together
-                                              * use up the ingest budget */
-    bool stall_unreported; /* a connection waits for memory for a payload, and the step thread does
-                                              * not know: there was no memory for the message to it */
+} pd_conn_table;
+
+/* Memory for payloads, and the connections that wait for it. */
+typedef struct pd_ingest {
     pd_pool *pool;
     pd_admission admission;
+    bool stall_over;      /* memory has become free: connections with a held-back frame try again */
+    bool short_of_budget; /* a connection waits because all ranks together use up the ingest budget */
+    bool unreported;      /* a connection waits, and the step thread does not know: there was no memory for the message
+                           * to it */
+} pd_ingest;
+
+/* Who may connect, what each identity uses, and whose turn it is. */
+typedef struct pd_peers {
+    pd_roles *roles;      /* who may do what; NULL: everybody may do everything */
+    uint64_t roles_taken; /* number of times that roles were taken: by it a connection knows that they are new */
+    pd_usages usages;
+    pd_pace pace;
+    pd_brief brief;
+} pd_peers;
+
+typedef struct pd_loop_counters {
+    uint64_t started_ms, worker_ms; /* times: of the start; at which a worker was connected last, or of the start */
+    uint64_t bytes_in, bytes_out, frames_in, frames_refused;
+    uint64_t refused_by[PD_LOOP_CODES]; /* number of refused frames for each error code, without its sign */
+    uint64_t calls[PD_METHODS];
+    pd_lag lag;
+    int statm; /* descriptor of /proc/self/statm (the process's memory), opened at start */
+} pd_loop_counters;
+
+struct pd_daemon {
+    pd_daemon_config config;
+    pd_platform platform;
+    pd_loop_mail mail;
+    pd_conn_table table;
+    pd_ingest ingest;
+    pd_peers peers;
     pd_version_table *versions;
     pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */
     pd_reply_scratch scratch;
     pd_packed_optimizers *optimizers; /* the answers to Optimizers */
     pd_shutdown shutdown;
-    bool drains; /* an operator has asked the store to drain: no new rounds begin */
     pd_reloading reload;
-    pd_roles *roles;           /* who may do what; NULL: everybody may do everything */
-    uint64_t roles_taken;      /* number of times that roles were taken: by it a connection knows that they are new */
-    pd_usages usages;          /* what each identity uses */
-    pd_request *drain_request; /* the request that asks the store to drain before a shutdown, allocated in advance; NULL
-                                * once it is posted */
-    pd_request *roles_request; /* the request with the step thread's copy of the roles that the daemon begins with,
-                                * allocated in advance; NULL once it is posted */
-    pd_lag lag;
-    uint64_t worker_ms; /* time at which a worker was connected last, or at which the daemon began */
-    int statm;          /* descriptor of /proc/self/statm (the process's memory), opened at start */
-    uint64_t started_ms, key;
+    pd_loop_counters counters;
+    uint64_t key;  /* secret key of hash tables; odd */
     uint64_t mark; /* number of errors so far that later pushes must know about (refused pushes, passed deadlines). An
                     * error that answers a push carries it, and each push carries the last such number that its sender
                     * has read */
-    uint64_t bytes_in, bytes_out, frames_in, frames_refused;
-    uint64_t refused_by[PD_LOOP_CODES]; /* number of refused frames for each error code, without its sign */
-    pd_figures figures;                 /* last copies of the figures of jobs, for whoever asks over HTTP */
-    pd_remarks remarks;                 /* warnings about jobs, for their workers */
-    pd_http http;                       /* HTTP connections */
-    pd_traffic *traffic;                /* counters of the bytes that each job has received and sent */
-    uint64_t calls[PD_METHODS];
+    pd_figures figures;  /* last copies of the figures of jobs */
+    pd_traffic *traffic; /* counters of the bytes that each job has received and sent */
+    pd_remarks remarks;  /* warnings about jobs, for their workers */
+    pd_http http;        /* HTTP connections */
 };
 
 uint64_t pd_loop_now_ms(const pd_daemon *daemon);

@@ -142,14 +142,14 @@ static void write_build(const scene *s)
 static void write_refused(const scene *s)
 {
     for (int code = 0; code < PD_LOOP_CODES; code++)
-        if (s->daemon->refused_by[code] > 0 || -code == PD_INVALID_ARGUMENT)
-            sample(s, "code", pd_code_name(-code), (double)s->daemon->refused_by[code]);
+        if (s->daemon->counters.refused_by[code] > 0 || -code == PD_INVALID_ARGUMENT)
+            sample(s, "code", pd_code_name(-code), (double)s->daemon->counters.refused_by[code]);
 }
 
 /* Writes every 16th bound of the loop's histogram, so that each one is four times the one before. */
 static void write_loop_busy(const scene *s)
 {
-    const pd_lag *lag = &s->daemon->lag;
+    const pd_lag *lag = &s->daemon->counters.lag;
     uint64_t sum = 0;
 
     for (int i = 0; i < PD_LAG_BUCKETS; i++) {
@@ -326,7 +326,7 @@ static const row rows[] = {
     SERVER_BY("build_info", GAUGE, write_build, "Version, instruction set and BLAS kernels in use; always 1."),
     SERVER("ready", GAUGE, ready, "1: workers are served; 0: the daemon is recovering jobs or draining."),
     SERVER("healthy", GAUGE, healthy, "1: the step thread makes progress; 0: it is stuck."),
-    SERVER("uptime_seconds", GAUGE, uptime_seconds, "Time since the daemon serves workers."),
+    SERVER("uptime_seconds", GAUGE, uptime_seconds, "Time since the daemon began to serve workers."),
     SERVER("connections", GAUGE, connections, "Open connections of workers and operators."),
     SERVER("jobs", GAUGE, jobs, "Number of jobs."),
     SERVER("bytes_received", COUNTER, bytes_in, "Bytes received on all connections."),
@@ -335,7 +335,7 @@ static const row rows[] = {
     SERVER_BY("frames_refused", COUNTER, write_refused, "Frames that were refused, by error code."),
     SERVER("ingest_bytes", GAUGE, ingest_used, "Bytes of gradients in flight: received and not summed yet."),
     SERVER("ingest_limit_bytes", GAUGE, ingest_limit, "Most bytes of gradients in flight (limits.ingest_bytes)."),
-    SERVER("ranks_left_out", GAUGE, ranks_left_out, "Ranks that have come, and have no metrics with the label rank."),
+    SERVER("ranks_left_out", GAUGE, ranks_left_out, "Ranks that have joined, but have no metrics with the label rank."),
     SERVER("memory_resident_bytes", GAUGE, resident_bytes, "Memory of the process."),
     SERVER("memory_peak_bytes", GAUGE, peak_resident_bytes, "Most memory that the process has had."),
     SERVER("memory_tls_bytes", GAUGE, tls_bytes, "Memory in which bytes of TLS connections wait."),
@@ -345,12 +345,12 @@ static const row rows[] = {
     JOB("job_step", GAUGE, info.step_least, "Steps that all parameters of the job have closed."),
     JOB("job_furthest_step", GAUGE, info.step_most, "Steps that some parameter of the job has closed."),
     JOB_BY("job_steps_per_second", GAUGE, write_speed, "Steps per second over the last seconds."),
-    JOB("rewinds", COUNTER, rewinds, "How often the job went on at an older step: a restart brought it back."),
+    JOB("rewinds", COUNTER, rewinds, "How often the job continued at an older step after a restart."),
     JOB("job_world_size", GAUGE, info.world_size, "Number of ranks."),
     JOB_BY("job_workers", GAUGE, write_workers, "Number of ranks by state."),
     JOB("job_parameters", GAUGE, info.params, "Number of parameters."),
     JOB("contributions", COUNTER, info.contributions, "Contributions, one for each chunk, rank and step."),
-    JOB("duplicates", COUNTER, info.duplicates, "Chunks that came a second time."),
+    JOB("duplicates", COUNTER, info.duplicates, "Chunks that were received twice."),
     JOB("replayed_contributions", COUNTER, info.replayed, "Contributions again to steps that a restart has lost."),
     JOB("job_frames_refused", COUNTER, info.refused, "Data frames of the job that were refused."),
     JOB_BY("rounds_closed", COUNTER, write_rounds, "Rounds that have closed, by how they ended."),
@@ -358,16 +358,16 @@ static const row rows[] = {
     JOB_BY("waiting_seconds", GAUGE, write_waiting, "How long the oldest open round has waited; 0: none is open."),
     JOB_BY("step_seconds", HISTOGRAM, write_phases, "Time that a step takes, by phase."),
     JOB_BY("straggler", COUNTER, write_last, "Steps in which the rank was the last one to contribute."),
-    JOB_BY("straggler_late_seconds", COUNTER, write_late, "By how much the rank was later than the one before it."),
-    JOB_BY("worker_staleness", GAUGE, write_staleness, "Steps by which the rank is behind the newest one."),
-    JOB("roots_due", COUNTER, info.roots_due, "Root tasks that became due."),
+    JOB_BY("straggler_late_seconds", COUNTER, write_late, "Time by which the rank was later than the previous one."),
+    JOB_BY("worker_staleness", GAUGE, write_staleness, "Steps between the rank and the newest one."),
+    JOB("roots_due", COUNTER, info.roots_due, "Preconditioner tasks that became due."),
     JOB_BY("roots", COUNTER, write_roots,
-           "Root tasks that are over, by result (unused: newer came first, or four were under way)."),
-    JOB("roots_out", GAUGE, roots_out, "Root tasks at the root pool."),
+           "Preconditioner tasks that have ended, by result (unused: a newer one was first, or four were under way)."),
+    JOB("roots_out", GAUGE, roots_out, "Preconditioner tasks at the preconditioner pool."),
     JOB("roots_failing", GAUGE, info.roots_failing, "Roots whose last task failed, so that an older root is in use."),
     JOB("root_age_steps", GAUGE, root_age, "Most steps since the statistics from which a root in use was computed."),
     JOB("root_waits", COUNTER, info.root_waits, "How often a step of some parameter waited for a root."),
-    JOB_BY("root_seconds", HISTOGRAM, write_root_times, "Time that a root task takes."),
+    JOB_BY("root_seconds", HISTOGRAM, write_root_times, "Time that a preconditioner task takes."),
     JOB("gradient_norm", GAUGE, info.gradient_norm, "Norm of the last step's gradients; 0: none is computed."),
     JOB("clipped_steps", COUNTER, info.clipped_steps, "Steps whose gradients were clipped by their norm."),
     JOB("outlier_steps", COUNTER, info.outlier_steps, "Steps that were skipped because their norm was an outlier."),

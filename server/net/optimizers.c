@@ -9,8 +9,6 @@
 /* Most bytes of an optimizer's tag and length in front of its description. */
 enum { FIELD_BYTES = 12 };
 
-/* ---- one optimizer ---- */
-
 static const char *const type_names[] = {
     [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice", [PD_TEXT] = "text"
 };
@@ -60,8 +58,6 @@ static row_entry *new_entry(const pd_optimizer_ops *row)
     }
     return to;
 }
-
-/* ---- which optimizers a page has ---- */
 
 static int no_such_optimizer(pd_optimizer_at *at, const char *name, pd_error *err)
 {
@@ -120,8 +116,6 @@ static bool add_to_page(size_t *page_bytes, size_t bytes)
     return first || *page_bytes <= PD_OPTIMIZERS_BYTES;
 }
 
-/* ---- a page as a message ---- */
-
 /* Adds descriptions of optimizers to the reply until its frame is full. */
 static int fill(Paramd__OptimizersReply *reply, pd_optimizer_at *at, size_t first, size_t end)
 {
@@ -169,8 +163,6 @@ void pd_optimizers_free(Paramd__OptimizersReply *reply)
     free(reply->optimizers);
     free(reply);
 }
-
-/* ---- optimizers that are packed ---- */
 
 /* The optimizers as fields of a reply that are packed already. protobuf-c copies unknown fields of a message as they
  * are, so a page is a part of this array. */

@@ -9,12 +9,12 @@
  * fields. */
 #define PD_OPTIMIZERS_BYTES (PD_MAX_HEADER_BYTES - 1024)
 
-/* A function that returns the optimizer with an index, or NULL if the index is behind the last one. It is pd_optim_at,
+/* A function that returns the optimizer with an index, or NULL if the index is after the last one. It is pd_optim_at,
  * except in tests. */
 typedef const pd_optimizer_ops *pd_optimizer_at(size_t index);
 
 /* Makes a reply with as many optimizers as fit into a frame, from index `start` on. It has at least one, unless `start`
- * is behind the last. If `name` is not "", it has only the optimizer of that name.
+ * is after the last. If `name` is not "", it has only the optimizer of that name.
  *
  * PD_NOT_FOUND: no optimizer has that name; the error lists all names. PD_NO_MEMORY: out of memory. */
 int pd_optimizers_page(Paramd__OptimizersReply **out, pd_optimizer_at *at, uint32_t start, const char *name,

@@ -209,8 +209,8 @@ static void put_places(const pd_output *output, const pd_reply_scratch *scratch,
 /* Most bytes that the texts why steps were refused may have in one reply; its header has space for them. */
 #define REASONS_BYTES 4096
 
-/* Adds the reasons why steps were refused to the outcomes of a reply (one for each piece). A reason is left out if it
- * repeats the reason before it, or if it does not fit. */
+/* Adds the reasons why steps were refused to the outcomes of a reply. A reason is left out if it repeats the reason
+ * before it, or if it does not fit. */
 static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_reason *last = NULL;
@@ -227,9 +227,8 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
-/* Adds the averages of the scalars that workers sent (such as the loss) to the outcomes of a reply (one for each
- * piece). If consecutive pieces belong to the same round, only the first one gets its averages. Averages that do not
- * fit are left out. */
+/* Adds the averages of the scalars to the outcomes of a reply. If consecutive pieces belong to the same round, only
+ * the first one gets its averages. Averages that do not fit are left out. */
 static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_scalar_means *last = NULL;
@@ -346,8 +345,8 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     return PD_OK;
 }
 
-/* Notes that n more bytes of the payload are sent, and releases the references to weights of the pieces (tensors or
- * chunks) that are sent as a whole. */
+/* Counts n more sent bytes of the payload, and releases the references to weights of the pieces that are sent as a
+ * whole. */
 static void payload_sent(pd_output *output, pd_version_table *versions, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;

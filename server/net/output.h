@@ -1,9 +1,9 @@
 /* output.h - the output of a connection: what it still has to send, in which order, and where the bytes are.
  *
- * Runs on the loop thread and uses no sockets. There are three queues: answers to heartbeats (which allocate nothing),
- * control frames (all other answers, and errors), and data replies (answers to pushes and pulls that succeed). After
- * each frame, the first queue that is not empty sends its next frame. The weights of a data reply are sent directly
- * from the memory of the published versions.
+ * Runs on the loop thread and uses no sockets. There are three queues: answers to heartbeats, which allocate nothing;
+ * control frames: all other answers, and errors; and data replies: answers to pushes and pulls that succeed. After each
+ * frame, the first queue that is not empty sends its next frame. The weights of a data reply are sent directly from the
+ * memory of the published versions.
  *
  * If the worker has mapped the segment that the published versions lie in, a large data reply only tells where the
  * weights are: its frame has the flag SHARED. The reply is then outstanding until the worker releases it. It keeps its
@@ -35,7 +35,7 @@ pd_pending *pd_outstanding_take(pd_outstanding *lent, uint64_t n, uint64_t now_m
 /* How many averages of scalars one reply may have; its header always has space for so many. */
 #define PD_REPLY_SCALARS (4 * PD_MAX_SCALARS)
 
-/* Memory for building the headers of data replies (answers to pushes and pulls). All connections use the same. */
+/* Memory for building the headers of data replies. All connections use the same. */
 typedef struct pd_reply_scratch {
     size_t capacity; /* most pieces that a reply may have */
     Paramd__Outcome *outcomes;
@@ -79,8 +79,8 @@ typedef struct pd_output {
 
 bool pd_output_empty(const pd_output *output);
 
-/* Queues the answer to the heartbeat with the prefix `asked` (the fixed first bytes of its frame), without allocating
- * memory. Returns false if the queue is full. */
+/* Queues the answer to the heartbeat with the prefix `asked`, without allocating memory. Returns false if the queue is
+ * full. */
 bool pd_output_beat(pd_output *output, const pd_prefix *asked);
 /* Queues a frame that is complete in memory, and takes over its memory. PD_NO_MEMORY: the memory is still the
  * caller's. */
@@ -98,9 +98,9 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
 /* Returns the bytes of weights that a worker gets in shared memory once n more bytes are sent: those of the reply that
  * is then complete, or 0. */
 uint64_t pd_output_shared_bytes(const pd_output *output, size_t n);
-/* Notes that n bytes were sent, and releases the references to weights of the pieces that are sent as a whole. Returns
- * true if the frame is complete. Then *done is the push or pull that it answered, which the caller frees, or NULL. A
- * request whose answer is in shared memory joins the lent ones instead. */
+/* Counts n sent bytes, and releases the references to weights of the pieces that are sent as a whole. Returns true if
+ * the frame is complete. Then *done is the push or pull that it answered, which the caller frees, or NULL. A request
+ * whose answer is in shared memory joins the lent ones instead. */
 bool pd_output_sent(pd_output *output, pd_version_table *versions, size_t n, uint64_t now_ms, pd_pending **done);
 /* Frees the queued frames. Returns the answers to pushes and pulls that were not sent or not released, linked by
  * next_reply. */

@@ -4,7 +4,7 @@
 
 #include "frame.h"
 #include "mutant.h"
-#include "unreserved.h"
+#include "store_config.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -19,9 +19,8 @@ int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve
     assert(reserve > 0);
     if (reserve > admission->budget || others > admission->budget - reserve)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "this rank needs room for frames of %llu bytes, and so many bytes of ingest budget are not free "
-                       "now: come again when another job has ended, raise limits.ingest_bytes (%llu), or lower "
-                       "limits.max_payload",
+                       "this rank needs %llu bytes of the ingest budget, which are not free now: try again when "
+                       "another job has ended, raise limits.ingest_bytes (%llu), or lower limits.max_payload",
                        (unsigned long long)reserve, (unsigned long long)admission->budget);
     if (quota->reserve == 0) admission->ranks++;
     admission->reserved = others + reserve;
@@ -62,8 +61,8 @@ void pd_admission_give(pd_admission *admission, pd_quota *quota, uint64_t bytes)
     if (quota != NULL) quota->charged -= bytes;
 }
 
-/* Bytes of slabs (blocks of memory for one payload) of the smallest size class; the next classes have 1.5, 2, 3, 4, 6,
- * 8 ... times as many. */
+/* Bytes of slabs of the smallest size class. A slab is one block of memory for a payload; the next classes have 1.5, 2,
+ * 3, 4, 6, 8 ... times as many. */
 #define LEAST 4096u
 #define CLASSES 96
 #define ALIGNMENT 64u
@@ -223,10 +222,10 @@ static int order(pd_pool *pool, unsigned class)
     return PD_UNAVAILABLE;
 }
 
-/* Lets a frame wait for a slab (a block of memory for its payload): another thread allocates one, or does already.
+/* Lets a frame wait for a slab: another thread allocates one, or does already.
  *
- * A frame that asks again may find that its slab has gone to another frame, or was freed to make space for another
- * size. Then another slab is allocated. */
+ * A frame that asks again may find its slab taken by another frame, or freed for another size. Then another slab is
+ * allocated. */
 static int wait_for(pd_pool *pool, unsigned class, bool asked)
 {
     if (!asked) return order(pool, class);

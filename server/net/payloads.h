@@ -25,9 +25,8 @@
 #include <stdint.h>
 
 typedef struct pd_admission {
-    uint64_t budget;         /* payload bytes that all ranks together may have in flight: received and not freed yet */
-    uint64_t reserved, used; /* sums over all ranks: bytes reserved, and payload bytes in flight (received and not freed
-                              * yet) */
+    uint64_t budget;         /* payload bytes that all ranks together may have in flight */
+    uint64_t reserved, used; /* sums over all ranks: bytes reserved, and payload bytes in flight */
     uint32_t ranks;
 } pd_admission;
 
@@ -35,20 +34,18 @@ typedef struct pd_admission {
 typedef struct pd_quota {
     uint64_t reserve; /* bytes of the rank's largest frame, which no other rank may use; 0: the connection is an
                        * operator's, or the rank has not declared its parameters */
-    uint64_t charged; /* payload bytes of this connection in flight: received and not freed yet */
+    uint64_t charged; /* payload bytes of this connection in flight */
 } pd_quota;
 
-/* Gives a rank its reserve: bytes of the ingest budget that no other rank may use. A second call for the same rank
- * replaces the first reserve. PD_RESOURCE_EXHAUSTED: the reserves of all ranks would exceed the budget; nothing has
- * changed. */
+/* Gives a rank its reserve. A second call for the same rank replaces the first reserve. PD_RESOURCE_EXHAUSTED: the
+ * reserves of all ranks would exceed the budget; nothing has changed. */
 int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve, pd_error *err);
-/* Ends a rank's reserve (its part of the ingest budget), which others may use then. Does nothing if the rank has no
- * reserve. */
+/* Ends a rank's reserve, which others may use then. Does nothing if the rank has no reserve. */
 void pd_admission_leave(pd_admission *admission, pd_quota *quota);
 
 /* Takes `bytes`, which may not exceed the rank's reserve, from the ingest budget for a payload of the rank. Returns
- * false if the rank has to wait until payload buffers are freed. A connection without a reserve (an operator who
- * imports a checkpoint) may use the part of the budget that is free. */
+ * false if the rank has to wait until payload buffers are freed. A connection without a reserve, such as an operator
+ * who imports, may use the part of the budget that is free. */
 bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes);
 /* Gives back to the ingest budget the `bytes` that a payload took from it. `quota` is the connection's use of the
  * budget, or NULL if the connection is closed. */
@@ -59,7 +56,7 @@ typedef struct pd_pool pd_pool;
 /* Makes a pool of payload buffers. Returns NULL if out of memory.
  *
  *   limit     bounds the bytes of used and unused buffers together: above it, unused buffers are freed
- *   platform  is copied; its other threads allocate new memory. Without them (or if NULL), memory is allocated at once
+ *   platform  is copied; its other threads allocate new memory. Without them, or if NULL, memory is allocated at once
  *   ready     is called when memory is allocated for which a frame waits */
 pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg);
 /* Frees the pool of payload buffers. All buffers must have been returned, and no background work may be under way.

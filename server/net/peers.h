@@ -49,7 +49,7 @@ typedef struct pd_pace {
 
 /* Begins a turn or a slice that ends at this time; 0: its first frame finds that out. */
 void pd_pace_begin(pd_pace *pace, uint64_t until_ns);
-/* Notes a frame. `cheap`: of such frames, not every one reads the clock. Returns whether the clock has to be read to
+/* Counts a frame. `cheap`: of such frames, not every one reads the clock. Returns whether the clock has to be read to
  * know whether the time is used up. */
 bool pd_pace_note(pd_pace *pace, bool cheap);
 /* Lets a connection wait, whose frame is held back. */
@@ -104,7 +104,7 @@ typedef struct pd_brief_place {
     struct pd_brief_place *prev, *next;
 } pd_brief_place;
 
-/* Begins zeroed. Lists are in the order in which connections came to them. */
+/* Begins zeroed. Lists are in the order of arrival. */
 typedef struct pd_brief {
     pd_brief_place *greeting, *ending;
     uint32_t count[PD_BRIEF_ORIGINS]; /* number of connections in `greeting`, by origin */
@@ -112,9 +112,9 @@ typedef struct pd_brief {
 
 /* Adds a new connection. `origin` is a hash of its identity or address. */
 void pd_brief_enter(pd_brief *brief, pd_brief_place *place, uint64_t origin);
-/* Notes that a connection has said Hello, or is closed. */
+/* Takes out a connection that has said Hello, or is closed. */
 void pd_brief_leave(pd_brief *brief, pd_brief_place *place);
-/* Notes that a connection ends with an error. */
+/* Moves a connection that ends with an error. */
 void pd_brief_end(pd_brief *brief, pd_brief_place *place);
 /* Returns the place of the connection that gives way next; NULL: all have said Hello and none ends. */
 pd_brief_place *pd_brief_first(const pd_brief *brief);

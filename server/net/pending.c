@@ -1,5 +1,4 @@
-/* pending.c - the open requests (not answered yet) of a connection, in two hash tables: by request id and by serial
- * number. */
+/* pending.c - the open requests of a connection, in two hash tables: by request id and by serial number. */
 #include "pending.h"
 
 #include "mutant.h"
@@ -17,8 +16,6 @@ static pd_pending **serial_bucket(const pd_pendings *table, uint64_t serial)
 {
     return &table->by_serial[serial & (((uint64_t)1 << table->bits) - 1)];
 }
-
-/* ---- the tables ---- */
 
 static void file(pd_pendings *table, pd_pending *pending)
 {
@@ -56,8 +53,7 @@ static int prepare(pd_pendings *table)
 {
     if (table->bits == 0) return resize(table, LEAST_BITS);
     if (table->n >> table->bits > 0)
-        (void)resize(table, table->bits + 1); /* if out of memory, the hash tables of open requests keep their size and
-                                               * become slower */
+        (void)resize(table, table->bits + 1); /* without memory the tables keep their size and become slower */
     return PD_OK;
 }
 
@@ -67,8 +63,6 @@ void pd_pendings_free(pd_pendings *table)
     free(table->by_id);
     free(table->by_serial);
 }
-
-/* ---- one request ---- */
 
 size_t pd_pending_bytes(size_t n_pieces)
 {

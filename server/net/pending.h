@@ -1,5 +1,4 @@
-/* pending.h - the open requests (not answered yet) of a connection, found by request id or by serial number. Loop
- * thread. */
+/* pending.h - the open requests of a connection, found by request id or by serial number. Loop thread. */
 #ifndef PD_PENDING_H
 #define PD_PENDING_H
 
@@ -14,8 +13,7 @@ typedef enum pd_pending_kind {
     PD_PENDING_KINDS
 } pd_pending_kind;
 
-/* An open request (one that is not answered yet). For a push or a pull it includes the pieces that
- * wait on the version table (version_table.h), where the weights are published. */
+/* An open request. For a push or a pull it includes the pieces that wait on the version table. */
 typedef struct pd_pending {
     struct pd_pending *next_id, *next_serial; /* next request in the same bucket of the hash table by id, and of the one
                                                * by serial number */

@@ -49,9 +49,9 @@ int pd_reach_check(const struct sockaddr *address, socklen_t length, bool insecu
     if (insecure || is_loopback(address)) return PD_OK;
     pd_reach_text(address, length, text, sizeof text);
     return pd_fail(err, PD_PERMISSION_DENIED,
-                   "refusing to listen on %s: anybody who reaches it could read and change every job. Listen on "
+                   "refusing to listen on %s: anyone who can reach it could read and change every job. Listen on "
                    "127.0.0.1, or on tls:// with tls.tokens or tls.client_ca, or set server.insecure = yes "
-                   "(--insecure) if the network keeps strangers out",
+                   "(--insecure) if the network keeps untrusted peers out",
                    text);
 }
 
@@ -80,8 +80,8 @@ int pd_reach_resolve(const pd_address *address, bool insecure, bool identifies, 
 static int refuse_http(const char *address, pd_error *err)
 {
     return pd_fail(err, PD_PERMISSION_DENIED,
-                   "http.listen: refusing to listen on %.200s: anybody who reaches it could read what jobs do. Listen "
-                   "on 127.0.0.1, or set http.token to a file with a token that requests must bring",
+                   "http.listen: refusing to listen on %.200s: anyone who can reach it could read the figures of jobs. "
+                   "Listen on 127.0.0.1, or set http.token to a file with a token that requests must have",
                    address);
 }
 
@@ -155,7 +155,7 @@ static int check_http(const pd_address *addresses, size_t n, bool guarded, pd_er
         if (addresses[i].secure)
             return pd_fail(
                 err, PD_INVALID_ARGUMENT,
-                "http.listen: %s:%s has tls://, which the HTTP listener does not speak: put a proxy before it",
+                "http.listen: %s:%s has tls://, which the HTTP listener does not speak: use a proxy in front of it",
                 addresses[i].host, addresses[i].port);
         rc = pd_reach_resolve_http(&addresses[i], guarded, &list, err);
         if (list != NULL) freeaddrinfo(list);

@@ -13,7 +13,7 @@
 
 /* Writes an address as text: "127.0.0.1:7070", "[::1]:7070" or "unix socket". */
 void pd_reach_text(const struct sockaddr *address, socklen_t length, char *text, size_t size);
-/* Returns a number by which peers are told apart: the address of IPv4, the network (the first 64 bits) of IPv6, since
+/* Returns a number by which peers are told apart: the address of IPv4, the network of IPv6, its first 64 bits, since
  * one machine may have all addresses of it, and 0 for Unix sockets. */
 uint64_t pd_reach_origin(const struct sockaddr *address);
 /* Checks whether other machines can reach an address. PD_PERMISSION_DENIED: they can, and `insecure` is not set. */

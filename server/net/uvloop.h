@@ -58,8 +58,8 @@ typedef struct pd_handshakes {
     struct pd_handshake *list[PD_HANDSHAKE_STATES]; /* oldest first */
     unsigned n[PD_HANDSHAKE_STATES];
     struct pd_handshake_thread *thread; /* started by the first handshake */
-    unsigned gave_way;                  /* handshakes that were ended since the log last told of them */
-    uint64_t told_ms;                   /* when that was */
+    unsigned dropped;                   /* handshakes that were dropped and are not in the log yet */
+    uint64_t logged_ms;                 /* time of the last such line */
     bool ended;
 } pd_handshakes;
 

@@ -1,5 +1,4 @@
-/* version_table.c - keeps the published state (closed rounds, last weights) of every parameter, and the requests that
- * wait for it. */
+/* version_table.c - keeps the published state of every parameter, and the requests that wait for it. */
 #include "version_table.h"
 #include "mutant.h"
 
@@ -14,12 +13,11 @@
 
 typedef struct entry {
     uint64_t closed; /* number of rounds that the parameter has closed */
-    int outcome;     /* outcome of the last round (pd_outcome: the step was taken, refused, ...); 0: no round has
-                      * closed yet */
+    int outcome;     /* pd_outcome of the last round; 0: no round has closed yet */
     uint64_t version;
     pd_published *published; /* reference to the weights that were published last; NULL: none are published yet */
-    pd_reason *why;          /* why the optimizer refused the last step; NULL: it did not refuse, or memory for the text
-                            * was short */
+    pd_reason *why;          /* why the optimizer refused the last step; NULL: it did not refuse, or there was no memory
+                              * for the text */
     pd_scalar_means *scalars; /* averages of the scalars that workers sent with their gradients of
                                * the last round; NULL: they sent none */
     pd_counted *counted; /* the ranks whose contributions were averaged in the last round; NULL: those of all ranks */
@@ -27,7 +25,7 @@ typedef struct entry {
 } entry;
 
 _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
-               "what the board keeps of a parameter is counted at Declare");
+               "Declare counts what the version table has of a parameter");
 
 typedef struct job {
     uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs
@@ -47,8 +45,6 @@ struct pd_version_table {
     pd_version_table_user user;
     job *jobs;
 };
-
-/* ---- life ---- */
 
 static job *find(const pd_version_table *versions, uint32_t number)
 {
@@ -166,8 +162,6 @@ uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t num
     return j != NULL ? j->durable : 0;
 }
 
-/* ---- waiting ---- */
-
 static void link_in(pd_waiter **list, pd_waiter *waiter)
 {
     waiter->next = *list;
@@ -281,9 +275,7 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait)
     }
 }
 
-/* ---- reports of the store ---- */
-
-/* Reports a request whose last answer may just have come. */
+/* Reports a request that may be complete now. */
 static void resolve(pd_version_table *versions, const job *j, pd_wait *wait)
 {
     if (wait->open > 0) return;

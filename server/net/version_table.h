@@ -1,11 +1,11 @@
-/* version_table.h - the version table: the loop thread's copy of what the step thread has published of every parameter.
- * It answers a push when its round has closed, and a pull when the weights are new enough.
+/* version_table.h - the version table: what the step thread has published of every parameter, and who waits for it. It
+ * answers a push when its round has closed, and a pull when the weights are new enough.
  *
  * Runs on the loop thread. The version table has one entry per parameter of every job. An entry has the number of
  * closed rounds, the outcome of the last round, the last published weights, and the waiters.
  *
- * A request has one waiter for each of its pieces. All waiters of a
- * request are in one block of memory, so the version table allocates nothing per piece. */
+ * A request has one waiter for each of its pieces. All waiters of a request are in one block of memory, so the version
+ * table allocates nothing per piece. */
 #ifndef PD_VERSION_TABLE_H
 #define PD_VERSION_TABLE_H
 
@@ -22,14 +22,14 @@ typedef struct pd_waiter {
     pd_wait *wait;
     uint32_t param;         /* the parameter's index in the job */
     pd_dtype dtype;         /* element type in which the worker wants the weights */
-    bool pulls;             /* the worker wants the weights of the piece, not only the outcome (how the round ended) */
-    pd_dtype update;        /* element type of the step's update (new minus old weights), which the worker accepts
-                               * instead of weights; 0: it accepts only weights */
+    bool pulls;             /* the worker wants the weights of the piece, not only the outcome */
+    pd_dtype update;        /* element type of the step's update, which the worker accepts instead of weights; 0: it
+                             * accepts only weights */
     uint64_t holds;         /* 1 + version of the weights that the worker has; 0: it has none */
     bool idle;              /* the worker has no elements of the parameter, so the piece is answered without waiting
                                * for a round */
     int64_t first, count;   /* index of the piece's first element, and number of its elements */
-    int outcome;            /* answer: outcome of the round (enum pd_outcome); 0: the piece did not wait for a round */
+    int outcome;            /* answer: pd_outcome of the round; 0: the piece did not wait for a round */
     uint64_t step, version; /* answer: number of rounds that the parameter has closed; step that produced the weights */
     pd_published *published; /* answer to a pull: a reference to the published version to send */
     bool updates;            /* a pull is answered with the update of the step in place of the weights */
@@ -63,20 +63,20 @@ typedef struct pd_version_table_user {
     void (*released)(void *arg, pd_published *published);
 } pd_version_table_user;
 
-/* Makes a version table (it answers pushes and pulls), which has no entries yet. Returns NULL if out of memory. */
+/* Makes a version table without entries. Returns NULL if out of memory. */
 pd_version_table *pd_version_table_new(const pd_version_table_user *user);
 /* Releases all published versions and frees the version table. No request may be waiting. Accepts NULL. */
 void pd_version_table_free(pd_version_table *versions);
 
-/* Makes entries on the version table (for their published state) for parameters 0 to n - 1 of a job, unless it has
- * them. PD_NO_MEMORY: the entries that the job had before stay valid. */
+/* Makes entries on the version table for parameters 0 to n - 1 of a job, unless it has them. PD_NO_MEMORY: the entries
+ * that the job had before stay valid. */
 int pd_version_table_reserve(pd_version_table *versions, uint32_t number, size_t n);
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
-/* Notes that the steps of a job up to `step` survive a restart of the daemon. Later answers of the job contain that.
- * The job need not have entries yet: a job from a checkpoint has a durable step before its workers come. If memory for
- * such a job is out, answers say 0 until its next checkpoint. */
+/* Sets the durable step of a job, which its later answers contain. The job need not have entries yet: a job from a
+ * checkpoint has a durable step before its workers connect. Without memory for such a job, answers say 0 until its next
+ * checkpoint. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
@@ -95,8 +95,7 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait);
 void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter);
 
 /* Enters a closed round or newly published weights into the version table, and answers the requests that waited for
- * them. Takes over the references in `closed` to weights, to the reason of a refusal, and to averaged scalars (numbers
- * such as the loss). */
+ * them. Takes over the references in `closed` to weights, to the reason of a refusal, and to averaged scalars. */
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. The callback
  * `failed` may end other requests, and must not put new ones on the version table. Returns how many waiters it visited:

@@ -62,6 +62,11 @@ const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *ops, size_t *count)
     return ops->hypers;
 }
 
+/* The names that these functions had in 0.1. */
+const char *pd_row_name(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_name")));
+const char *pd_row_about(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_about")));
+const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count) __attribute__((alias("pd_optimizer_hypers")));
+
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
 static int no_state(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)

@@ -1,20 +1,129 @@
-/* config.c - the table of configuration keys: finds keys, checks rules about several keys, and prints all keys as a
- * file. */
+/* config.c - reads values by the types of their keys, finds keys, checks rules about several keys, and prints all
+ * keys. */
 #include "config.h"
 
-#include "config_values.h"
 #include "cpu.h"
 #include "host.h"
 #include "notify.h"
-#include "numa.h"
 #include "reach.h"
 #include "store.h"
-#include "tls_setup.h"
+#include "trusted_files.h"
+#include "text.h"
 
 #include <assert.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+static bool read_count(const char *text, uint64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return isdigit((unsigned char)text[0]) && errno == 0 && *end == '\0';
+}
+
+static bool read_ms(const char *text, uint64_t *out)
+{
+    double seconds;
+
+    if (!pd_duration_read(text, false, &seconds) || seconds > 1e12) return false;
+    *out = (uint64_t)(seconds * 1000 + 0.5);
+    return true;
+}
+
+typedef struct form {
+    bool (*read)(const char *text, uint64_t *out);
+    const char *example, *unit;
+} form;
+
+static const form forms[] = {
+    [PD_KEY_COUNT] = { read_count, "a whole number", "" },
+    [PD_KEY_BYTES] = { pd_bytes_read, "a size like 64KiB, 256M or 1G", " bytes" },
+    [PD_KEY_TIME] = { read_ms, "a duration like 500ms, 30s, 5m, 1h or 1d", " ms" },
+};
+
+static int set_number(pd_config *config, const pd_key *key, const char *value, pd_error *err)
+{
+    uint64_t *out = (uint64_t *)(void *)((char *)config + key->offset), number = 0;
+    const form *f = &forms[key->type];
+
+    if (key->automatic && strcmp(value, "auto") == 0) {
+        *out = 0;
+        return PD_OK;
+    }
+    if (!f->read(value, &number))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s = %s: expected %s%s", key->section, key->name, value,
+                       f->example, key->automatic ? ", or auto" : "");
+    if (number < key->least || number > key->most)
+        return pd_fail(err, PD_OUT_OF_RANGE, "%s.%s = %s: expected %llu to %llu%s", key->section, key->name, value,
+                       (unsigned long long)key->least, (unsigned long long)key->most, f->unit);
+    *out = number;
+    return PD_OK;
+}
+
+/* Returns the index of the text `value` in a list of choices such as "text|logfmt|json", or -1 if it is not there. */
+static int choice_index(const char *choices, const char *value)
+{
+    size_t length = strlen(value);
+    int index = 0;
+
+    for (const char *at = choices; at != NULL; at = strchr(at, '|'), index++) {
+        if (*at == '|') at++;
+        if (strncmp(at, value, length) == 0 && length > 0 && (at[length] == '|' || at[length] == '\0')) return index;
+    }
+    return -1;
+}
+
+static int set_choice(pd_config *config, const pd_key *key, const char *value, pd_error *err)
+{
+    int index = choice_index(key->choices, value);
+
+    if (index < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s = %s: expected one of %s", key->section, key->name, value,
+                       key->choices);
+    *(uint64_t *)(void *)((char *)config + key->offset) = (uint64_t)index;
+    return PD_OK;
+}
+
+static int set_flag(pd_config *config, const pd_key *key, const char *value, pd_error *err)
+{
+    int index = choice_index("no|false|0|off|yes|true|1|on", value);
+
+    if (index < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s.%s = %s: expected yes or no", key->section, key->name, value);
+    *(bool *)((char *)config + key->offset) = index >= 4;
+    return PD_OK;
+}
+
+int pd_config_replace(char **text, const char *value, pd_error *err)
+{
+    char *copy = strdup(value);
+
+    if (copy == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    free(*text);
+    *text = copy;
+    return PD_OK;
+}
+
+int pd_config_set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err)
+{
+    int rc;
+
+    switch (key->type) {
+    case PD_KEY_TEXT: return pd_config_replace((char **)(void *)((char *)config + key->offset), value, err);
+    case PD_KEY_YES_NO: return set_flag(config, key, value, err);
+    case PD_KEY_ONE_OF: return set_choice(config, key, value, err);
+    case PD_KEY_COUNT:
+    case PD_KEY_BYTES:
+    case PD_KEY_TIME: return set_number(config, key, value, err);
+    case PD_KEY_JOB: break;
+    }
+    if ((rc = pd_job_key_check(key->name, value, err)) != PD_OK) return rc;
+    return pd_config_replace(&config->job[key->offset].value, value, err);
+}
 
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
@@ -23,8 +132,6 @@
 /* Most columns of a line in the help text and in printed configuration files. */
 #define WIDTH 80
 #define AT(field) offsetof(pd_config, field)
-
-/* ---- the table of keys ---- */
 
 #define TEXT_OF(number) AS_TEXT(number)
 #define AS_TEXT(number) #number
@@ -41,7 +148,7 @@ static const pd_key keys[] = {
               "(empty) there are no checkpoints" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
-              "strangers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
+              "untrusted peers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
     { "server", "roles", PD_KEY_TEXT, AT(roles), "",
       .help = "file that says which identities may do what, and their quotas (deploy/README.md); it is read again on "
               "SIGHUP. Without a file (empty) everybody who can connect may do everything" },
@@ -97,16 +204,16 @@ static const pd_key keys[] = {
               "127.0.0.1:7072; none: there is no HTTP listener. Other machines may reach it only with a token, or with "
               "server.insecure" },
     { "http", "token", PD_KEY_TEXT, AT(http_token), "", .reload = true,
-      .help = "file with the token that requests must bring (Authorization: Bearer TOKEN, or as the password of any "
+      .help = "file with the token that requests must have (Authorization: Bearer TOKEN, or as the password of any "
               "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
-              "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed, and going back to that needs "
-              "a restart. /healthz and /readyz need none" },
+              "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed, and going back to that needs a "
+              "restart. /healthz and /readyz need none" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
     { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
     { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true, .reload = true,
-      .help = "most bytes of weights, gradient sums, optimizer state and snapshots of all jobs; auto: 80 % of the "
-              "memory that this process may use" },
+      .help = "most bytes of weights, gradient sums, optimizer state and published versions of all jobs; auto: 80 % of "
+              "the memory that this process may use" },
     { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "auto", 64 * KIB, 1024 * TIB, true,
       .help = "most bytes of gradients in flight, of all workers together; each worker has room for at least one "
               "frame. auto: an eighth of the memory that this process may use, from 256 MiB to 8 GiB, but never more "
@@ -182,8 +289,6 @@ static int make_table(pd_config *config)
         snprintf(config->keys[i].long_name, PD_KEY_NAME, "%s_%s", config->keys[i].section, config->keys[i].name);
     return PD_OK;
 }
-
-/* ---- finding keys ---- */
 
 static size_t count_named(const pd_config *config, const char *name)
 {
@@ -297,8 +402,6 @@ void pd_config_take(pd_config *config, pd_config *from, const pd_key *key)
     from->text[i] = text;
 }
 
-/* ---- life ---- */
-
 pd_config *pd_config_new(void)
 {
     pd_config *config = calloc(1, sizeof *config);
@@ -337,8 +440,6 @@ void pd_config_free(pd_config *config)
     free(config->text);
     free(config);
 }
-
-/* ---- checks and printing of the whole configuration ---- */
 
 /* Returns how many threads run steps by default: one for each processor that they may use. */
 static uint64_t default_step_threads(const pd_config *config, uint64_t cores)

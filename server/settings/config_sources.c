@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading a file ---- */
-
 typedef struct reading {
     pd_config *config;
     bool *seen;     /* for each configuration key, whether the file has given it already */
@@ -70,20 +68,18 @@ int pd_config_read_file(pd_config *config, const char *path, pd_error *err)
     return pd_fail(err, r.first.code, "%s:%d: %.400s", path, line, r.first.text);
 }
 
-/* ---- reading the environment ---- */
-
 #define PREFIX "PARAMD_"
 
 /* Environment variables that begin with PARAMD_ but are not for the daemon, as patterns of NAME=VALUE without this
  * prefix. */
 static const struct {
-    const char *pattern, *name; /* name: suggested to somebody who mistyped the variable, in lower case; NULL: people do
-                                 * not set the variable by hand */
+    const char *pattern, *name; /* name: suggested for a mistyped variable, in lower case; NULL: people do not set the
+                                 * variable by hand */
 } foreign[] = {
     { "URL=*", "url" },         /* environment variable of the client library and paramctl: the daemon's address */
     { "JOB=*", "job" },         /* environment variable of the client library: the job's name */
     { "RUN=*", "run" },         /* environment variable of the client library: the run's identity */
-    { "RESUME=*", "resume" },   /* environment variable of the client library: whether to go on with a job */
+    { "RESUME=*", "resume" },   /* environment variable of the client library: whether to continue a job */
     { "LIBRARY=*", "library" }, /* environment variable of bindings of other languages: the path of libparamd */
     { "TOKEN_FILE=*", "token_file" }, /* environment variables of the client library: the files of tls:// addresses */
     { "CA_FILE=*", "ca_file" },

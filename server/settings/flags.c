@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table of flags that are not configuration keys ---- */
-
 typedef enum own_flag { CONFIG, CHECK, PRINT, VERSION, HELP, PORT } own_flag;
 
 const pd_own_flag pd_own_flags[] = {
@@ -18,8 +16,6 @@ const pd_own_flag pd_own_flags[] = {
     [PORT + 1] = { 0, NULL, NULL, NULL },
 };
 enum { N_OWN = sizeof pd_own_flags / sizeof pd_own_flags[0] - 1 };
-
-/* ---- one flag ---- */
 
 /* The command line while it is being read. It keeps the values of configuration keys until the file and the environment
  * are read, because a flag wins over both. */
@@ -77,8 +73,6 @@ static int take_value(line *l, flag *f, pd_error *err)
     if (f->value != NULL) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s: expected a value, --name=VALUE or --name VALUE", f->text);
 }
-
-/* ---- reading arguments ---- */
 
 static int run_own(line *l, size_t i, flag *f, pd_error *err)
 {
@@ -195,8 +189,6 @@ int pd_flags_read(pd_config *config, char *const *argv, char *const *environment
     free(l.value);
     return rc;
 }
-
-/* ---- help ---- */
 
 static void print_words(const char *words, FILE *out)
 {

@@ -3,9 +3,8 @@
 
 #include "flags.h"
 #include "log.h"
-#include "roles_file.h"
+#include "trusted_files.h"
 #include "token.h"
-#include "token_file.h"
 
 #include <string.h>
 
@@ -35,10 +34,10 @@ static int check_credentials(const pd_config *now, const pd_config *fresh, pd_er
     if (now->insecure) return PD_OK;
     if (pd_config_identifies(now) && !pd_config_identifies(fresh))
         return pd_fail(err, PD_PERMISSION_DENIED,
-                       "tls.tokens and tls.client_ca are gone, so everybody could connect: that needs a restart");
+                       "tls.tokens and tls.client_ca were removed, so anyone could connect: that needs a restart");
     if (now->http_token[0] != '\0' && fresh->http_token[0] == '\0')
         return pd_fail(err, PD_PERMISSION_DENIED,
-                       "http.token is gone, so everybody could read what jobs do: that needs a restart");
+                       "http.token was removed, so anyone could read the figures of jobs: that needs a restart");
     return PD_OK;
 }
 
@@ -67,7 +66,7 @@ void pd_reload_read(pd_reload *reload)
         reload->fresh = fresh;
     if (reload->fresh != NULL) return;
     pd_config_free(fresh);
-    pd_reload_end(reload); /* keys that were read before the error are not used either */
+    pd_reload_end(reload); /* also drop keys that were read before the error */
 }
 
 /* Applies the new value of one configuration key, if it may change while the daemon runs. Returns whether it has
@@ -107,8 +106,8 @@ bool pd_reload_take_token(pd_reload *reload, char **token)
     pd_secret_free(*token);
     *token = reload->http_token;
     reload->http_token = NULL;
-    pd_log(LOG_NOTICE, *token != NULL ? "reload: HTTP requests must bring the new token of http.token"
-                                      : "reload: HTTP requests need no token any more");
+    pd_log(LOG_NOTICE, *token != NULL ? "reload: HTTP requests now need the new token of http.token"
+                                      : "reload: HTTP requests no longer need a token");
     return true;
 }
 
@@ -117,7 +116,7 @@ bool pd_reload_take(pd_reload *reload)
     size_t n = 0;
 
     if (reload->fresh == NULL) {
-        pd_log(LOG_ERR, "reload: the configuration is wrong, the old values stay: %s", reload->error.text);
+        pd_log(LOG_ERR, "reload: invalid configuration, the old values stay in use: %s", reload->error.text);
         return false;
     }
     for (size_t i = 0; i < reload->config->n_keys; i++) n += take_key(reload, i);

@@ -11,7 +11,7 @@
 typedef struct pd_reload {
     pd_config *config; /* the configuration that the daemon uses now; used by the loop thread */
     char *const *argv, *const *environment;
-    pd_config *fresh;    /* the new configuration; NULL: it could not be read, and `error` says why */
+    pd_config *fresh;    /* the new configuration; NULL: it could not be read, for the reason in `error` */
     pd_tls_context *tls; /* the new keys of tls:// addresses; NULL: there are none */
     /* the roles, and a copy for the step thread; NULL: there are none, or they could not be read */
     pd_roles *roles, *store_roles;
@@ -21,8 +21,8 @@ typedef struct pd_reload {
 
 /* Reads and checks the configuration: the file, the environment, the flags of the command line, the files of [tls], the
  * token of http.token, and the file of roles that the present configuration names. Listeners stay open, so a
- * configuration that lets their clients in without the credentials that they need now is refused, unless
- * server.insecure is set. May block on files and name servers. */
+ * configuration that drops the credentials of their clients is refused, unless server.insecure is set. May block on
+ * files and name servers. */
 void pd_reload_read(pd_reload *reload);
 /* Returns the keys of tls:// addresses that were read, and gives them to the caller. NULL: there are none, or the new
  * configuration is wrong. Called before pd_reload_take. */

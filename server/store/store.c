@@ -1,39 +1,34 @@
-/* store.c - the whole training state: passes each request to the part of the store that handles it, and lets the jobs
- * work in turn. */
+/* store.c - the whole training state: passes each request to the part of the store that handles it, lets the jobs work
+ * in turn, and writes and reads images of jobs. */
 #include "store.h"
 
-#include "barrier.h"
 #include "checkpoint.h"
 #include "checkpoint_due.h"
+#include "checkpoint_policy.h"
 #include "control_log.h"
-#include "deadlines.h"
 #include "declare.h"
 #include "export.h"
-#include "logging.h"
+#include "image.h"
 #include "import.h"
-#include "inbox.h"
 #include "info.h"
-#include "job_owner.h"
+#include "job.h"
 #include "job_turn.h"
-#include "checkpoint_policy.h"
-#include "override_command.h"
-#include "overdue.h"
-#include "notes.h"
+#include "jobs.h"
+#include "wal_replay.h"
+#include "logging.h"
 #include "mutant.h"
+#include "overdue.h"
+#include "override_command.h"
 #include "push.h"
 #include "ranks.h"
-#include "share.h"
-#include "store_end.h"
-#include "store_hello.h"
 #include "store_state.h"
 #include "work.h"
+#include "worker_states.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
-
-/* ---- creating and freeing the store ---- */
 
 static int check_config(const pd_store_config *config, pd_error *err)
 {
@@ -89,8 +84,8 @@ static void free_effects(pd_store *store)
         next = (pd_effect *)(void *)effect->mail.next;
         if (effect->kind == PD_EFF_CLOSED)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
-        if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_drop_weights(effect->u.kept);
-        if (effect->kind == PD_EFF_KEEP) pd_checkpoint_image_free(effect->u.kept);
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_drop_weights(effect->u.checkpoint_image);
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_free(effect->u.checkpoint_image);
         if (effect->kind == PD_EFF_WAL) pd_logging_drop(effect->u.wal);
         pd_effect_free(effect);
     }
@@ -119,8 +114,6 @@ pd_effect *pd_store_effects(pd_store *store)
     return pd_effects_take(&store->outbox);
 }
 
-/* ---- which job works next ---- */
-
 /* Notes the next deadline of a job that may have changed. */
 static void note_deadline(pd_store *store, pd_job *job)
 {
@@ -133,15 +126,15 @@ static void note_deadline(pd_store *store, pd_job *job)
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     note_deadline(store, job);
-    if (job->queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
-    DL_APPEND2(store->due, job, prev_due, next_due);
-    job->queued = true;
+    if (job->due.queued || !(pd_job_has_work(job, now_ns) || pd_checkpoint_has_work(job))) return;
+    DL_APPEND2(store->due, job, due.prev, due.next);
+    job->due.queued = true;
 }
 
 /* Returns when the identity of a job had its last turn. A job that has no owner is an identity of its own. */
 static uint64_t party_turn(const pd_job *job)
 {
-    return job->owner != NULL ? pd_owner_turn(job->owner) : job->turn;
+    return job->owner != NULL ? pd_owner_turn(job->owner) : job->due.turn;
 }
 
 /* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago;
@@ -150,16 +143,16 @@ static pd_job *next_due(const pd_store *store)
 {
     pd_job *job, *next = store->due;
 
-    DL_FOREACH2(store->due, job, next_due)
-    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->turn < next->turn))
+    DL_FOREACH2(store->due, job, due.next)
+    if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->due.turn < next->due.turn))
         next = job;
     return next;
 }
 
 static void note_turn(pd_store *store, pd_job *job)
 {
-    job->turn = ++store->turns;
-    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->turn);
+    job->due.turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
 }
 
 /* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
@@ -184,7 +177,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
     if (PD_MUTANT(stale_look)) return;
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        job->steps.look = job->steps.look_loose = true;
+        job->steps.chunks.look = job->steps.chunks.look_loose = true;
         queue_unchanged(store, job, now_ns);
     }
 }
@@ -212,8 +205,6 @@ static void settle(pd_store *store, uint64_t now_ns)
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
     pd_publishing_look(&store->publishing, &store->jobs, &store->outbox, now_ns);
 }
-
-/* ---- requests that are not from a worker to its job ---- */
 
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
@@ -288,7 +279,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 /* Takes a checkpoint back from the checkpoint writer. */
 static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
 {
-    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.kept->number);
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->u.checkpoint_image->number);
 
     if (job != NULL && job->gone) job = NULL;
     pd_checkpoint_done(job, &store->outbox, request, now_ns);
@@ -388,8 +379,6 @@ static void operator_stalled(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* ---- requests from workers to their job ---- */
-
 static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -417,8 +406,8 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
     case PD_REQ_SHARE: pd_job_share(job, request); break;
-    case PD_REQ_NOTE: pd_job_note(job, request); break;
-    case PD_REQ_RECALL: pd_job_recall(job, request); break;
+    case PD_REQ_WORKER_STATE: pd_worker_states_take(job, request); break;
+    case PD_REQ_GET_WORKER_STATE: pd_worker_states_answer(job, request); break;
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
@@ -447,8 +436,6 @@ static void take_roles(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* ---- apply, work, tick ---- */
-
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns)
 {
     switch (request->kind) {
@@ -468,7 +455,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
-    case PD_REQ_KEPT: kept(store, request, now_ns); break;
+    case PD_REQ_CHECKPOINT_WRITTEN: kept(store, request, now_ns); break;
     case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
@@ -535,7 +522,8 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
         HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
     /* A job may have its next deadline at once: each has its turn about once. */
-    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->tick_ns <= now_ns; n--)
+    for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->deadline.at_ns <= now_ns;
+         n--)
         tick(store, store->deadlines, now_ns);
     settle(store, now_ns);
 }
@@ -554,7 +542,68 @@ uint64_t pd_store_next_tick(const pd_store *store)
     uint64_t at = pd_drain_next_tick(&store->drain), jobs = UINT64_MAX;
 
     if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
-    if (store->deadlines != NULL) jobs = store->deadlines->tick_ns;
+    if (store->deadlines != NULL) jobs = store->deadlines->deadline.at_ns;
     if (store->unknown) jobs = 0;
     return jobs < at ? jobs : at;
+}
+
+int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, name);
+
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (!pd_image_is_possible(job))
+        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+    return pd_image_write(job, image, n, err);
+}
+
+int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+    int rc;
+
+    pd_store_forget_deadlines(store);
+    rc = pd_image_read(&store->jobs, &env, image, n, now_ns, err);
+    if (rc == PD_OK) pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
+    return rc;
+}
+
+int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+    int rc;
+
+    pd_store_forget_deadlines(store);
+    rc = pd_restore(&store->jobs, &env, kept, now_ns, err);
+    if (rc == PD_OK) pd_job_owners_resume(&store->jobs, &store->owners, store->roles);
+    return rc;
+}
+
+int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
+{
+    pd_store_forget_deadlines(store);
+    return pd_replay(&store->jobs, record, now_ns, kept, err);
+}
+
+int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err)
+{
+    return pd_control_load(&store->jobs, record, err);
+}
+
+pd_store_bytes pd_store_count_bytes(const pd_store *store)
+{
+    pd_store_bytes bytes = { .held = store->ingest.held };
+    const pd_job *job, *next;
+
+    HASH_ITER(hh_number, store->jobs.numbers, job, next)
+    {
+        for (uint32_t i = 0; i < job->steps.n_params; i++) {
+            const pd_param *param = &job->steps.params[i];
+            if (param->current != NULL) bytes.weights += (uint64_t)param->elements * sizeof(float);
+            if (param->buffers.accumulator != NULL) bytes.accumulators += (uint64_t)param->elements * sizeof(float);
+            bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
+        }
+    }
+    bytes.published_list = store->pools.used + store->pools.idle - bytes.weights - bytes.accumulators;
+    return bytes;
 }

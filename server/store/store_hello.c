@@ -1,19 +1,266 @@
 /* store_hello.c - lets a worker into the job that its Hello names: into the job that is there, into the same job with
- * another number of workers, or into a new one. */
-#include "store_hello.h"
-
-#include "barrier.h"
-#include "export.h"
-#include "hello.h"
-#include "job_owner.h"
+ * another number of workers, or into a new one.
+ *
+ * Three questions decide whether a Hello continues a job, waits, is refused, or begins the job anew. Does the process
+ * belong to the job's run? Is the job over, is a worker connected, or are all workers lost? And what has become of the
+ * rank that the process asks for? The first row of the table that fits decides (PROTOCOL.md, section 7). */
 #include "checkpoint_policy.h"
-#include "lingering.h"
+#include "export.h"
+#include "job.h"
+#include "jobs.h"
+#include "mutant.h"
 #include "ranks.h"
-#include "store_end.h"
-#include "succession.h"
 #include "resize.h"
+#include "store_state.h"
 
-/* ---- new jobs ---- */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The answers to the questions. A row of the table names those that it demands; 0: any. */
+enum { BY_RUN = 1, RESUMES, ANEW }; /* intent: what the Hello wants of a job that is there */
+/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job anew since, so its
+ * program was started from its beginning. UNKNOWN: one of them is not known */
+enum { SAME = 1, EARLIER, OTHER, UNKNOWN };
+enum {
+    OVER = 1, /* job: all its ranks have left for good */
+    ENDING,   /* some rank has left, and a worker is connected */
+    LIVE,     /* no rank has left, and a worker is connected */
+    LONELY,   /* not over, and no worker is connected */
+};
+enum {
+    HELD = 1, /* rank: a process that is connected has it */
+    LEFT,     /* its last process has left for good */
+    VACANT,   /* its last process is lost, or it never had one */
+};
+enum { RANK_0 = 1, JOINS, OTHERS }; /* who sends the Hello: rank 0, a process that only joins, or another one */
+
+typedef enum verdict {
+    CONTINUE,
+    BEGIN_ANEW,
+    WAIT_FOR_END,   /* until those who have not left have left, too */
+    WAIT_FOR_BEGIN, /* until rank 0 has begun the job anew */
+    REFUSE_HELD,    /* the job is in training */
+    REFUSE_OTHER,   /* the job belongs to another run, whose workers are lost */
+} verdict;
+
+typedef struct row {
+    unsigned intent, run, job, rank, who;
+    verdict verdict;
+} row;
+
+static const row table[] = {
+    { .intent = RESUMES, .verdict = CONTINUE },
+    { .job = OVER, .who = JOINS, .verdict = WAIT_FOR_BEGIN },
+    { .job = OVER, .verdict = BEGIN_ANEW },
+    { .run = SAME, .verdict = CONTINUE },
+    { .intent = ANEW, .job = LONELY, .who = RANK_0, .verdict = BEGIN_ANEW },
+    { .intent = ANEW, .job = LONELY, .verdict = WAIT_FOR_BEGIN },
+    { .run = EARLIER, .job = ENDING, .verdict = WAIT_FOR_END },
+    { .run = EARLIER, .job = LIVE, .verdict = REFUSE_HELD },
+    { .run = EARLIER, .job = LONELY, .who = RANK_0, .verdict = BEGIN_ANEW },
+    { .run = EARLIER, .job = LONELY, .verdict = WAIT_FOR_BEGIN },
+    { .run = OTHER, .job = ENDING, .verdict = WAIT_FOR_END },
+    { .run = OTHER, .job = LIVE, .verdict = REFUSE_HELD },
+    { .run = OTHER, .job = LONELY, .who = JOINS, .verdict = WAIT_FOR_BEGIN },
+    { .run = OTHER, .job = LONELY, .verdict = REFUSE_OTHER },
+    { .run = UNKNOWN, .rank = LEFT, .verdict = WAIT_FOR_END },
+    { .run = UNKNOWN, .job = ENDING, .rank = HELD, .verdict = WAIT_FOR_END },
+    { .run = UNKNOWN, .rank = HELD, .verdict = REFUSE_HELD },
+    { .run = UNKNOWN, .rank = VACANT, .verdict = CONTINUE },
+};
+
+static unsigned intent_of(const pd_request *hello)
+{
+    return hello->u.hello.intent == PD_INTENT_RESUME ? RESUMES
+           : hello->u.hello.intent == PD_INTENT_ANEW ? ANEW
+                                                     : BY_RUN;
+}
+
+/* Returns the generation of a run: the number behind the last '#', else 1. *launch: length of what stands before. */
+static unsigned long generation_of(const char *run, size_t *launch)
+{
+    const char *mark = strrchr(run, '#');
+
+    *launch = mark != NULL ? (size_t)(mark - run) : strlen(run);
+    return mark != NULL ? strtoul(mark + 1, NULL, 10) : 1;
+}
+
+static bool is_earlier(const char *run, const char *than)
+{
+    size_t length, other;
+    unsigned long generation = generation_of(run, &length), later = generation_of(than, &other);
+
+    return length == other && strncmp(run, than, length) == 0 && generation < later;
+}
+
+static unsigned run_of(const pd_job *job, const pd_request *hello)
+{
+    if (job->run == NULL || hello->u.hello.run == NULL) return UNKNOWN;
+    if (strcmp(job->run, hello->u.hello.run) == 0 || PD_MUTANT(any_run)) return SAME;
+    return is_earlier(hello->u.hello.run, job->run) ? EARLIER : OTHER;
+}
+
+static unsigned job_of(const pd_job *job)
+{
+    if (pd_job_is_over(job)) return OVER;
+    if (job->connected == 0) return LONELY;
+    return job->left > 0 ? ENDING : LIVE;
+}
+
+static const pd_rank *rank_of(const pd_job *job, const pd_request *hello)
+{
+    return hello->rank < job->steps.members.ranks ? &job->ranks[hello->rank] : NULL;
+}
+
+static unsigned state_of(const pd_rank *rank)
+{
+    if (rank == NULL) return VACANT;
+    return rank->state == PD_RANK_CONNECTED ? HELD : rank->state == PD_RANK_LEFT ? LEFT : VACANT;
+}
+
+static unsigned process_of(const pd_request *hello)
+{
+    return hello->u.hello.joins ? JOINS : hello->rank == 0 ? RANK_0 : OTHERS;
+}
+
+static bool fits(unsigned demanded, unsigned is)
+{
+    return demanded == 0 || demanded == is;
+}
+
+/* Returns whether the job knows the process that sends the Hello: as the one that has the rank and has not left, or by
+ * the number of the job. */
+static bool is_known(const pd_job *job, const pd_request *hello)
+{
+    const pd_rank *rank = rank_of(job, hello);
+
+    if (hello->u.hello.rejoins && hello->u.hello.creator == job->saved.creator) return true;
+    return rank != NULL && rank->saved.present && !rank->saved.left && rank->saved.nonce == hello->u.hello.nonce;
+}
+
+static verdict judge(const pd_job *job, const pd_request *hello)
+{
+    unsigned intent = intent_of(hello), run = run_of(job, hello), state = job_of(job),
+             rank = state_of(rank_of(job, hello)), who = process_of(hello);
+
+    if (is_known(job, hello)) return CONTINUE;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (fits(table[i].intent, intent) && fits(table[i].run, run) && fits(table[i].job, state) &&
+            fits(table[i].rank, rank) && fits(table[i].who, who))
+            return table[i].verdict;
+    return CONTINUE;
+}
+
+/* Returns a rank that has not left: the one that the Hello asks for, a connected one, or any. NULL: all have left. */
+static const pd_rank *find_holder(const pd_job *job, const pd_request *hello)
+{
+    const pd_rank *asked = rank_of(job, hello), *found = NULL;
+
+    if (asked != NULL && asked->state == PD_RANK_CONNECTED) return asked;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        if (job->ranks[r].state == PD_RANK_CONNECTED) return &job->ranks[r];
+        if (found == NULL && job->ranks[r].state != PD_RANK_LEFT) found = &job->ranks[r];
+    }
+    return found;
+}
+
+/* Writes who has a rank, such as "rank 2 (host:123, lost 14 s ago)". */
+static const char *holder_text(const pd_job *job, const pd_request *hello, uint64_t now_ns, char text[128])
+{
+    const pd_rank *rank = find_holder(job, hello);
+    unsigned number = rank != NULL ? (unsigned)(rank - job->ranks) : 0;
+    unsigned long long ago = rank != NULL ? (now_ns - rank->since_ns) / 1000000000ull : 0;
+
+    if (rank == NULL || rank->state == PD_RANK_ABSENT)
+        snprintf(text, 128, "rank %u (never came)", number);
+    else if (rank->state == PD_RANK_CONNECTED)
+        snprintf(text, 128, "rank %u (%.80s, connected)", number, rank->label);
+    else
+        snprintf(text, 128, "rank %u (%.80s, lost %llu s ago)", number, rank->label, ago);
+    return text;
+}
+
+static int refuse_held(const pd_job *job, const pd_request *hello, const char *holder, pd_error *err)
+{
+    const char *why = run_of(job, hello) == OTHER ? "of another run " : "";
+
+    return pd_fail(err, PD_ALREADY_EXISTS,
+                   "job %.100s is in training: %s %sholds it. Choose another name (job=, PARAMD_JOB), or take it over "
+                   "(resume, PARAMD_RESUME=1)",
+                   job->steps.name, holder, why);
+}
+
+static int refuse_other(pd_job *job, const char *holder, pd_error *err)
+{
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s at step %" PRIu64 " belongs to another run, whose workers are gone: %s. Continue it "
+                   "(resume, PARAMD_RESUME=1), begin anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
+                   job->steps.name, pd_steps_least(&job->steps), holder);
+}
+
+static int wait_for_end(const pd_job *job, const char *holder, pd_error *err)
+{
+    return pd_fail(err, PD_UNAVAILABLE,
+                   "job %.100s is about to end, but not yet: %s has not left it. To continue the job: resume, "
+                   "PARAMD_RESUME=1; or choose another name (job=, PARAMD_JOB)",
+                   job->steps.name, holder);
+}
+
+/* Fails with PD_UNAVAILABLE: a worker that only joins waits until rank 0 has created the job. */
+static int pd_succession_wait_for_creator(const pd_request *hello, pd_error *err)
+{
+    return pd_fail(err, PD_UNAVAILABLE, "rank %u of job %.200s waits for rank 0, which creates the job", hello->rank,
+                   hello->u.hello.job_name);
+}
+
+/* Decides about a Hello that begins the job anew. A process that was in a job of this name does not create it. */
+static int begin_anew(const pd_request *hello, pd_error *err)
+{
+    if (!hello->u.hello.rejoins) return PD_OK;
+    return pd_fail(err, PD_NOT_FOUND,
+                   "the job %.200s that this worker was in is over, and who rejoins a job does not "
+                   "create it",
+                   hello->u.hello.job_name);
+}
+
+/* Decides about a Hello for the name of this job. PD_OK: *anew says whether the Hello begins the job anew, which ends
+ * this one, or continues it. PD_UNAVAILABLE: the worker must wait, and the text says for whom. PD_ALREADY_EXISTS: the
+ * job is in training. PD_FAILED_PRECONDITION: the job belongs to another run. PD_NOT_FOUND: the Hello rejoins a job
+ * that is over. */
+static int pd_succession_decide(pd_job *job, const pd_request *hello, uint64_t now_ns, bool *anew, pd_error *err)
+{
+    verdict found = judge(job, hello);
+    char holder[128];
+
+    holder_text(job, hello, now_ns, holder);
+    *anew = found == BEGIN_ANEW;
+    switch (found) {
+    case CONTINUE: break;
+    case BEGIN_ANEW: return begin_anew(hello, err);
+    case WAIT_FOR_END: return wait_for_end(job, holder, err);
+    case WAIT_FOR_BEGIN: return pd_succession_wait_for_creator(hello, err);
+    case REFUSE_HELD: return refuse_held(job, hello, holder, err);
+    case REFUSE_OTHER: return refuse_other(job, holder, err);
+    }
+    return PD_OK;
+}
+
+/* Notes that the process of this Hello continues the job: with the intent to resume, the job belongs to its run from
+ * now on. PD_NO_MEMORY. */
+static int pd_succession_take_run(pd_job *job, const pd_request *hello, pd_error *err)
+{
+    const char *run = hello->u.hello.run;
+    char *copy = NULL;
+
+    if (hello->u.hello.intent != PD_INTENT_RESUME || hello->u.hello.rejoins) return PD_OK;
+    if (run != NULL && (copy = strdup(run)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for the run of job %.100s", job->steps.name);
+    free(job->run);
+    job->run = copy;
+    return PD_OK;
+}
 
 /* Checks that one more job is allowed. Jobs that are over end for it. */
 static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
@@ -67,8 +314,6 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     *out = job;
     return PD_OK;
 }
-
-/* ---- jobs that are there ---- */
 
 /* Returns whether a worker wants to rejoin a job that does not exist any more. `job` is the one that has the name
  * now; NULL: none has. */

@@ -1,10 +1,11 @@
-/* store_state.h - the struct of the whole training state, for store.c, its tests and the simulator. Step thread. */
+/* store_state.h - the struct of the whole training state, and the functions that only the store's own files call. Step
+ * thread. */
 #ifndef PD_STORE_STATE_H
 #define PD_STORE_STATE_H
 
 #include "collect.h"
 #include "drain.h"
-#include "publishing.h"
+#include "job_figures.h"
 #include "sums.h"
 
 typedef struct pd_store pd_store;
@@ -22,7 +23,7 @@ struct pd_store {
     pd_jobs jobs;
     pd_job *due;       /* jobs that have work */
     uint64_t turns;    /* number of batches of work that all jobs together have had */
-    pd_job *deadlines; /* the job with the earliest deadline: deadlines.h; NULL: no job has one */
+    pd_job *deadlines; /* the job with the earliest deadline: jobs.h; NULL: no job has one */
     bool unknown;      /* jobs were made from images, and their deadlines are not known yet */
     pd_drain drain;
     pd_roles *roles; /* NULL: the server has none */
@@ -36,5 +37,28 @@ static inline pd_job_env pd_store_env(pd_store *store)
     return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools,
                          &store->budget, &store->ingest,  &store->sums,   &store->collecting };
 }
+
+/* Takes a job out of the queue of jobs that have work. */
+void pd_store_unqueue(pd_store *store, pd_job *job);
+/* Takes a job out of that queue, and forgets its deadline: it ends, or another job takes its place. */
+void pd_store_forget(pd_store *store, pd_job *job);
+/* Forgets the deadlines of all jobs until the next tick, because jobs are made or end that the store does not see. */
+void pd_store_forget_deadlines(pd_store *store);
+/* Ends a job for good: its waiting requests get `err`, and a restart does not bring it back. */
+void pd_store_end(pd_store *store, pd_job *job, const pd_error *err);
+/* Ends all jobs, because the server stops: a restart brings them back. */
+void pd_store_end_all(pd_store *store, const pd_error *err);
+
+/* Ends the job that has been over (pd_job_is_over) for the longest time, among those whose bytes count in the budget
+ * `of` (NULL: all jobs). The job that has the account `except` stays, and so does one that is being exported or
+ * imported into. Returns false if there is none. */
+bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account *except);
+/* Allows or forbids that jobs which are over end when another job takes memory that it cannot have otherwise
+ * (pd_account_budget). Allowed only while nobody walks through the table of jobs. Exports of weights end for that at
+ * any time. */
+void pd_store_relief(pd_store *store, bool allowed);
+
+/* Answers a Hello. Returns the job that it may have changed; NULL: there is none. Takes ownership of the request. */
+pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns);
 
 #endif

@@ -6,7 +6,7 @@
 #include "disk.h"
 #include "mailbox.h"
 #include "thread.h"
-#include "writebehind.h"
+#include "overlapped.h"
 
 /* What a disk thread does. */
 typedef struct pd_disk_work {

@@ -47,7 +47,7 @@ pd_checkpoint_about pd_checkpoint_about_here(void)
 
 pd_request *pd_keeper_refuse(pd_effect *effect)
 {
-    pd_checkpoint_image *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.checkpoint_image;
 
     pd_fail(&kept->error, PD_CANCELLED, "the server stops, so the checkpoint of step %llu is not written",
             (unsigned long long)kept->step);
@@ -58,7 +58,7 @@ pd_request *pd_keeper_refuse(pd_effect *effect)
  * removed after that, because nobody needs to wait for it. */
 static void keep(pd_keeper *keeper, pd_effect *effect)
 {
-    pd_checkpoint_image *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.checkpoint_image;
     uint64_t left = kept->keep;
     bool tidy;
     char job_dir[PD_KEEP_PATH];
@@ -83,7 +83,7 @@ static void keep_chain(void *arg, pd_mail *mail)
     for (pd_mail *next; mail != NULL; mail = next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         next = mail->next;
-        if (atomic_load(&keeper->stop) && !effect->u.kept->ended)
+        if (atomic_load(&keeper->stop) && !effect->u.checkpoint_image->ended)
             pd_disk_thread_hand_back(&keeper->thread, pd_keeper_refuse(effect));
         else
             keep(keeper, effect);

@@ -1,8 +1,8 @@
 /* keeper.h - the checkpoint writer: writes checkpoints to the disk, and reads those of the last run.
  *
- * The step thread hands it checkpoints as effects (PD_EFF_KEEP). They come back as requests (PD_REQ_KEPT) with the
- * result, in the same order, each exactly once. The checkpoint writer reads a checkpoint and nothing else of the
- * training state. */
+ * The step thread hands it checkpoints as effects (PD_EFF_WRITE_CHECKPOINT). They come back as requests
+ * (PD_REQ_CHECKPOINT_WRITTEN) with the result, in the same order, each exactly once. The checkpoint writer reads a
+ * checkpoint and nothing else of the training state. */
 #ifndef PD_KEEPER_H
 #define PD_KEEPER_H
 
@@ -23,8 +23,8 @@ typedef struct pd_keeper_config {
 
 /* Starts the checkpoint writer. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of pd_state_dir_open. */
 int pd_keeper_start(pd_keeper **out, const pd_keeper_config *config, pd_error *err);
-/* Hands a checkpoint, which an effect PD_EFF_KEEP contains, to the checkpoint writer. Takes the effect over; its memory
- * becomes that of the request, so this cannot fail. Never waits. Step thread. */
+/* Hands a checkpoint, which an effect PD_EFF_WRITE_CHECKPOINT contains, to the checkpoint writer. Takes the effect
+ * over; its memory becomes that of the request, so this cannot fail. Never waits. Step thread. */
 void pd_keeper_submit(pd_keeper *keeper, pd_effect *effect);
 /* Ends the checkpoint writer: the checkpoint that is being written is finished, and so are marks of jobs that have
  * ended; those that wait come back with PD_CANCELLED. Then all have been posted to the mailbox `done`. Accepts NULL.
@@ -32,8 +32,8 @@ void pd_keeper_submit(pd_keeper *keeper, pd_effect *effect);
  * thread may still write, and the mailbox `done` must stay; the error names the checkpoint. */
 int pd_keeper_stop(pd_keeper *keeper, uint64_t until_ns, pd_error *err);
 
-/* Makes a request PD_REQ_KEPT of an effect PD_EFF_KEEP, in the same memory: the checkpoint was not written, because
- * there is no checkpoint writer any more. */
+/* Makes a request PD_REQ_CHECKPOINT_WRITTEN of an effect PD_EFF_WRITE_CHECKPOINT, in the same memory: the checkpoint
+ * was not written, because there is no checkpoint writer any more. */
 pd_request *pd_keeper_refuse(pd_effect *effect);
 /* Tells what software and hardware this process is, for manifests; the time is not filled in. */
 pd_checkpoint_about pd_checkpoint_about_here(void);

@@ -1,16 +1,68 @@
-/* logring.c - the ring of log lines, and the thread that writes them to the standard error. */
+/* logring.c - keeps log lines in a ring, and writes them to the standard error or to the journal from a thread of its
+ * own. */
 #include "logring.h"
 
-#include "log_journal.h"
 #include "thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+static int journal = -1; /* socket to the journal; set before the first thread starts */
+
+bool pd_log_journal_open(const char *path)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+    pd_log_journal_close();
+    if (strlen(path) >= sizeof address.sun_path) return false;
+    strcpy(address.sun_path, path);
+    if ((journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0) return false;
+    if (connect(journal, (struct sockaddr *)&address, sizeof address) != 0) pd_log_journal_close();
+    return journal >= 0;
+}
+
+void pd_log_journal_close(void)
+{
+    if (journal >= 0) close(journal);
+    journal = -1;
+}
+
+bool pd_log_journal_is_open(void)
+{
+    return journal >= 0;
+}
+
+bool pd_log_journal_send(const char *line, size_t n, bool waits)
+{
+    char datagram[PD_LOG_JOURNAL_LINE];
+
+    if (n > sizeof datagram) return false;
+    for (size_t i = 0; i < n; i++) datagram[i] = line[i] == PD_LOG_JOURNAL_NEXT ? '\n' : line[i];
+    return send(journal, datagram, n, MSG_NOSIGNAL | (waits ? 0 : MSG_DONTWAIT)) == (ssize_t)n;
+}
+
+size_t pd_log_journal_plain(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t n)
+{
+    static const char priority[] = "PRIORITY=", message[] = "MESSAGE=";
+    size_t at = sizeof priority - 1, used = 0;
+
+    out[used++] = '<';
+    out[used++] = at < n ? line[at] : '6';
+    out[used++] = '>';
+    at += 1 + sizeof message; /* the digit, the separator, and the name of the second field */
+    while (at < n && line[at] != PD_LOG_JOURNAL_NEXT && line[at] != '\n' && used + 1 < PD_LOG_JOURNAL_LINE)
+        out[used++] = line[at++];
+    out[used++] = '\n';
+    return used;
+}
 
 enum { LINE_BYTES = PD_LOG_JOURNAL_LINE, CRASH_MS = 200 };
 
@@ -49,8 +101,6 @@ void pd_log_write(const char *line, size_t n)
     else if (!pd_log_journal_send(line, n, true))
         write_all(plain, pd_log_journal_plain(plain, line, n));
 }
-
-/* ---- the ring; these functions are called with the lock held ---- */
 
 static size_t used(void)
 {
@@ -110,8 +160,6 @@ bool pd_log_ring_put(const char *line, size_t n)
     return taken_over;
 }
 
-/* ---- the writer thread ---- */
-
 /* Takes the next log line to write from the ring. If the ring is empty, the line is the report of lost lines, if any
  * were lost. Returns the line's length; 0: there is no line. */
 static size_t next_line(char line[LINE_BYTES])
@@ -146,8 +194,6 @@ static void *write_lines(void *arg)
     pthread_mutex_unlock(&lock);
     return NULL;
 }
-
-/* ---- starting and stopping the writer thread ---- */
 
 /* Writes the log lines that are left in the ring when the process aborts after a failed assertion, because they may
  * show why. Does not wait for a standard error that takes no bytes. */

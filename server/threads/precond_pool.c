@@ -8,10 +8,6 @@
 #include "thread.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Added to the daemon's nice value in threads that run preconditioner tasks. On a core that a step needs too, such a
  * thread gets about a tenth of the time; on a free core, all of it. A much higher value would starve preconditioner
@@ -39,15 +35,11 @@ struct pd_precond_pool {
     worker worker[]; /* the threads; the first one takes only light tasks */
 };
 
-/* ---- pool threads ---- */
-
-/* Gives a thread of the preconditioner pool a low priority, because a matrix root may be late but a step may not. On
- * Linux each thread has its own priority. Limits BLAS to one thread, without an OpenMP team. */
+/* Gives a thread of the preconditioner pool a low priority, because a root may be late but a step may not. Limits BLAS
+ * to one thread, without an OpenMP team. */
 static void settle_down(void)
 {
-    id_t self = (id_t)syscall(SYS_gettid);
-
-    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICER);
+    pd_thread_lower(NICER);
     pd_blas_one_thread();
 }
 
@@ -78,14 +70,6 @@ static void bring_home(pd_precond_pool *pool, pd_request *first)
     }
 }
 
-static double now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 static void *run(void *arg)
 {
     const worker *self = arg;
@@ -94,15 +78,13 @@ static void *run(void *arg)
     settle_down();
     while ((next = take(self->pool, self->choice)) != NULL) {
         struct pd_task *task = next->u.task.task;
-        double begun = now_ms();
+        uint64_t begun = pd_clock_ns();
         pd_task_run(task);
-        pd_task_took(task, now_ms() - begun);
+        pd_task_took(task, (double)(pd_clock_ns() - begun) / 1e6);
         bring_home(self->pool, next);
     }
     return NULL;
 }
-
-/* ---- functions for the step thread ---- */
 
 /* Wakes a thread for a preconditioner task that was added. If the task is light and the thread for light tasks waits,
  * that thread is woken. Otherwise a thread that takes all tasks is woken. */
@@ -145,7 +127,7 @@ static int start_worker(pd_precond_pool *pool, pd_error *err)
     int rc;
 
     *w = (worker){ .pool = pool, .choice = pool->n_workers == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL };
-    rc = pd_thread_start(&w->thread, run, w, "next thread of the root pool", err);
+    rc = pd_thread_start(&w->thread, run, w, "next thread of the preconditioner pool", err);
     if (rc == PD_OK) pool->n_workers++;
     return rc;
 }

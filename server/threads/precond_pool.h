@@ -1,9 +1,9 @@
-/* precond_pool.h - low-priority threads that run preconditioner tasks, which compute matrix roots for optimizers. K
- * threads take all tasks, and one more thread takes light tasks only.
+/* precond_pool.h - low-priority threads that run preconditioner tasks. K threads take all tasks, and one more thread
+ * takes light tasks only.
  *
- * precond_queue.h describes which task runs next: jobs share the pool fairly, and no task waits for ever. An optimizer
+ * precond_queue.h describes which task runs next: jobs share the pool fairly, and no task waits forever. An optimizer
  * may use a new root as soon as it is ready, or wait for it at a certain step. If it uses roots when they are ready, at
- * most one task of each root waits: a newer task replaces the older one, which is given back without having run. If it
+ * most one task of each root waits: a newer task replaces the older one, which is returned without having run. If it
  * waits for the root, every task is run. */
 #ifndef PD_PRECOND_POOL_H
 #define PD_PRECOND_POOL_H
@@ -20,7 +20,7 @@ int pd_precond_pool_start(pd_precond_pool **out, int threads, pd_mailbox *done, 
 /* Takes over a preconditioner task: adds it to the queue, or replaces an older task of the same root. Never waits. Step
  * thread. PD_NO_MEMORY: the task is still the caller's. */
 int pd_precond_pool_submit(pd_precond_pool *pool, struct pd_task *task, uint32_t job, uint32_t param);
-/* Gives back the waiting preconditioner tasks of a job that has ended: posts them to the mailbox `done` without running
+/* Returns the waiting preconditioner tasks of a job that has ended: posts them to the mailbox `done` without running
  * them. Tasks that are running are finished. Step thread. Accepts NULL. */
 void pd_precond_pool_forget(pd_precond_pool *pool, uint32_t job);
 /* Ends the preconditioner pool: finishes the running tasks, posts the waiting ones to the mailbox `done` without

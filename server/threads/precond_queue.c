@@ -2,6 +2,7 @@
  * describes. */
 #include "precond_queue.h"
 
+#include "grow.h"
 #include "task.h"
 #include "optimizer.h"
 #include "mutant.h"
@@ -54,16 +55,15 @@ typedef struct task_lane {
 typedef struct flow {
     UT_hash_handle hh; /* this job's place in the hash table of jobs */
     struct flow *prev,
-        *next; /* neighbours in the list of jobs with waiting preconditioner tasks (queue->active), while the job
-                               * is in it */
+        *next; /* neighbours in the list of jobs with waiting preconditioner tasks, while the job is in it */
     uint32_t job;
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
-    double tag;        /* virtual time (in costs of preconditioner tasks) at which the job's next task may start */
+    double tag;        /* virtual time, in costs of tasks, at which the job's next task may start */
     uint64_t turn;     /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
                         * never */
-    unsigned taken[2]; /* number of the job's tasks taken so far, by kind of thread (pd_precond_queue_choice). Every
-                        * PD_ROOTQUEUE_AGED-th one is the oldest */
+    unsigned taken[2]; /* number of the job's tasks taken so far, by pd_precond_queue_choice. Every PD_ROOTQUEUE_AGED-th
+                        * one is the oldest */
 } flow;
 
 struct pd_precond_queue {
@@ -78,8 +78,6 @@ struct pd_precond_queue {
     double now;
     uint64_t submitted, turns;
 };
-
-/* ---- the tasks of one job ---- */
 
 /* Returns whether preconditioner task a runs before preconditioner task b of the same job. */
 static bool leads(const entry *a, const entry *b)
@@ -113,17 +111,6 @@ static void sink(task_lane *lane, size_t at, entry *e)
     put(lane, at, e);
 }
 
-static int reserve(task_lane *lane)
-{
-    size_t capacity = lane->capacity == 0 ? 8 : 2 * lane->capacity;
-    entry **heap = lane->n < lane->capacity ? lane->heap : realloc(lane->heap, capacity * sizeof *heap);
-
-    if (heap == NULL) return PD_NO_MEMORY;
-    if (lane->n == lane->capacity) lane->capacity = capacity;
-    lane->heap = heap;
-    return PD_OK;
-}
-
 static void lane_remove(task_lane *lane, entry *e)
 {
     entry *last = lane->heap[--lane->n];
@@ -151,8 +138,6 @@ static entry *next_of(flow *f, pd_precond_queue_choice choice)
     if (aged) return a->load.place < b->load.place ? a : b;
     return leads(a, b) ? a : b;
 }
-
-/* ---- the order between jobs ---- */
 
 /* Returns what the queue keeps of a job, and makes it if the job is new. Returns NULL if out of memory. */
 static flow *flow_of(pd_precond_queue *queue, uint32_t job)
@@ -196,8 +181,6 @@ static void charge(flow *f, double cost)
     f->tag += PD_PRECOND_QUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
 }
 
-/* ---- entries ---- */
-
 static entry *entry_new(pd_precond_queue *queue, struct pd_task *task, uint32_t job, uint32_t param)
 {
     entry *e = calloc(1, sizeof *e);
@@ -223,7 +206,8 @@ static int insert(pd_precond_queue *queue, entry *e)
 
     if ((e->owner = flow_of(queue, e->key.job)) == NULL) return PD_NO_MEMORY;
     lane = &e->owner->lane[e->light];
-    if (reserve(lane) != PD_OK) return PD_NO_MEMORY;
+    if (pd_grow((void **)&lane->heap, &lane->capacity, lane->n < 8 ? 8 : lane->n + 1, sizeof *lane->heap) != PD_OK)
+        return PD_NO_MEMORY;
     if (!e->awaited) {
         HASH_ADD(hh, queue->replaceable, key, sizeof e->key, e);
         if (e->hh.tbl == NULL) return PD_NO_MEMORY;
@@ -277,8 +261,6 @@ static entry *largest(const pd_precond_queue *queue)
     if (best == NULL || pd_load_leads(e->load, best->load)) best = e;
     return best;
 }
-
-/* ---- functions of precond_queue.h ---- */
 
 pd_precond_queue *pd_precond_queue_new(void)
 {

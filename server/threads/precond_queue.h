@@ -1,19 +1,19 @@
-/* precond_queue.h - decides which preconditioner task runs next. A preconditioner task computes a matrix root for an
- * optimizer. Jobs share the pool of threads fairly, and a task waits for a bounded number of other tasks.
+/* precond_queue.h - decides which preconditioner task runs next. Jobs share the pool of threads fairly, and a task
+ * waits for a bounded number of other tasks.
  *
  * The queue uses no thread, clock or lock. Its decisions depend only on the calls and their order.
  *
- * Between jobs, the order is start-time fair queueing by estimated cost. A job is charged when its task is taken,
- * not when the task ends. So a job of giant tasks does not fill one thread after the other while another job waits.
- * A job that had no tasks for a while gets no credit for that time: it continues at the virtual time of the job that
- * is served now.
+ * Between jobs, the order is start-time fair queueing by estimated cost. A job is charged when its task is taken, not
+ * when the task ends. So a job of giant tasks does not fill one thread after the other while another job waits. A job
+ * that had no tasks for a while gets no credit for that time: it continues at the virtual time of the job that is
+ * served now.
  *
  * Within a job, tasks that a step waits for come before tasks whose roots are used when they are ready. Then the
  * largest task comes first, then the oldest. Every PD_ROOTQUEUE_AGED-th task of a job is its oldest one.
  *
- * A light task (PD_TASK_LIGHT) should not wait until a long task of another job ends. So the pool has one more
- * thread, which takes light tasks only (PD_ROOTQUEUE_LIGHT), from each job in turn. Jobs are not charged for tasks
- * on this thread, so they keep their shares of the other threads.
+ * A light task (PD_TASK_LIGHT) should not wait until a long task of another job ends. So the pool has one more thread,
+ * which takes light tasks only (PD_ROOTQUEUE_LIGHT), from each job in turn. Jobs are not charged for tasks on this
+ * thread, so they keep their shares of the other threads.
  *
  * Bounds for the threads that take all tasks. C(x) is the largest cost of a task of job x, plus
  * PD_PRECOND_QUEUE_HANDOVER:
@@ -23,8 +23,8 @@
  *   - A task that is added while n older tasks of its job wait is among the next PD_ROOTQUEUE_AGED * (n + 1) tasks of
  *     its job that are taken.
  *
- * Bounds for the thread of light tasks: while a light task of a job waits for its job's turn, the thread takes at
- * most one task of each other job. Within the job, the second bound above applies to its light tasks. */
+ * Bounds for the thread of light tasks: while a light task of a job waits for its job's turn, the thread takes at most
+ * one task of each other job. Within the job, the second bound above applies to its light tasks. */
 #ifndef PD_PRECOND_QUEUE_H
 #define PD_PRECOND_QUEUE_H
 

@@ -2,33 +2,30 @@
  * in an orderly way. */
 #include "stepper.h"
 
-#include "diskspeed.h"
+#include "overlapped.h"
 #include "journal.h"
 #include "keeper.h"
 #include "log.h"
-#include "readahead.h"
 #include "recover.h"
 #include "precond_pool.h"
 #include "precond_queue.h"
 #include "thread.h"
 #include "turn.h"
-#include "warm.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
-    pd_turn turn;    /* what the step thread keeps from one of its turns to the next */
+    pd_turn turn;    /* state between two turns of the step thread */
     pd_precond_pool *pool;
-    pd_keeper *keeper;    /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
-    pd_warmer *warmer;    /* while jobs are restored */
-    pd_journal *journal;  /* NULL: jobs have no logs, or the WAL thread has ended */
-    pd_mailbox *requests; /* requests to the step thread: the mailbox that it reads */
-    pd_mailbox *effects;  /* effects of the step thread (answers and reports): the mailbox that the loop thread reads */
+    pd_keeper *keeper;     /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
+    pd_warmer *warmer;     /* while jobs are restored */
+    pd_journal *journal;   /* NULL: jobs have no logs, or the WAL thread has ended */
+    pd_mailbox *requests;  /* requests to the step thread: the mailbox that it reads */
+    pd_mailbox *effects;   /* effects of the step thread: the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pd_numa numa;          /* node of the step thread and its OpenMP team */
     pthread_t thread;
@@ -40,25 +37,15 @@ struct pd_stepper {
                                   * idle */
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void busy(pd_stepper *stepper, uint64_t since)
 {
     atomic_store_explicit(&stepper->busy_since, since, memory_order_relaxed);
 }
 
-/* ---- functions that a turn and the store call ---- */
-
 static uint64_t read_clock(void *arg)
 {
     (void)arg;
-    return now_ns();
+    return pd_clock_ns();
 }
 
 static void post_effects(void *arg, pd_mail *first, pd_mail *last)
@@ -68,8 +55,8 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
 }
 
 /* Hands a preconditioner task, which came in an effect, to the preconditioner pool. If the pool has no memory for the
- * task, the task comes back as failed. The step thread does not wait for memory: another job may have to go on before
- * there is some. */
+ * task, the task is returned as failed. The step thread does not wait for memory: another job may have to continue
+ * before there is some. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -79,7 +66,8 @@ static void hand_to_pool(void *arg, pd_effect *effect)
         pd_effect_free(effect);
         return;
     }
-    pd_log(LOG_ERR, "out of memory for a root task: the root counts as failed, and its last good one stays in use");
+    pd_log(LOG_ERR,
+           "out of memory for a preconditioner task: it counts as failed, and the last good root stays in use");
     refused = pd_precond_queue_refuse(effect);
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
@@ -118,9 +106,7 @@ static void hand_to_journal(void *arg, pd_effect *effect)
     pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
 }
 
-/* ---- step thread ---- */
-
-/* Applies all requests that are there, and those that follow from them. */
+/* Applies all posted requests, and those that follow from them. */
 static void finish(pd_stepper *stepper)
 {
     pd_mail *mail;
@@ -175,7 +161,7 @@ static void settle(const pd_numa *numa)
     int error = pd_numa_bind(numa);
 
     if (error != 0)
-        pd_log(LOG_WARNING, "numa: the step threads cannot be kept on node %d: %s", numa->node, strerror(error));
+        pd_log(LOG_WARNING, "numa: cannot bind the step threads to node %d: %s", numa->node, strerror(error));
     (void)pd_numa_prefer(numa);
 }
 
@@ -190,7 +176,7 @@ static void *run(void *arg)
         mail = more ? pd_mailbox_take(stepper->requests)
                     : pd_mailbox_wait(stepper->requests, pd_turn_next_tick(&stepper->turn), &closed);
         pd_turn_add(&stepper->turn, mail);
-        busy(stepper, now_ns());
+        busy(stepper, pd_clock_ns());
         more = pd_turn_run(&stepper->turn);
         busy(stepper, 0);
     }
@@ -198,17 +184,15 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- functions for the thread that starts and stops the step thread ---- */
-
 static int restore(void *arg, const pd_checkpoint_image *kept, pd_error *err)
 {
-    return pd_store_restore(arg, kept, now_ns(), err);
+    return pd_store_restore(arg, kept, pd_clock_ns(), err);
 }
 
 static int replay(void *arg, const pd_wal_record *record, pd_error *err)
 {
     bool unchanged;
-    int rc = pd_store_replay(arg, record, now_ns(), &unchanged, err);
+    int rc = pd_store_replay(arg, record, pd_clock_ns(), &unchanged, err);
 
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
@@ -225,7 +209,7 @@ static uint64_t measure_disk(const char *dir)
     pd_error why;
 
     if (pd_disk_speed(&pd_disk_posix, dir, &speed, &why) != PD_OK)
-        pd_log(LOG_WARNING, "the speed of the disk is not known: %s", why.text);
+        pd_log(LOG_WARNING, "cannot measure the disk: %s", why.text);
     return speed;
 }
 
@@ -235,7 +219,7 @@ static void warm(void *arg, void *at, size_t bytes)
     pd_warmer_put(stepper->warmer, at, bytes);
 }
 
-/* Brings the jobs of the last run back. Meanwhile the disk is read ahead, and memory for weights is touched. */
+/* Restores the jobs of the last run. Meanwhile files are read ahead, and memory for weights is touched. */
 static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     const pd_recover_user user = {
@@ -252,8 +236,8 @@ static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_erro
     return rc;
 }
 
-/* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. The jobs of the last run come
- * back. */
+/* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. Restores the jobs of the last
+ * run. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
@@ -328,7 +312,8 @@ pd_mailbox *pd_stepper_requests(pd_stepper *stepper)
 
 uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
 {
-    uint64_t since = atomic_load_explicit(&((pd_stepper *)stepper)->busy_since, memory_order_relaxed), now = now_ns();
+    uint64_t since = atomic_load_explicit(&((pd_stepper *)stepper)->busy_since, memory_order_relaxed),
+             now = pd_clock_ns();
     return since == 0 || now < since ? 0 : now - since;
 }
 
@@ -340,8 +325,8 @@ static void ask_to_stop(pd_stepper *stepper)
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Gives the store back the published versions in effects that the loop thread has not read. The effects stay in the
- * loop thread's mailbox. */
+/* Releases the published versions in effects that the loop thread has not read. The effects stay in the loop thread's
+ * mailbox. */
 static void take_back_published(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;
@@ -355,7 +340,7 @@ static void take_back_published(pd_stepper *stepper)
             released->u.released.first = effect->u.closed.at[i].published;
             released->u.released.first->next_released = NULL;
             effect->u.closed.at[i].published = NULL;
-            pd_store_apply(stepper->store, released, now_ns());
+            pd_store_apply(stepper->store, released, pd_clock_ns());
         }
     }
     if (first != NULL) pd_mailbox_post(stepper->effects, first, last);

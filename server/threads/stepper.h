@@ -1,10 +1,10 @@
-/* stepper.h - the step thread: takes requests from its mailbox, runs the store, and posts effects (the store's
- * answers and reports) to the loop thread. */
+/* stepper.h - the step thread: takes requests from its mailbox, runs the store, and posts effects to the loop
+ * thread. */
 #ifndef PD_STEPPER_H
 #define PD_STEPPER_H
 
 #include "mailbox.h"
-#include "numa.h"
+#include "host.h"
 #include "store.h"
 
 #include <stdatomic.h>
@@ -15,8 +15,8 @@ typedef struct pd_stepper_config {
     pd_store_config store;
     int pool_threads; /* number of threads of the preconditioner pool, without the one for light tasks */
     pd_numa numa;     /* node of the step threads; zeros: any */
-    /* path of the state directory, in which jobs have checkpoints and from which they come back; borrowed for the call
-     * of pd_stepper_start. NULL: jobs have none. Sets store.keeps. */
+    /* path of the state directory, in which jobs have checkpoints and from which they are restored; borrowed for the
+     * call of pd_stepper_start. NULL: jobs have none. Sets store.keeps. */
     const char *keep_dir;
     const atomic_bool *stops; /* becomes true when the daemon has to stop, so that no more jobs are loaded; borrowed for
                                * the call of pd_stepper_start. NULL: it never has to */
@@ -25,8 +25,8 @@ typedef struct pd_stepper_config {
     pd_mailbox *effects;
 } pd_stepper_config;
 
-/* Starts the step thread, the preconditioner pool, the checkpoint writer and the WAL thread. Before that, brings jobs
- * back from the state directory, which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
+/* Starts the step thread, the preconditioner pool, the checkpoint writer and the WAL thread. Before that, restores jobs
+ * from the state directory, which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
  * pd_store_new, pd_keeper_start, pd_journal_start or pd_recover: PD_CANCELLED if the daemon has to stop. */
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
 /* Returns the mailbox to which the loop thread posts its requests. The caller only borrows it. */

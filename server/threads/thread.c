@@ -1,8 +1,27 @@
-/* thread.c - starts threads, and has the kind of thread that works beside its user. */
+/* thread.c - starts threads, sets their priority, and reads the clock. */
 #include "thread.h"
 
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t pd_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void pd_thread_lower(int nicer)
+{
+    id_t self = (id_t)syscall(SYS_gettid);
+
+    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + nicer);
+}
 
 int pd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name, pd_error *err)
 {
@@ -14,7 +33,7 @@ int pd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const ch
     rc = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the %s cannot be started: %s", name, strerror(rc));
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "cannot start the %s: %s", name, strerror(rc));
 }
 
 int pd_side_start(pd_side_thread *t, void *(*run)(void *), void *arg, const char *name, pd_error *err)

@@ -1,4 +1,4 @@
-/* thread.h - starts threads, and has the kind of thread that works beside its user. */
+/* thread.h - starts threads, and the threads that work beside their user, and the clock of all threads. */
 #ifndef PD_THREAD_H
 #define PD_THREAD_H
 
@@ -6,7 +6,12 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
+/* Returns the nanoseconds of the monotonic clock. */
+uint64_t pd_clock_ns(void);
+/* Adds `nicer` to the daemon's nice value in the calling thread. On Linux each thread has its own priority. */
+void pd_thread_lower(int nicer);
 /* Starts a thread, which blocks all signals, so that the loop thread gets them. `name` follows "the " in the error.
  * PD_RESOURCE_EXHAUSTED: it cannot be started. */
 int pd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name, pd_error *err);
@@ -27,7 +32,7 @@ int pd_side_start(pd_side_thread *t, void *(*run)(void *), void *arg, const char
 void pd_side_stop(pd_side_thread *t);
 
 void pd_side_lock(pd_side_thread *t);
-/* Releases the lock until the other thread has released it, then takes it again. May also return without reason. */
+/* Releases the lock until the other thread has released it, then takes it again. May return without reason. */
 void pd_side_wait(pd_side_thread *t);
 /* Releases the lock, and wakes the other thread if it waits. */
 void pd_side_unlock(pd_side_thread *t);

@@ -1,13 +1,165 @@
-/* tracer.c - the ring of trace events, and the thread that writes them to the trace file. */
+/* tracer.c - keeps trace events in a ring, and writes them to the trace file as JSON from a thread of its own.
+ *
+ * Each parameter has a track of its own ("tid"), and the step thread has one for its batches of work. Preconditioner
+ * tasks of a parameter overlap, so they are asynchronous spans. Each has a number of this process ("id2"): viewers show
+ * spans whose numbers belong to no process ("id") in another place. */
 #include "tracer.h"
 
 #include "log.h"
+#include "paramd/error.h"
+#include "request.h"
+#include "stats.h"
 #include "thread.h"
-#include "tracer_json.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* An event with its texts, as it waits in the ring. */
+typedef struct trace_entry {
+    pd_traced event; /* event.job and event.param are not used here */
+    char param[PD_NAME_MAX + 1];
+} trace_entry;
+
+/* The tracks that already have a name in the file. */
+typedef struct trace_tracks {
+    uint64_t begin_ns; /* time 0 of the trace */
+    bool work, *params;
+    uint32_t n_params; /* number of entries of `params` */
+    uint64_t roots;    /* number of preconditioner tasks so far */
+} trace_tracks;
+
+enum { WORK_TRACK = 1, FIRST_PARAM_TRACK = 100 };
+
+/* Writes characters of a text in quotes. They are printable; only quotes and backslashes need an escape. */
+static void write_characters(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', out);
+        fputc((unsigned char)*text < 0x20 ? '?' : *text, out);
+    }
+}
+
+static void write_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    write_characters(out, text);
+    fputc('"', out);
+}
+
+/* Writes a time in microseconds, with three decimals, by integer arithmetic: the digits are exact. */
+static void write_us(FILE *out, const char *key, uint64_t ns)
+{
+    fprintf(out, ",\"%s\":%llu.%03llu", key, (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000));
+}
+
+static uint64_t since(const trace_tracks *tracks, uint64_t ns)
+{
+    return ns > tracks->begin_ns ? ns - tracks->begin_ns : 0;
+}
+
+static void begin_span(FILE *out, const trace_tracks *tracks, uint32_t track, const char *name, uint64_t begin,
+                       uint64_t end)
+{
+    fprintf(out, "{\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"name\":", track);
+    write_text(out, name);
+    write_us(out, "ts", since(tracks, begin));
+    write_us(out, "dur", since(tracks, end) - since(tracks, begin));
+}
+
+static void span(FILE *out, const trace_tracks *tracks, uint32_t track, const char *name, uint64_t begin, uint64_t end)
+{
+    if (begin == 0 || end < begin) return;
+    begin_span(out, tracks, track, name, begin, end);
+    fputs("},\n", out);
+}
+
+static void name_track(FILE *out, uint32_t track, const char *name)
+{
+    fprintf(out, "{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":", track);
+    write_text(out, name);
+    fputs("}},\n", out);
+}
+
+static void write_work(FILE *out, trace_tracks *tracks, const pd_traced *event)
+{
+    if (!tracks->work) name_track(out, WORK_TRACK, "step thread");
+    tracks->work = true;
+    span(out, tracks, WORK_TRACK, pd_step_phase_name(event->phase), event->begin, event->end);
+}
+
+static int grow_tracks(trace_tracks *tracks, uint32_t index)
+{
+    uint32_t n = index + 1 > 2 * tracks->n_params ? index + 1 : 2 * tracks->n_params;
+    bool *more;
+
+    if (index < tracks->n_params) return PD_OK;
+    if ((more = realloc(tracks->params, n * sizeof *more)) == NULL) return PD_NO_MEMORY;
+    memset(more + tracks->n_params, 0, (n - tracks->n_params) * sizeof *more);
+    tracks->params = more;
+    tracks->n_params = n;
+    return PD_OK;
+}
+
+static const char *outcome_text(int outcome)
+{
+    static const char *const texts[] = {
+        [0] = "initial weights",          [PD_STEPPED] = "stepped", [PD_SKIPPED] = "skipped",
+        [PD_NO_GRADIENT] = "no gradient", [PD_REFUSED] = "refused",
+    };
+
+    return outcome >= 0 && (size_t)outcome < sizeof texts / sizeof *texts ? texts[outcome] : "unknown";
+}
+
+static int write_round(FILE *out, trace_tracks *tracks, const trace_entry *entry)
+{
+    const pd_traced_round *round = &entry->event.round;
+    uint32_t track = FIRST_PARAM_TRACK + entry->event.index;
+    char name[32];
+
+    if (grow_tracks(tracks, entry->event.index) != PD_OK) return PD_NO_MEMORY;
+    if (!tracks->params[entry->event.index]) name_track(out, track, entry->param);
+    tracks->params[entry->event.index] = true;
+    snprintf(name, sizeof name, "round %llu", (unsigned long long)entry->event.step);
+    begin_span(out, tracks, track, name, round->first, round->published);
+    fprintf(out, ",\"args\":{\"outcome\":\"%s\"}},\n", outcome_text(entry->event.outcome));
+    span(out, tracks, track, "receive", round->first, round->last);
+    span(out, tracks, track, "sum", round->summing, round->summed);
+    span(out, tracks, track, "step", round->begun, round->stepped);
+    span(out, tracks, track, "publish", round->stepped, round->published);
+    return PD_OK;
+}
+
+static void write_root_end(FILE *out, const trace_tracks *tracks, const char *phase, const char *param, uint64_t ns)
+{
+    fprintf(out,
+            "{\"ph\":\"%s\",\"cat\":\"roots\",\"pid\":1,\"tid\":%d,\"id2\":{\"local\":\"%llu\"},\"name\":\"roots of ",
+            phase, WORK_TRACK, (unsigned long long)tracks->roots);
+    write_characters(out, param);
+    fputc('"', out);
+    write_us(out, "ts", since(tracks, ns));
+    fputs("},\n", out);
+}
+
+static void write_root(FILE *out, trace_tracks *tracks, const trace_entry *entry)
+{
+    tracks->roots++;
+    write_root_end(out, tracks, "b", entry->param, entry->event.begin);
+    write_root_end(out, tracks, "e", entry->param, entry->event.end);
+}
+
+/* Appends the event to the text: one line or more, each of which ends with a comma and a newline. A round of a
+ * parameter is a span of that parameter's track, with its parts inside. PD_NO_MEMORY: the tracks need more memory. */
+static int write_event(FILE *out, trace_tracks *tracks, const trace_entry *entry)
+{
+    switch (entry->event.kind) {
+    case PD_TRACED_WORK: write_work(out, tracks, &entry->event); break;
+    case PD_TRACED_ROUND: return write_round(out, tracks, entry);
+    case PD_TRACED_ROOT: write_root(out, tracks, entry); break;
+    }
+    return PD_OK;
+}
 
 enum { RING = 16384, TAKE = 256, NOTICE_BYTES = 256 };
 #define PROCESS_NAME "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"paramd\"}}"
@@ -22,17 +174,15 @@ struct pd_tracer {
 
     /* The ring: entries `taken` to `put` wait to be written. Both numbers only grow. They change with the lock of
      * `side` held. */
-    pd_trace_entry *ring;
+    trace_entry *ring;
     uint64_t put, taken;
     uint64_t lost; /* number of events that found no room */
 
     /* members of the writing thread */
-    pd_trace_entry batch[TAKE];
-    pd_trace_tracks tracks;
+    trace_entry batch[TAKE];
+    trace_tracks tracks;
     bool full; /* the file has its largest size, or writing has failed: nothing is written any more */
 };
-
-/* ---- the writing thread ---- */
 
 /* Waits for events, and takes as many as fit into the batch. Returns their number; 0: there are none, and the thread
  * has to end. */
@@ -54,7 +204,7 @@ static void append(pd_tracer *t, const char *text, size_t n)
 {
     t->full = t->bytes + n + NOTICE_BYTES > t->most_bytes;
     if (t->full) {
-        pd_log(LOG_NOTICE, "the trace is full: no more steps are traced (server.trace_bytes = %llu)",
+        pd_log(LOG_NOTICE, "trace full: no more steps are traced (server.trace_bytes = %llu)",
                (unsigned long long)t->most_bytes);
     } else if (fwrite(text, 1, n, t->file) != n || fflush(t->file) != 0) {
         pd_log(LOG_WARNING, "server.trace_file: no more steps are traced: %s", strerror(errno));
@@ -102,7 +252,7 @@ static void write_batch(pd_tracer *t, size_t n)
 
     if (out == NULL) return;
     if (t->tracks.begin_ns == 0) t->tracks.begin_ns = first_begin(t, n);
-    for (size_t i = 0; i < n; i++) (void)pd_tracer_json(out, &t->tracks, &t->batch[i]);
+    for (size_t i = 0; i < n; i++) (void)write_event(out, &t->tracks, &t->batch[i]);
     if (fclose(out) == 0) append(t, text, size);
     free(text);
 }
@@ -121,8 +271,6 @@ static void *write_events(void *arg)
     return NULL;
 }
 
-/* ---- the step thread ---- */
-
 /* Returns whether the event is one of the traced job. If no job is traced yet, this one is from now on. */
 static bool is_ours(pd_tracer *t, const char *job)
 {
@@ -130,7 +278,7 @@ static bool is_ours(pd_tracer *t, const char *job)
     return strcmp(t->job, job) == 0;
 }
 
-static void copy_in(pd_trace_entry *entry, const pd_traced *event)
+static void copy_in(trace_entry *entry, const pd_traced *event)
 {
     entry->event = *event;
     snprintf(entry->param, sizeof entry->param, "%s", event->param != NULL ? event->param : "");
@@ -148,8 +296,6 @@ void pd_tracer_put(void *arg, const pd_traced *event)
         copy_in(&t->ring[t->put++ % RING], event);
     pd_side_unlock(&t->side);
 }
-
-/* ---- start and end ---- */
 
 /* Opens the file of the key's value, and stores the name of the job behind the last colon. A colon before a slash
  * belongs to the path. */
@@ -199,7 +345,7 @@ void pd_tracer_stop(pd_tracer *t)
 {
     if (t == NULL) return;
     pd_side_stop(&t->side);
-    /* Every event ends with a comma, so the array ends with an event that says nothing new. */
+    /* Every event ends with a comma, so the array ends with a redundant event. */
     fputs(PROCESS_NAME "\n]\n", t->file);
     free_tracer(t);
 }

@@ -8,7 +8,7 @@
 #define PD_TRACER_H
 
 #include "paramd/error.h"
-#include "traced.h"
+#include "stats.h"
 
 typedef struct pd_tracer pd_tracer;
 

@@ -1,6 +1,244 @@
-/* turn.c - one turn of the step thread: applies requests, does one batch of work, forwards effects (answers and
- * reports). */
+/* turn.c - serves the flows of requests by deficit round robin, and runs the turns of the step thread. */
 #include "turn.h"
+
+#include "mutant.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+bool pd_request_only_reads(const pd_request *request)
+{
+    if (request->kind == PD_REQ_INFO) return true;
+    if (request->kind != PD_REQ_EXPORT) return false;
+    return request->u.export.act == PD_EXPORT_PIECE || request->u.export.act == PD_EXPORT_COUNT ||
+           (request->u.export.act == PD_EXPORT_BEGIN && !request->u.export.state);
+}
+
+static pd_flow key_of(const pd_request *request)
+{
+    uint64_t conn = request->job == 0 ? request->ticket.conn : 0;
+
+    return (pd_flow){ .party = request->party, .job = request->job, .conn = conn };
+}
+
+static pd_flow **bucket_of(pd_flows *flows, const pd_flow *key)
+{
+    uint64_t hash = key->party * 0x9e3779b97f4a7c15u ^ key->conn * 0xbf58476d1ce4e5b9u ^
+                    ((uint64_t)key->job << 1 | key->reads) * 0x94d049bb133111ebu;
+
+    return &flows->buckets[(hash >> 32) % PD_FLOW_BUCKETS];
+}
+
+static pd_flow *find(pd_flows *flows, const pd_flow *key)
+{
+    pd_flow *flow = *bucket_of(flows, key);
+
+    while (flow != NULL &&
+           (flow->party != key->party || flow->conn != key->conn || flow->job != key->job || flow->reads != key->reads))
+        flow = flow->same_bucket;
+    return flow;
+}
+
+/* Makes a flow or a party, which is served after the others of its owner. NULL: out of memory. */
+static pd_flow *make(pd_flows *flows, const pd_flow *key, pd_flow *owner)
+{
+    pd_flow *flow = malloc(sizeof *flow), **bucket = bucket_of(flows, key);
+
+    if (flow == NULL) return NULL;
+    *flow = *key;
+    flow->owner = owner;
+    flow->balance_ns = PD_FLOW_QUANTUM_NS;
+    flow->same_bucket = *bucket;
+    *bucket = flow;
+    CDL_APPEND(owner->ring, flow);
+    return flow;
+}
+
+/* Ends a flow or a party without requests. */
+static void end(pd_flows *flows, pd_flow *flow)
+{
+    pd_flow **at = bucket_of(flows, flow);
+
+    while (flow->ring != NULL) end(flows, flow->ring);
+    CDL_DELETE(flow->owner->ring, flow);
+    if (flow == &flows->spare) {
+        flow->owner = NULL;
+        return;
+    }
+    while (*at != flow) at = &(*at)->same_bucket;
+    *at = flow->same_bucket;
+    free(flow);
+}
+
+/* Returns the party of this number for requests of one kind. NULL: out of memory. */
+static pd_flow *party_of(pd_flows *flows, uint64_t number, bool reads)
+{
+    const pd_flow key = { .party = number, .reads = reads };
+    pd_flow *party = find(flows, &key);
+
+    return party != NULL ? party : make(flows, &key, reads ? &flows->reads : &flows->others);
+}
+
+static pd_flow *spare(pd_flows *flows)
+{
+    if (flows->spare.owner == NULL) {
+        flows->spare.owner = &flows->others;
+        flows->spare.balance_ns = PD_FLOW_QUANTUM_NS;
+        CDL_APPEND(flows->others.ring, &flows->spare);
+    }
+    return &flows->spare;
+}
+
+static pd_flow *flow_of(pd_flows *flows, const pd_request *request)
+{
+    const pd_flow key = key_of(request);
+    pd_flow *flow = find(flows, &key), *party;
+
+    assert(key.job != 0 || key.conn != 0); /* otherwise it is the key of a party */
+    if (flow != NULL) return flow;
+    if (flows->spare.waiting > 0) return &flows->spare;
+    party = party_of(flows, request->party, pd_request_only_reads(request));
+    flow = party != NULL ? make(flows, &key, party) : NULL;
+    return flow != NULL ? flow : spare(flows);
+}
+
+/* Adds `n` to the number of waiting requests of a flow, of its party and of all parties of the kind. */
+static void count(pd_flow *flow, int n)
+{
+    for (; flow != NULL; flow = flow->owner) flow->waiting += (size_t)n;
+}
+
+/* Ends a flow that has no requests and no debt, and its party if that has none, either. */
+static void tidy(pd_flows *flows, pd_flow *flow)
+{
+    pd_flow *party = flow->owner;
+
+    if (flow->waiting == 0 && flow->balance_ns > 0) end(flows, flow);
+    if (party->owner != NULL && party->waiting == 0 && party->balance_ns > 0) end(flows, party);
+}
+
+/* Moves a flow to its party's flows of the other kind, if its first request is of that kind. Without memory it stays
+ * where it is. */
+static void move(pd_flows *flows, pd_flow *flow)
+{
+    pd_flow *party, *old = flow->owner;
+    bool reads = flow->first != NULL && pd_request_only_reads((pd_request *)(void *)flow->first);
+
+    if (flow == &flows->spare || flow->first == NULL || old->reads == reads) return;
+    if ((party = party_of(flows, flow->party, reads)) == NULL) return;
+    CDL_DELETE(old->ring, flow);
+    for (pd_flow *owner = old; owner != NULL; owner = owner->owner) owner->waiting -= flow->waiting;
+    flow->owner = party;
+    CDL_APPEND(party->ring, flow);
+    for (pd_flow *owner = party; owner != NULL; owner = owner->owner) owner->waiting += flow->waiting;
+    if (old->waiting == 0 && old->balance_ns > 0) end(flows, old);
+}
+
+static void append(pd_mail **first, pd_mail **last, pd_mail *mail)
+{
+    mail->next = NULL;
+    if (*first == NULL)
+        *first = mail;
+    else
+        (*last)->next = mail;
+    *last = mail;
+}
+
+static pd_mail *shift(pd_mail **first)
+{
+    pd_mail *mail = *first;
+
+    if (mail == NULL) return NULL;
+    *first = mail->next;
+    mail->next = NULL;
+    return mail;
+}
+
+static void prepend(pd_mail **first, pd_mail **last, pd_mail *mail)
+{
+    mail->next = *first;
+    if (*first == NULL) *last = mail;
+    *first = mail;
+}
+
+void pd_flows_add(pd_flows *flows, pd_request *request)
+{
+    pd_flow *flow;
+
+    if (request->party == 0) {
+        append(&flows->first, &flows->last, &request->mail);
+        return;
+    }
+    flow = flow_of(flows, request);
+    if (PD_MUTANT(flow_overtaken))
+        prepend(&flow->first, &flow->last, &request->mail);
+    else
+        append(&flow->first, &flow->last, &request->mail);
+    count(flow, 1);
+    move(flows, flow);
+}
+
+/* Returns the flow whose turn it is among those of its owner, of which at least one has requests. Flows that are passed
+ * over get time for their next turn. */
+static pd_flow *next_of(pd_flows *flows, pd_flow *owner)
+{
+    pd_flow *flow;
+
+    while ((flow = owner->ring)->waiting == 0 || flow->balance_ns <= 0) {
+        flow->balance_ns += PD_FLOW_QUANTUM_NS;
+        owner->ring = flow->next;
+        if (flow->waiting == 0 && flow->balance_ns > 0) end(flows, flow);
+    }
+    return flow;
+}
+
+static pd_request *take_from(pd_flows *flows, pd_flow *kind)
+{
+    pd_flow *flow;
+    pd_mail *mail;
+
+    if (kind->waiting == 0) {
+        /* No request waits, so debts do not count any more. */
+        while (kind->ring != NULL) end(flows, kind->ring);
+        return NULL;
+    }
+    flow = next_of(flows, kind);
+    while (flow->ring != NULL) flow = next_of(flows, flow);
+    mail = shift(&flow->first);
+    count(flow, -1);
+    flows->served = flow;
+    return (pd_request *)(void *)mail;
+}
+
+pd_request *pd_flows_take(pd_flows *flows, bool reads)
+{
+    pd_request *request = (pd_request *)(void *)shift(&flows->first);
+
+    flows->served = NULL;
+    if (request == NULL && reads) request = take_from(flows, &flows->reads);
+    return request != NULL ? request : take_from(flows, &flows->others);
+}
+
+void pd_flows_charge(pd_flows *flows, pd_request *rest, uint64_t ns)
+{
+    pd_flow *flow = flows->served;
+
+    if (rest != NULL)
+        prepend(flow != NULL ? &flow->first : &flows->first, flow != NULL ? &flow->last : &flows->last, &rest->mail);
+    if (flow == NULL) return;
+    if (ns < PD_FLOW_LEAST_NS) ns = PD_FLOW_LEAST_NS;
+    if (rest != NULL) count(flow, 1);
+    for (pd_flow *owner = flow; owner->owner != NULL; owner = owner->owner) owner->balance_ns -= (int64_t)ns;
+    move(flows, flow);
+    tidy(flows, flow);
+    flows->served = NULL;
+}
+
+bool pd_flows_wait(const pd_flows *flows, bool reads)
+{
+    return flows->first != NULL || flows->others.waiting > 0 || (reads && flows->reads.waiting > 0);
+}
 
 void pd_turn_add(pd_turn *turn, pd_mail *mail)
 {
@@ -29,7 +267,7 @@ void pd_turn_forward(pd_turn *turn)
             turn->user.task(turn->user.arg, effect);
             continue;
         }
-        if (effect->kind == PD_EFF_KEEP) {
+        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) {
             turn->user.keep(turn->user.arg, effect);
             continue;
         }
@@ -54,8 +292,6 @@ static uint64_t budget_ns(const pd_turn *turn)
     return turn->work_ns < PD_TURN_SLICE_NS ? PD_TURN_SLICE_NS : turn->work_ns;
 }
 
-/* ---- requests that only read ---- */
-
 /* Returns the time from which requests that only read get all time, unless something else is served before. */
 static uint64_t quiet_at(const pd_turn *turn)
 {
@@ -72,8 +308,8 @@ static bool may_read(const pd_turn *turn, uint64_t now)
     return now >= turn->reads_ns || (now >= quiet_at(turn) && !has_others(turn));
 }
 
-/* Notes that a request was served from `before` to `now`. After a read, other reads wait PD_TURN_READ_SHARE times as
- * long as it took, less the time that reads have not used before. */
+/* Accounts a request that was served from `before` to `now`. After a read, other reads wait PD_TURN_READ_SHARE times as
+ * long as it took, less earlier unused time of reads. */
 static void note_served(pd_turn *turn, bool reads, uint64_t before, uint64_t now)
 {
     const uint64_t unused = PD_TURN_READ_BURST_NS * (uint64_t)PD_TURN_READ_SHARE;
@@ -86,8 +322,6 @@ static void note_served(pd_turn *turn, bool reads, uint64_t before, uint64_t now
     if (turn->reads_ns < before) from = turn->reads_ns + unused > before ? turn->reads_ns : before - unused;
     turn->reads_ns = from + (now - before) * PD_TURN_READ_SHARE;
 }
-
-/* ---- a turn ---- */
 
 /* Applies the next request, or a part of it. Returns the time after it; `now` if there is none that may be served. */
 static uint64_t apply_next(pd_turn *turn, uint64_t now)
@@ -105,8 +339,8 @@ static uint64_t apply_next(pd_turn *turn, uint64_t now)
     return after;
 }
 
-/* Applies requests until the turn's time for them is used up, at least one. Forwards effects (the store's answers and
- * reports) in between, so that the first effects do not wait for the last request. */
+/* Applies requests until the turn's time for them is used up, at least one. Forwards effects in between, so that the
+ * first effects do not wait for the last request. */
 static void apply_for_a_while(pd_turn *turn)
 {
     uint64_t now = now_ns(turn), until = now + budget_ns(turn), slice = now + PD_TURN_SLICE_NS;

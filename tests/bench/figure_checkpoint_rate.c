@@ -11,7 +11,7 @@
 #include "figure.h"
 #include "job_dir.h"
 #include "pages.h"
-#include "writebehind.h"
+#include "overlapped.h"
 
 /* A checkpoint of AdamW: two numbers of state for each weight, in parameters of PARAM_BYTES. */
 enum { ROUNDS = 5, PARAM_BYTES = 16 << 20, PARAMS = 32 };

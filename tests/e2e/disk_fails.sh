@@ -232,7 +232,7 @@ await 'the daemon to stop' logged 'stopping: '
 rm "$scratch/trouble"
 timeout 60 tail --pid="$daemon" -f /dev/null || complain 'a daemon that loads jobs has not ended within a minute'
 wait "$daemon" || complain 'a daemon that was stopped while it loaded jobs ended with an error'
-logged 'stops before its jobs are loaded' || complain 'the daemon has loaded its jobs before it stopped'
+logged 'stopped before its jobs were loaded' || complain 'the daemon has loaded its jobs before it stopped'
 diff <(echo "$before") <(files) || complain 'a daemon that was stopped while it loaded jobs has changed the disk'
 worker='' daemon=''
 echo 'a daemon that was stopped while it loaded jobs ended soon, and changed nothing'

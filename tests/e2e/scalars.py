@@ -173,7 +173,7 @@ class Scalars(stranger.Stranger):
         other.call(stranger.DECLARE, nested(1, shape + number(4, 4) + number(5, 4) + number(6, 1)) + number(2, 1))
         worker.call(INIT, *init((0, 0, [0] * 4)))
         nothing = number(1, 1) + nested(6, number(2, 1) + number(3, 4))
-        self.assertRefused(INVALID_ARGUMENT, "of which this rank has no elements", other.call, PUSH, nothing +
+        self.assertRefused(INVALID_ARGUMENT, "this rank has no elements of it", other.call, PUSH, nothing +
                 scalars(loss=1))
         header, payload = push(1, (0, 0, [1] * 4))
         self.assertEqual(told(worker.call(PUSH, header + scalars(loss=1), payload)[0]), {"loss": (1, 1)})

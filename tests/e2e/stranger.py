@@ -419,7 +419,7 @@ class Stranger(unittest.TestCase):
         one.send(PUSH, *push(1, (1, 0, [1, 1])))
         operator.call(DROP, nested(1, self.id()))
         self.assertRefused(ABORTED, "dropped", one.receive)
-        self.assertRefused(FAILED_PRECONDITION, "connect anew", one.call, PULL, want(0, (0, 0, 6)))
+        self.assertRefused(FAILED_PRECONDITION, "reconnect", one.call, PULL, want(0, (0, 0, 6)))
         self.assertRefused(NOT_FOUND, "no job", operator.call, DROP, nested(1, self.id()))
 
     def test_an_operator_sets_what_holds_from_a_step_on(self):

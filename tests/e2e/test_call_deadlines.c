@@ -1,14 +1,6 @@
 /* Tests that no call of the client outlives its deadline, whatever has stopped: name servers, the network, the daemon.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -68,10 +60,8 @@ static void close_at_once(const char *urls)
 
 /* ---- no connection ---- */
 
-static void silent_name_servers_hold_no_call(void **state)
+TEST(silent_name_servers_hold_no_call)
 {
-    (void)state;
-
     names_hang();
     open_in_vain("tcp://localhost:7070", "no answer of the name servers");
     close_at_once("tcp://localhost:7070");
@@ -79,9 +69,8 @@ static void silent_name_servers_hold_no_call(void **state)
     names_answer();
 }
 
-static void a_host_of_several_is_reached_though_name_servers_are_silent(void **state)
+TEST(a_host_of_several_is_reached_though_name_servers_are_silent, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     pd_client_options options = { .job = "other", .world_size = 1, .deadline = patient(20) };
     char urls[128];
     pd_client *client;
@@ -124,10 +113,9 @@ static void deaf_stop(deaf *d)
     for (size_t i = 0; i < sizeof d->fill / sizeof *d->fill; i++) close(d->fill[i]);
 }
 
-static void a_black_hole_holds_no_call(void **state)
+TEST(a_black_hole_holds_no_call)
 {
     deaf hole;
-    (void)state;
 
     deaf_start(&hole, 0); /* its queue is full, so the kernel answers no further connection */
     open_in_vain(hole.url[0], "no answer yet");
@@ -135,10 +123,9 @@ static void a_black_hole_holds_no_call(void **state)
     deaf_stop(&hole);
 }
 
-static void a_server_that_accepts_and_says_nothing_holds_no_call(void **state)
+TEST(a_server_that_accepts_and_says_nothing_holds_no_call)
 {
     deaf silent;
-    (void)state;
 
     deaf_start(&silent, 64);
     for (int i = 0; i < 2; i++) {
@@ -162,11 +149,10 @@ static void *send_half(void *arg)
     return NULL;
 }
 
-static void half_a_frame_holds_no_call(void **state)
+TEST(half_a_frame_holds_no_call)
 {
     pthread_t thread;
     deaf silent;
-    (void)state;
 
     deaf_start(&silent, 64);
     assert_int_equal(pthread_create(&thread, NULL, send_half, &silent), 0);
@@ -253,12 +239,11 @@ static void late_calls(handle *h)
     LATE(pd_client_leave(h->client, &err));
 }
 
-static void a_stopped_daemon_holds_no_call(void **state)
+TEST(a_stopped_daemon_holds_no_call)
 {
     test_daemon *daemon = daemon_start(in_the_open);
     handle h, new;
     pd_error err = { 0 };
-    (void)state;
 
     open_handle(&h, daemon->url, "stopped", small);
     prepare_handle(&h);
@@ -273,14 +258,13 @@ static void a_stopped_daemon_holds_no_call(void **state)
 }
 
 /* A stopped daemon's kernel acknowledges. A connection whose path was cut would be replaced after some 3 s. */
-static void a_daemon_that_stops_for_a_while_keeps_its_connection(void **state)
+TEST(a_daemon_that_stops_for_a_while_keeps_its_connection)
 {
     static const int64_t some[] = { 1 << 14 };
     test_daemon *daemon = daemon_start(NULL);
     pd_ticket_id ticket;
     handle h;
     pd_error err = { 0 };
-    (void)state;
 
     open_handle(&h, daemon->url, "paused", some);
     prepare_handle(&h);
@@ -294,7 +278,7 @@ static void a_daemon_that_stops_for_a_while_keeps_its_connection(void **state)
     daemon_kill(daemon);
 }
 
-static void a_restart_has_a_deadline(void **state)
+TEST(a_restart_has_a_deadline)
 {
     test_daemon *daemon = daemon_start(NULL);
     char listen[64];
@@ -303,7 +287,6 @@ static void a_restart_has_a_deadline(void **state)
     handle h;
     int rc;
     pd_error err = { 0 };
-    (void)state;
 
     open_handle(&h, daemon->url, "lost", small);
     prepare_handle(&h);
@@ -320,9 +303,8 @@ static void a_restart_has_a_deadline(void **state)
 
 /* ---- calls of several parts ---- */
 
-static void a_call_of_two_parts_has_one_deadline(void **state)
+TEST(a_call_of_two_parts_has_one_deadline, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     proxy *between = proxy_start(daemon->port);
     pd_error err = { 0 };
     char url[64];
@@ -349,18 +331,4 @@ static int stop_daemon(void **state)
     return daemon_stop(*state, patient(10));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(silent_name_servers_hold_no_call),
-        cmocka_unit_test(a_host_of_several_is_reached_though_name_servers_are_silent),
-        cmocka_unit_test(a_black_hole_holds_no_call),
-        cmocka_unit_test(a_server_that_accepts_and_says_nothing_holds_no_call),
-        cmocka_unit_test(half_a_frame_holds_no_call),
-        cmocka_unit_test(a_stopped_daemon_holds_no_call),
-        cmocka_unit_test(a_daemon_that_stops_for_a_while_keeps_its_connection),
-        cmocka_unit_test(a_restart_has_a_deadline),
-        cmocka_unit_test(a_call_of_two_parts_has_one_deadline),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

@@ -1,14 +1,6 @@
 /* Tests the details that workers declare beside names and shapes, through the real daemon: two workers with batch-norm
  * statistics, and what an operator sees. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "paramctl_run.h"
@@ -51,7 +43,7 @@ static bool train(worker *w)
     return true;
 }
 
-static void statistics_of_two_workers_are_averaged_beside_what_is_trained(void **state)
+TEST(statistics_of_two_workers_are_averaged_beside_what_is_trained)
 {
     static const char *const rules[] = { "* sgd lr=0.5", NULL }, *const options[] = { "aggregate=weighted_mean", NULL };
     test_daemon *daemon = daemon_start(NULL);
@@ -65,7 +57,6 @@ static void statistics_of_two_workers_are_averaged_beside_what_is_trained(void *
                .model = m,
                .zero = true,
                .work = train };
-    (void)state;
     team_run(&t, workers);
     team_free(&t, workers);
     model_free(m);
@@ -88,25 +79,15 @@ static bool look(worker *w)
     return true;
 }
 
-static void an_operator_sees_axes_and_what_slots_follow(void **state)
+TEST(an_operator_sees_axes_and_what_slots_follow)
 {
     static const char *const rules[] = { "* adam", NULL };
     test_daemon *daemon = daemon_start(NULL);
     worker workers[TEAM_MOST];
     model *m = statistics_model();
     team t = { .url = daemon->url, .job = "norm", .world = 1, .rules = rules, .model = m, .work = look };
-    (void)state;
     team_run(&t, workers);
     team_free(&t, workers);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statistics_of_two_workers_are_averaged_beside_what_is_trained),
-        cmocka_unit_test(an_operator_sees_axes_and_what_slots_follow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* Tests how a daemon ends by itself: without workers, or with the process that has started it. */
 #define _GNU_SOURCE /* pipe2 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -24,11 +17,10 @@ static bool has_ended(void *arg)
     return !daemon_lives(arg);
 }
 
-static void a_daemon_to_which_no_worker_comes_ends(void **state)
+TEST(a_daemon_to_which_no_worker_comes_ends)
 {
     static const char *const flags[] = { "--idle-exit=300ms", NULL };
     test_daemon *daemon = daemon_start(flags);
-    (void)state;
 
     assert_true(await(has_ended, daemon, patient(10)));
     assert_true(daemon_says(daemon, "no worker was connected for 0.3 s (server.idle_exit)", 0.1));
@@ -37,7 +29,7 @@ static void a_daemon_to_which_no_worker_comes_ends(void **state)
 }
 
 /* One of two ranks has pushed when both are lost. Nobody can finish the round, so the drain does not wait for it. */
-static void a_daemon_whose_workers_are_lost_ends_without_waiting_for_their_round(void **state)
+TEST(a_daemon_whose_workers_are_lost_ends_without_waiting_for_their_round)
 {
     static const char *const flags[] = { "--idle-exit=1s", "--drain-timeout=1h", NULL };
     test_daemon *daemon = daemon_start(flags);
@@ -46,7 +38,6 @@ static void a_daemon_whose_workers_are_lost_ends_without_waiting_for_their_round
     worker w[2];
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     for (int r = 0; r < 2; r++)
         if (!worker_open(&w[r], &t, r)) fail_msg("%s", w[r].failure);
@@ -78,11 +69,10 @@ static test_daemon *start_with_input(int *write_end)
     return daemon;
 }
 
-static void a_daemon_ends_when_its_standard_input_ends(void **state)
+TEST(a_daemon_ends_when_its_standard_input_ends)
 {
     int write_end;
     test_daemon *daemon = start_with_input(&write_end);
-    (void)state;
 
     assert_int_equal(write(write_end, "bytes mean nothing\n", 19), 19);
     assert_true(daemon_lives(daemon));
@@ -93,12 +83,11 @@ static void a_daemon_ends_when_its_standard_input_ends(void **state)
     daemon_kill(daemon);
 }
 
-static void a_standard_input_that_cannot_end_is_refused(void **state)
+TEST(a_standard_input_that_cannot_end_is_refused)
 {
     static const char *const flags[] = { "--input-exit", NULL };
     int before = dup(STDIN_FILENO), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     char text[2000];
-    (void)state;
 
     dup2(null, STDIN_FILENO);
     assert_int_equal(daemon_refuses(flags, text, sizeof text), 1);
@@ -106,15 +95,4 @@ static void a_standard_input_that_cannot_end_is_refused(void **state)
     close(before);
     close(null);
     assert_non_null(strstr(text, "server.input_exit: expected a pipe or a socket as standard input"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_daemon_to_which_no_worker_comes_ends),
-        cmocka_unit_test(a_daemon_whose_workers_are_lost_ends_without_waiting_for_their_round),
-        cmocka_unit_test(a_daemon_ends_when_its_standard_input_ends),
-        cmocka_unit_test(a_standard_input_that_cannot_end_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
 /* Tests paramctl export with a real daemon: the file that it writes, and that training goes on in the job and from the
  * file. */
 #define _GNU_SOURCE /* for O_TMPFILE */
+#include "test.h"
+
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "await.h"
 #include "daemon_process.h"
@@ -209,10 +202,10 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     must(paramctl("drop again"));
 }
 
-static void training_goes_on_bit_for_bit_from_a_file(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
+{
     goes_on_from_a_file(f, "* sgd lr=0.05");
     goes_on_from_a_file(f, "* sgd lr=0.05 momentum=0.9");
     goes_on_from_a_file(f, "* adamw lr=0.01 amsgrad=yes");
@@ -231,7 +224,7 @@ static void training_goes_on_bit_for_bit_from_a_file(void **state)
 /* ---- weights ---- */
 
 /* Reads the file with another program, numpy. */
-static void numpy_reads_the_weights(void **state)
+TEST(numpy_reads_the_weights, fixture *f)
 {
     static const char script[] =
         "import json, struct, sys, numpy as np\n"
@@ -243,7 +236,6 @@ static void numpy_reads_the_weights(void **state)
         "    s, e = h[k]['data_offsets']\n"
         "    a = np.frombuffer(b[8 + n + s:8 + n + e], {'F32': '<f4'}[h[k]['dtype']]).reshape(h[k]['shape'])\n"
         "    print(k, a.shape, (8 + n + s) % 4, a.astype('<f4').tobytes().hex())\n";
-    fixture *f = *state;
     char path[160], command[512], expected[64];
     FILE *to, *from;
     job j;
@@ -319,10 +311,9 @@ static double assert_of_one_step(const fixture *f)
     return step;
 }
 
-static void every_weight_is_of_the_same_step_while_workers_train(void **state)
+TEST(every_weight_is_of_the_same_step_while_workers_train, fixture *f)
 {
     static const int64_t sizes[] = { 5, 3000, 70000, 1 };
-    fixture *f = *state;
     const char *const rules[] = { "* sgd lr=1", NULL };
     model *m = model_new(sizes, 4);
     team t = { .url = f->daemon->url,
@@ -353,9 +344,8 @@ static void every_weight_is_of_the_same_step_while_workers_train(void **state)
 
 /* ---- files ---- */
 
-static void a_file_that_exists_is_replaced_by_force_alone(void **state)
+TEST(a_file_that_exists_is_replaced_by_force_alone, fixture *f)
 {
-    fixture *f = *state;
     job j;
 
     train(&j, f, "* sgd lr=0.05");
@@ -369,9 +359,8 @@ static void a_file_that_exists_is_replaced_by_force_alone(void **state)
     job_free(&j);
 }
 
-static void a_pipe_gets_the_same_bytes_as_a_file(void **state)
+TEST(a_pipe_gets_the_same_bytes_as_a_file, fixture *f)
 {
-    fixture *f = *state;
     job j;
 
     train(&j, f, "* adam lr=0.05");
@@ -380,9 +369,8 @@ static void a_pipe_gets_the_same_bytes_as_a_file(void **state)
     job_free(&j);
 }
 
-static void a_full_disk_leaves_no_file_and_the_job_goes_on(void **state)
+TEST(a_full_disk_leaves_no_file_and_the_job_goes_on, fixture *f)
 {
-    fixture *f = *state;
     job j;
 
     train(&j, f, "* adam lr=0.05");
@@ -393,9 +381,8 @@ static void a_full_disk_leaves_no_file_and_the_job_goes_on(void **state)
 }
 
 /* Runs only if the file system supports files without a name (O_TMPFILE). */
-static void a_program_that_is_killed_leaves_no_file(void **state)
+TEST(a_program_that_is_killed_leaves_no_file, fixture *f)
 {
-    fixture *f = *state;
     int fd = open(f->folder, O_TMPFILE | O_WRONLY, 0600);
     char command[512];
 
@@ -433,9 +420,8 @@ static int begin_export(pd_client *client, bool with_state, pd_error *err)
     return rc;
 }
 
-static void an_operator_who_is_gone_holds_nobody_up(void **state)
+TEST(an_operator_who_is_gone_holds_nobody_up, fixture *f)
 {
-    fixture *f = *state;
     pd_client *operator;
     pd_item items[PARAMS];
     pd_ticket_id ticket;
@@ -457,9 +443,8 @@ static void an_operator_who_is_gone_holds_nobody_up(void **state)
     job_free(&j);
 }
 
-static void an_admin_ends_the_export_of_another(void **state)
+TEST(an_admin_ends_the_export_of_another, fixture *f)
 {
-    fixture *f = *state;
     pd_client *operator;
     pd_error err = { 0 };
     job j;
@@ -473,9 +458,8 @@ static void an_admin_ends_the_export_of_another(void **state)
     job_free(&j);
 }
 
-static void a_daemon_that_stops_does_not_wait_for_an_operator(void **state)
+TEST(a_daemon_that_stops_does_not_wait_for_an_operator, fixture *f)
 {
-    fixture *f = *state;
     pd_client *operator;
     pd_error err = { 0 };
     job j;
@@ -488,23 +472,4 @@ static void a_daemon_that_stops_does_not_wait_for_an_operator(void **state)
     assert_int_not_equal(begin_export(operator, true, &err), PD_OK);
     pd_client_close(operator);
     job_free(&j);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(training_goes_on_bit_for_bit_from_a_file),
-        CASE(numpy_reads_the_weights),
-        CASE(every_weight_is_of_the_same_step_while_workers_train),
-        CASE(a_file_that_exists_is_replaced_by_force_alone),
-        CASE(a_pipe_gets_the_same_bytes_as_a_file),
-        CASE(a_full_disk_leaves_no_file_and_the_job_goes_on),
-        CASE(a_program_that_is_killed_leaves_no_file),
-        CASE(an_operator_who_is_gone_holds_nobody_up),
-        CASE(an_admin_ends_the_export_of_another),
-        CASE(a_daemon_that_stops_does_not_wait_for_an_operator),
-    };
-
-    return cmocka_run_group_tests_name("export_file", tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests sockets that the service manager opens for the daemon: their names say what is spoken there, and other machines
  * reach them under the same conditions as addresses of the configuration. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -121,9 +113,10 @@ static void expect_refused(const manager *m, const char *names, const char *cons
 
 /* ---- names ---- */
 
-static void a_socket_without_a_name_takes_frames(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_socket_without_a_name_takes_frames, manager *m)
 {
-    manager *m = *state;
     test_daemon *daemon;
 
     add_tcp(m, INADDR_LOOPBACK);
@@ -134,9 +127,8 @@ static void a_socket_without_a_name_takes_frames(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void the_name_of_each_socket_says_what_is_spoken_there(void **state)
+TEST(the_name_of_each_socket_says_what_is_spoken_there, manager *m)
 {
-    manager *m = *state;
     const char *token = m->scene->token;
     test_daemon *daemon;
 
@@ -153,9 +145,8 @@ static void the_name_of_each_socket_says_what_is_spoken_there(void **state)
 }
 
 /* A socket for HTTP takes the place of http.listen alone: the addresses of server.listen stay. */
-static void a_socket_for_http_leaves_the_addresses_for_workers(void **state)
+TEST(a_socket_for_http_leaves_the_addresses_for_workers, manager *m)
 {
-    manager *m = *state;
     test_daemon *daemon;
 
     add_tcp(m, INADDR_LOOPBACK);
@@ -168,17 +159,14 @@ static void a_socket_for_http_leaves_the_addresses_for_workers(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void a_socket_for_tls_needs_keys(void **state)
+TEST(a_socket_for_tls_needs_keys, manager *m)
 {
-    manager *m = *state;
-
     add_tcp(m, INADDR_LOOPBACK);
     expect_refused(m, "tls", NULL, "a socket named tls (LISTEN_FDNAMES), which needs tls.tokens, or tls.certificate");
 }
 
-static void there_is_no_tls_on_a_unix_socket(void **state)
+TEST(there_is_no_tls_on_a_unix_socket, manager *m)
 {
-    manager *m = *state;
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
@@ -192,9 +180,8 @@ static void there_is_no_tls_on_a_unix_socket(void **state)
 
 /* ---- other machines ---- */
 
-static void sockets_that_other_machines_reach_need_credentials(void **state)
+TEST(sockets_that_other_machines_reach_need_credentials, manager *m)
 {
-    manager *m = *state;
     const tls_scene *scene = m->scene;
     const char *const alone[] = { "--tls-certificate", scene->server_pem, "--tls-key", scene->server_key, NULL };
 
@@ -204,9 +191,8 @@ static void sockets_that_other_machines_reach_need_credentials(void **state)
     expect_refused(m, "http", NULL, "http.listen: refusing to listen on 0.0.0.0:");
 }
 
-static void with_credentials_other_machines_may_reach_them(void **state)
+TEST(with_credentials_other_machines_may_reach_them, manager *m)
 {
-    manager *m = *state;
     test_daemon *daemon;
     char file[96];
 
@@ -220,20 +206,4 @@ static void with_credentials_other_machines_may_reach_them(void **state)
     assert_int_equal(greet("tls", m->ports[0], m->scene->token), PD_OK);
     assert_true(http_answers(m->ports[1], "GET /metrics HTTP/1.0\r\n\r\n", "401 Unauthorized"));
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-#define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        EACH(a_socket_without_a_name_takes_frames),
-        EACH(the_name_of_each_socket_says_what_is_spoken_there),
-        EACH(a_socket_for_http_leaves_the_addresses_for_workers),
-        EACH(a_socket_for_tls_needs_keys),
-        EACH(there_is_no_tls_on_a_unix_socket),
-        EACH(sockets_that_other_machines_reach_need_credentials),
-        EACH(with_credentials_other_machines_may_reach_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,6 @@
 /* Tests gradients through the real daemon: means and sums, gaps, numbers that are not finite, and hyperparameters sent
  * with a push. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <math.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "team.h"
@@ -169,31 +159,31 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
     model_free(m);
 }
 
-static void the_mean_is_of_all_ranks(void **state)
+TEST(the_mean_is_of_all_ranks, test_daemon *daemon)
 {
-    expect_aggregate(*state, "mean", "aggregate=mean", MEAN);
+    expect_aggregate(daemon, "mean", "aggregate=mean", MEAN);
 }
-static void the_sum_is_of_all_ranks(void **state)
+TEST(the_sum_is_of_all_ranks, test_daemon *daemon)
 {
-    expect_aggregate(*state, "sum", "aggregate=sum", SUM);
+    expect_aggregate(daemon, "sum", "aggregate=sum", SUM);
 }
-static void the_weighted_mean_counts_examples(void **state)
+TEST(the_weighted_mean_counts_examples, test_daemon *daemon)
 {
-    expect_aggregate(*state, "weighted", "aggregate=weighted_mean", WEIGHTED);
+    expect_aggregate(daemon, "weighted", "aggregate=weighted_mean", WEIGHTED);
 }
-static void presummed_gradients_are_divided_by_all_examples(void **state)
+TEST(presummed_gradients_are_divided_by_all_examples, test_daemon *daemon)
 {
-    expect_aggregate(*state, "presummed", "aggregate=weighted_mean", PRESUMMED);
+    expect_aggregate(daemon, "presummed", "aggregate=weighted_mean", PRESUMMED);
 }
 
-static void adasum_merges_ranks_in_pairs(void **state)
+TEST(adasum_merges_ranks_in_pairs, test_daemon *daemon)
 {
-    expect_aggregate(*state, "adasum", "aggregate=adasum", ADASUM);
+    expect_aggregate(daemon, "adasum", "aggregate=adasum", ADASUM);
 }
-static void the_median_and_the_trimmed_mean_of_four_keep_the_middle_two(void **state)
+TEST(the_median_and_the_trimmed_mean_of_four_keep_the_middle_two, test_daemon *daemon)
 {
-    expect_aggregate(*state, "median", "aggregate=median", MEDIAN);
-    expect_aggregate(*state, "trimmed", "aggregate=trimmed_mean", MEDIAN);
+    expect_aggregate(daemon, "median", "aggregate=median", MEDIAN);
+    expect_aggregate(daemon, "trimmed", "aggregate=trimmed_mean", MEDIAN);
 }
 
 /* ---- gradients that are missing or not finite ---- */
@@ -206,11 +196,10 @@ static bool gappy_step(worker *w)
     return worker_step(w, NULL, NULL);
 }
 
-static void a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step(void **state)
+TEST(a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step, test_daemon *daemon)
 {
     static const char *const rules[] = { "* sgd lr=1", NULL };
     static const int64_t sizes[] = { SIZE, SIZE, SIZE };
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 3);
     team t = { .url = daemon->url, .job = "gaps", .world = 2, .rules = rules, .model = m, .work = gappy_step };
     worker workers[TEAM_MOST];
@@ -254,11 +243,10 @@ static bool closed_steps(worker *w)
     return true;
 }
 
-static void what_a_rank_leaves_out_is_absent_when_it_closes_its_step(void **state)
+TEST(what_a_rank_leaves_out_is_absent_when_it_closes_its_step, test_daemon *daemon)
 {
     static const char *const rules[] = { "* sgd lr=1", NULL };
     static const int64_t sizes[] = { SIZE, SIZE, SIZE };
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 3);
     team t = { .url = daemon->url, .job = "left out", .world = 2, .rules = rules, .model = m, .work = closed_steps };
     worker workers[TEAM_MOST];
@@ -303,10 +291,9 @@ static bool poisoned_step(worker *w)
 
 static const int64_t two_sizes[] = { SIZE, SIZE };
 
-static void a_gradient_that_is_not_finite_skips_its_parameters_step(void **state)
+TEST(a_gradient_that_is_not_finite_skips_its_parameters_step, test_daemon *daemon)
 {
     static const char *const options[] = { "nonfinite=skip", NULL };
-    test_daemon *daemon = *state;
     model *m = model_new(two_sizes, 2);
     team t = { .url = daemon->url, .job = "skip", .world = 2, .options = options, .model = m, .work = poisoned_step };
     worker workers[TEAM_MOST];
@@ -325,10 +312,9 @@ static void a_gradient_that_is_not_finite_skips_its_parameters_step(void **state
     model_free(m);
 }
 
-static void a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_is_wanted(void **state)
+TEST(a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_is_wanted, test_daemon *daemon)
 {
     static const char *const options[] = { "nonfinite_scope=job", NULL };
-    test_daemon *daemon = *state;
     model *m = model_new(two_sizes, 2);
     team t = {
         .url = daemon->url, .job = "skip-all", .world = 2, .options = options, .model = m, .work = poisoned_step
@@ -347,10 +333,9 @@ static void a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_i
     model_free(m);
 }
 
-static void a_gradient_that_is_not_finite_is_applied_where_that_is_wanted(void **state)
+TEST(a_gradient_that_is_not_finite_is_applied_where_that_is_wanted, test_daemon *daemon)
 {
     static const char *const options[] = { "nonfinite=apply", NULL };
-    test_daemon *daemon = *state;
     model *m = model_new(two_sizes, 2);
     team t = { .url = daemon->url, .job = "apply", .world = 2, .options = options, .model = m, .work = poisoned_step };
     worker workers[TEAM_MOST];
@@ -385,10 +370,9 @@ static bool rejected_step(worker *w)
     return true;
 }
 
-static void a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_mended(void **state)
+TEST(a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_mended, test_daemon *daemon)
 {
     static const char *const options[] = { "nonfinite=reject", NULL };
-    test_daemon *daemon = *state;
     model *m = model_new(two_sizes, 2);
     team t = { .url = daemon->url, .job = "reject", .world = 2, .options = options, .model = m, .work = rejected_step };
     worker workers[TEAM_MOST];
@@ -416,11 +400,10 @@ static bool scheduled_steps(worker *w)
     return true;
 }
 
-static void a_learning_rate_sent_with_a_push_holds_for_that_step(void **state)
+TEST(a_learning_rate_sent_with_a_push_holds_for_that_step, test_daemon *daemon)
 {
     static const char *const rules[] = { "* sgd lr=0.25", NULL };
     static const int64_t size = SIZE;
-    test_daemon *daemon = *state;
     model *m = model_new(&size, 1);
     team t = { .url = daemon->url, .job = "schedule", .world = 1, .rules = rules, .model = m, .work = scheduled_steps };
     worker workers[TEAM_MOST];
@@ -459,10 +442,9 @@ static bool conflicting_step(worker *w)
     return worker_step(w, NULL, &options);
 }
 
-static void ranks_that_send_different_learning_rates_are_told_both(void **state)
+TEST(ranks_that_send_different_learning_rates_are_told_both, test_daemon *daemon)
 {
     static const int64_t size = SIZE;
-    test_daemon *daemon = *state;
     model *m = model_new(&size, 1);
     team t = { .url = daemon->url, .job = "conflict", .world = 2, .model = m, .work = conflicting_step, .arg = daemon };
     worker workers[TEAM_MOST];
@@ -473,23 +455,4 @@ static void ranks_that_send_different_learning_rates_are_told_both(void **state)
     model_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mean_is_of_all_ranks),
-        cmocka_unit_test(the_sum_is_of_all_ranks),
-        cmocka_unit_test(the_weighted_mean_counts_examples),
-        cmocka_unit_test(presummed_gradients_are_divided_by_all_examples),
-        cmocka_unit_test(adasum_merges_ranks_in_pairs),
-        cmocka_unit_test(the_median_and_the_trimmed_mean_of_four_keep_the_middle_two),
-        cmocka_unit_test(a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step),
-        cmocka_unit_test(a_gradient_that_is_not_finite_skips_its_parameters_step),
-        cmocka_unit_test(what_a_rank_leaves_out_is_absent_when_it_closes_its_step),
-        cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_is_wanted),
-        cmocka_unit_test(a_gradient_that_is_not_finite_is_applied_where_that_is_wanted),
-        cmocka_unit_test(a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_mended),
-        cmocka_unit_test(a_learning_rate_sent_with_a_push_holds_for_that_step),
-        cmocka_unit_test(ranks_that_send_different_learning_rates_are_told_both),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

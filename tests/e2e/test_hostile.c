@@ -1,16 +1,7 @@
 /* Tests invalid frames, garbage and slow peers on raw sockets. Each gets a clear error and changes nothing, and the
  * daemon keeps serving the others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -267,18 +258,18 @@ static void talk(scene *s, const void *at, size_t n)
     send_raw(s->fd, at, n);
 }
 
-static void another_protocol_is_told_so(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(another_protocol_is_told_so, scene *s)
 {
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost:7070\r\nAccept: */*\r\n\r\n";
-    scene *s = *state;
 
     talk(s, http, sizeof http - 1);
     expect_end(s, "another protocol");
 }
 
-static void random_bytes_end_their_connection_alone(void **state)
+TEST(random_bytes_end_their_connection_alone, scene *s)
 {
-    scene *s = *state;
     uint8_t noise[4096];
     uint64_t x = 88172645463325252u;
     pd_error err;
@@ -296,18 +287,16 @@ static void random_bytes_end_their_connection_alone(void **state)
     }
 }
 
-static void a_frame_cut_short_changes_nothing(void **state)
+TEST(a_frame_cut_short_changes_nothing, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES] = { 0 };
 
     pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = 100, .request = 1 });
     for (size_t n = 0; n <= sizeof prefix; n += 8) talk(s, prefix, n);
 }
 
-static void anything_before_hello_is_refused(void **state)
+TEST(anything_before_hello_is_refused, scene *s)
 {
-    scene *s = *state;
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
     talk(s, NULL, 0);
@@ -315,9 +304,8 @@ static void anything_before_hello_is_refused(void **state)
     expect_end(s, "Hello");
 }
 
-static void a_second_hello_ends_the_connection(void **state)
+TEST(a_second_hello_ends_the_connection, scene *s)
 {
-    scene *s = *state;
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
 
     hello.protocol = 1;
@@ -327,9 +315,8 @@ static void a_second_hello_ends_the_connection(void **state)
     expect_end(s, "second Hello");
 }
 
-static void a_hello_that_the_loop_refuses_ends_the_connection(void **state)
+TEST(a_hello_that_the_loop_refuses_ends_the_connection, scene *s)
 {
-    scene *s = *state;
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
 
     hello.job = (char *)"no-protocol";
@@ -338,9 +325,8 @@ static void a_hello_that_the_loop_refuses_ends_the_connection(void **state)
     expect_end(s, "protocol 0");
 }
 
-static void a_frame_of_another_version_ends_the_stream(void **state)
+TEST(a_frame_of_another_version_ends_the_stream, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES];
 
     pd_prefix_write(prefix, &(pd_prefix){ .version = 2, .method = PD_HEARTBEAT, .request = 9 });
@@ -348,19 +334,16 @@ static void a_frame_of_another_version_ends_the_stream(void **state)
     expect_end(s, "this side speaks version 1");
 }
 
-static void a_method_that_does_not_exist_is_refused_and_the_connection_goes_on(void **state)
+TEST(a_method_that_does_not_exist_is_refused_and_the_connection_goes_on, scene *s)
 {
-    scene *s = *state;
-
     send_bytes(s, 999, NULL, 0, NULL, 0, 0);
     expect_answer(s, PD_UNIMPLEMENTED, "999");
     send_bytes(s, PD_HEARTBEAT, NULL, 0, NULL, 0, 0);
     expect_answer(s, PD_OK, NULL);
 }
 
-static void a_worker_may_not_do_an_operators_work(void **state)
+TEST(a_worker_may_not_do_an_operators_work, scene *s)
 {
-    scene *s = *state;
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
     send_message(s, PD_SHUTDOWN, &empty.base, NULL, 0);
@@ -369,9 +352,8 @@ static void a_worker_may_not_do_an_operators_work(void **state)
 
 /* ---- lengths ---- */
 
-static void a_header_longer_than_allowed_ends_the_stream(void **state)
+TEST(a_header_longer_than_allowed_ends_the_stream, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES];
 
     pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = UINT32_MAX, .request = 9 });
@@ -379,9 +361,8 @@ static void a_header_longer_than_allowed_ends_the_stream(void **state)
     expect_end(s, "header");
 }
 
-static void a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked_for(void **state)
+TEST(a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked_for, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES];
 
     pd_prefix_write(
@@ -392,9 +373,8 @@ static void a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked
     expect_end(s, "payload");
 }
 
-static void a_header_that_is_no_message_is_refused(void **state)
+TEST(a_header_that_is_no_message_is_refused, scene *s)
 {
-    scene *s = *state;
     uint8_t header[64];
 
     memset(header, 0xff, sizeof header);
@@ -403,9 +383,8 @@ static void a_header_that_is_no_message_is_refused(void **state)
 }
 
 /* Sends a push header full of empty sub-messages. Each takes two bytes on the wire, but dozens of bytes in memory. */
-static void a_header_bomb_is_refused(void **state)
+TEST(a_header_bomb_is_refused, scene *s)
 {
-    scene *s = *state;
     uint8_t *header = malloc(PD_MAX_HEADER_BYTES);
 
     for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) {
@@ -417,10 +396,9 @@ static void a_header_bomb_is_refused(void **state)
     free(header);
 }
 
-static void a_payload_where_none_belongs_is_refused(void **state)
+TEST(a_payload_where_none_belongs_is_refused, scene *s)
 {
     static const uint8_t bytes[100];
-    scene *s = *state;
 
     send_bytes(s, PD_HEARTBEAT, NULL, 0, bytes, sizeof bytes, sizeof bytes);
     expect_answer(s, PD_INVALID_ARGUMENT, "payload");
@@ -436,40 +414,39 @@ static void expect_piece_refused(scene *s, Paramd__Piece *pieces, size_t n, size
     expect_answer(s, PD_INVALID_ARGUMENT, words);
 }
 
-static void a_piece_of_an_unknown_handle_is_refused(void **state)
+TEST(a_piece_of_an_unknown_handle_is_refused, scene *s)
 {
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2");
 }
 
-static void a_piece_that_is_not_one_chunk_is_refused(void **state)
+TEST(a_piece_that_is_not_one_chunk_is_refused, scene *s)
 {
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 0, CHUNK - 1, 0) }, 1, 4 * CHUNK, "p0");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 0, SIZE, 0) }, 1, 4 * SIZE, "p0");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 1, CHUNK, 0) }, 1, 4 * CHUNK, "p0");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 2 * CHUNK, 8, 0) }, 1, 32, "p0");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 9, 0) }, 1, 36, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, UINT64_MAX, 0) }, 1, 32, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, UINT64_MAX, 8, 0) }, 1, 32, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(0, 0, CHUNK - 1, 0) }, 1, 4 * CHUNK, "p0");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(0, 0, SIZE, 0) }, 1, 4 * SIZE, "p0");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(0, 1, CHUNK, 0) }, 1, 4 * CHUNK, "p0");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(0, 2 * CHUNK, 8, 0) }, 1, 32, "p0");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 9, 0) }, 1, 36, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, UINT64_MAX, 0) }, 1, 32, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, UINT64_MAX, 8, 0) }, 1, 32, "p1");
 }
 
-static void pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused(void **state)
+TEST(pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused, scene *s)
 {
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 0, CHUNK, 0), piece(1, 0, 8, 0) }, 2, 4 * CHUNK, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 64) }, 1, 96, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 4) }, 1, 36, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 31, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, UINT64_MAX - 63) }, 1, 32, "p1");
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 4096, "4096");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(0, 0, CHUNK, 0), piece(1, 0, 8, 0) }, 2, 4 * CHUNK, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 64) }, 1, 96, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 4) }, 1, 36, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 31, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, UINT64_MAX - 63) }, 1, 32, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 4096, "4096");
 }
 
-static void the_same_chunk_twice_is_refused(void **state)
+TEST(the_same_chunk_twice_is_refused, scene *s)
 {
-    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1");
+    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1");
 }
 
-static void the_same_want_twice_is_refused(void **state)
+TEST(the_same_want_twice_is_refused, scene *s)
 {
-    scene *s = *state;
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want, &want };
 
@@ -481,25 +458,24 @@ static void the_same_want_twice_is_refused(void **state)
     expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): the same chunk");
 }
 
-static void an_unknown_element_type_is_refused(void **state)
+TEST(an_unknown_element_type_is_refused, scene *s)
 {
     Paramd__Piece one = piece(1, 0, 8, 0);
 
     one.dtype = 7;
-    expect_piece_refused(*state, &one, 1, 32, "dtype");
+    expect_piece_refused(s, &one, 1, 32, "dtype");
 }
 
-static void an_absent_piece_with_data_is_refused(void **state)
+TEST(an_absent_piece_with_data_is_refused, scene *s)
 {
     Paramd__Piece one = piece(1, 0, 8, 0);
 
     one.absent = true;
-    expect_piece_refused(*state, &one, 1, 32, "absent");
+    expect_piece_refused(s, &one, 1, 32, "absent");
 }
 
-static void a_step_that_is_not_the_next_is_refused(void **state)
+TEST(a_step_that_is_not_the_next_is_refused, scene *s)
 {
-    scene *s = *state;
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     Paramd__Piece one = piece(1, 0, 8, 0), *list[] = { &one };
     float payload[8] = { 0 };
@@ -514,9 +490,8 @@ static void a_step_that_is_not_the_next_is_refused(void **state)
     expect_answer(s, PD_INVALID_ARGUMENT, "step 0");
 }
 
-static void a_wrong_checksum_ends_the_stream(void **state)
+TEST(a_wrong_checksum_ends_the_stream, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES];
 
     pd_prefix_write(
@@ -541,18 +516,15 @@ static void expect_service(scene *s)
     worker_free(&w);
 }
 
-static void who_says_nothing_is_cut_and_holds_up_nobody(void **state)
+TEST(who_says_nothing_is_cut_and_holds_up_nobody, scene *s)
 {
-    scene *s = *state;
-
     talk(s, NULL, 0);
     expect_service(s);
     expect_end(s, "no Hello");
 }
 
-static void a_frame_that_trickles_is_cut_and_holds_up_nobody(void **state)
+TEST(a_frame_that_trickles_is_cut_and_holds_up_nobody, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES], byte = 0;
     double begun = seconds_now();
 
@@ -562,7 +534,7 @@ static void a_frame_that_trickles_is_cut_and_holds_up_nobody(void **state)
          sleep_for(0.05))
         send_raw(s->fd, &byte, 1);
     assert_in_range((int)(1000 * (seconds_now() - begun)), 900, (int)(1000 * patient(3.5)));
-    expect_end(s, "a frame was not complete");
+    expect_end(s, "incomplete frame: not received");
 }
 
 /* Requests for weights whose answers nobody reads. */
@@ -591,9 +563,9 @@ static bool are_cut(void *arg)
     return daemon_says(r->scene->daemon, "did not read", 0);
 }
 
-static void who_does_not_read_is_cut_and_holds_up_nobody(void **state)
+TEST(who_does_not_read_is_cut_and_holds_up_nobody, scene *s)
 {
-    requests r = { .scene = *state };
+    requests r = { .scene = s };
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
 
@@ -605,39 +577,4 @@ static void who_does_not_read_is_cut_and_holds_up_nobody(void **state)
     expect_service(r.scene);
     assert_true(await(are_cut, &r, patient(6)));
     expect_service(r.scene);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(another_protocol_is_told_so),
-        TEST(random_bytes_end_their_connection_alone),
-        TEST(a_frame_cut_short_changes_nothing),
-        TEST(anything_before_hello_is_refused),
-        TEST(a_second_hello_ends_the_connection),
-        TEST(a_hello_that_the_loop_refuses_ends_the_connection),
-        TEST(a_frame_of_another_version_ends_the_stream),
-        TEST(a_method_that_does_not_exist_is_refused_and_the_connection_goes_on),
-        TEST(a_worker_may_not_do_an_operators_work),
-        TEST(a_header_longer_than_allowed_ends_the_stream),
-        TEST(a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked_for),
-        TEST(a_header_that_is_no_message_is_refused),
-        TEST(a_header_bomb_is_refused),
-        TEST(a_payload_where_none_belongs_is_refused),
-        TEST(a_piece_of_an_unknown_handle_is_refused),
-        TEST(a_piece_that_is_not_one_chunk_is_refused),
-        TEST(pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused),
-        TEST(the_same_chunk_twice_is_refused),
-        TEST(the_same_want_twice_is_refused),
-        TEST(an_unknown_element_type_is_refused),
-        TEST(an_absent_piece_with_data_is_refused),
-        TEST(a_step_that_is_not_the_next_is_refused),
-        TEST(a_wrong_checksum_ends_the_stream),
-        TEST(who_says_nothing_is_cut_and_holds_up_nobody),
-        TEST(a_frame_that_trickles_is_cut_and_holds_up_nobody),
-        TEST(who_does_not_read_is_cut_and_holds_up_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* Tests the import of saved optimizer state into a job of the real daemon: training goes on as if the optimizer had run
  * there from the start. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "daemon_process.h"
 #include "optimizer.h"
@@ -415,12 +408,11 @@ static void moves(const char *rule, spelling how)
 }
 
 /* After a reset, a momentum of one step is the gradient: the daemon takes the step that a new optimizer would take. */
-static void a_reset_begins_the_state_anew_and_leaves_the_weights(void **state)
+TEST(a_reset_begins_the_state_anew_and_leaves_the_weights)
 {
     local l = { 0 };
     remote r = { 0 };
 
-    (void)state;
     local_new(&l, "* sgd lr=0.05 momentum=0.9");
     remote_new(&r, "* sgd lr=0.05 momentum=0.9", l.weights);
     remote_step(&r, 1);
@@ -437,25 +429,22 @@ static void a_reset_begins_the_state_anew_and_leaves_the_weights(void **state)
     local_free(&l);
 }
 
-static void training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state(void **state)
+TEST(training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state)
 {
-    (void)state;
     moves("* sgd lr=0.05 momentum=0.9", OURS);
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3", OURS);
     moves("* adam lr=0.01 amsgrad=yes", OURS);
 }
 
-static void shampoos_state_moves_under_metas_flat_keys(void **state)
+TEST(shampoos_state_moves_under_metas_flat_keys)
 {
-    (void)state;
     moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 "
           "precondition_frequency=2 grafting_config=Adam",
           FLAT);
 }
 
-static void scalable_shampoos_state_moves_under_paths_into_upstreams(void **state)
+TEST(scalable_shampoos_state_moves_under_paths_into_upstreams)
 {
-    (void)state;
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=RMSPROP start_preconditioning_step=3 "
           "preconditioning_compute_steps=2",
           PATHS);
@@ -464,9 +453,8 @@ static void scalable_shampoos_state_moves_under_paths_into_upstreams(void **stat
           KEYSTR);
 }
 
-static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **state)
+TEST(quantized_state_moves_as_codes_with_what_lies_beside_them)
 {
-    (void)state;
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3 "
           "best_effort_memory_usage_reduction=yes",
           PATHS);
@@ -478,18 +466,16 @@ static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **sta
           DICTS);
 }
 
-static void adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept(void **state)
+TEST(adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept)
 {
-    (void)state;
     moves("* adafactor learning_rate=0.01 min_dim_size_to_factor=8 beta1=0.9 "
           "factor_map=['conv':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
           PATHS);
     moves("* adafactor learning_rate=0.01 factored=no", KEYSTR);
 }
 
-static void krons_state_moves_with_its_factors_stacked_as_upstream_has_them(void **state)
+TEST(krons_state_moves_with_its_factors_stacked_as_upstream_has_them)
 {
-    (void)state;
     moves("* kron learning_rate=0.01 block_size=8 preconditioner_update_probability=0.5", PATHS);
     moves("* kron learning_rate=0.01 partition_grads_into_blocks=no merge_small_dims=no memory_save_mode=one_diag "
           "preconditioner_update_probability=0.3",
@@ -506,13 +492,12 @@ static void save_zero_count(saved *s, const char *param)
     save_tensor(s, PD_ST_I64, &(pd_shape){ 0 }, calloc(1, sizeof(int64_t)), name);
 }
 
-static void a_parameter_without_a_gradient_yet_needs_its_counter_alone(void **state)
+TEST(a_parameter_without_a_gradient_yet_needs_its_counter_alone)
 {
     saved *s = calloc(1, sizeof *s);
     local fresh = { 0 };
     remote r = { 0 };
 
-    (void)state;
     local_new(&fresh, "* adam");
     for (size_t i = 0; i < PARAMS; i++) save_zero_count(s, names[i]);
     remote_new(&r, "* adam", fresh.weights);
@@ -528,7 +513,7 @@ static void a_parameter_without_a_gradient_yet_needs_its_counter_alone(void **st
     local_free(&fresh);
 }
 
-static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **state)
+TEST(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded)
 {
     static const char rule[] = "* sgd lr=0.05 momentum=0.9";
     saved *s = calloc(1, sizeof *s);
@@ -536,7 +521,6 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     remote r = { 0 };
     double *data = calloc(12, sizeof *data);
 
-    (void)state;
     local_new(&l, rule);
     local_new(&fresh, rule);
     local_step(&l, 1);
@@ -581,14 +565,13 @@ static void assert_unknown(pd_st_dtype dtype, pd_shape shape, const char *name, 
     assert_says(says);
 }
 
-static void what_is_not_as_upstream_has_it_is_unknown(void **state)
+TEST(what_is_not_as_upstream_has_it_is_unknown)
 {
     static const char rule[] = "* scalable_shampoo learning_rate=0.05 block_size=8 "
                                "best_effort_memory_usage_reduction=yes skip_preconditioning_dim_size_gt=11";
     local l = { 0 };
     remote r = { 0 };
 
-    (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
     assert_unknown(PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized",
@@ -607,7 +590,7 @@ static void what_is_not_as_upstream_has_it_is_unknown(void **state)
     local_free(&l);
 }
 
-static void counters_that_differ_are_not_loaded(void **state)
+TEST(counters_that_differ_are_not_loaded)
 {
     static const char rule[] = "* sgd lr=0.05 momentum=0.9";
     saved *s = calloc(1, sizeof *s);
@@ -615,7 +598,6 @@ static void counters_that_differ_are_not_loaded(void **state)
     local l = { 0 };
     remote r = { 0 };
 
-    (void)state;
     local_new(&l, rule);
     save_state(s, &l, OURS);
     for (int i = 0; i < 2; i++) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &counts[i], i == 0 ? "0/count" : "1/count", "");
@@ -627,13 +609,12 @@ static void counters_that_differ_are_not_loaded(void **state)
     local_free(&l);
 }
 
-static void factors_that_are_stacked_otherwise_are_refused(void **state)
+TEST(factors_that_are_stacked_otherwise_are_refused)
 {
     static const char rule[] = "* kron learning_rate=0.01 block_size=8 merge_small_dims=no";
     local l = { 0 };
     remote r = { 0 };
 
-    (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
     assert_int_equal(import_one(PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0", NULL),
@@ -644,13 +625,12 @@ static void factors_that_are_stacked_otherwise_are_refused(void **state)
     local_free(&l);
 }
 
-static void one_number_comes_as_a_scalar_or_as_a_list_of_one(void **state)
+TEST(one_number_comes_as_a_scalar_or_as_a_list_of_one)
 {
     static const char rule[] = "* nadam lr=0.01";
     local l = { 0 };
     remote r = { 0 };
 
-    (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
     for (int rank = 0; rank < 2; rank++)
@@ -658,25 +638,4 @@ static void one_number_comes_as_a_scalar_or_as_a_list_of_one(void **state)
             fail_msg("%s", paramctl_output);
     remote_free(&r);
     local_free(&l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reset_begins_the_state_anew_and_leaves_the_weights),
-        cmocka_unit_test(training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state),
-        cmocka_unit_test(shampoos_state_moves_under_metas_flat_keys),
-        cmocka_unit_test(scalable_shampoos_state_moves_under_paths_into_upstreams),
-        cmocka_unit_test(quantized_state_moves_as_codes_with_what_lies_beside_them),
-        cmocka_unit_test(adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept),
-        cmocka_unit_test(krons_state_moves_with_its_factors_stacked_as_upstream_has_them),
-        cmocka_unit_test(what_is_not_as_upstream_has_it_is_unknown),
-        cmocka_unit_test(counters_that_differ_are_not_loaded),
-        cmocka_unit_test(factors_that_are_stacked_otherwise_are_refused),
-        cmocka_unit_test(one_number_comes_as_a_scalar_or_as_a_list_of_one),
-        cmocka_unit_test(a_parameter_without_a_gradient_yet_needs_its_counter_alone),
-        cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
-    };
-
-    return cmocka_run_group_tests_name("import", tests, NULL, NULL);
 }

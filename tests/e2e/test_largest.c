@@ -1,21 +1,13 @@
 /* Tests that a small job goes on stepping while another identity sends each method of the protocol at its largest, and
  * that the table of costs has each method. The attacks are those of tests/hostile. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <ftw.h>
 #include <unistd.h>
 
 #include "daemon_process.h"
 #include "duel.h"
-#include "methods.h"
+#include "handlers.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { PARAMS = 1000, ALL_PARAMS = 1000 };
@@ -59,11 +51,10 @@ static int count_rows(const char *text, const char *name)
     return n;
 }
 
-static void each_method_has_a_row_in_both_tables_of_costs(void **state)
+TEST(each_method_has_a_row_in_both_tables_of_costs)
 {
     char *text = read_costs();
 
-    (void)state;
     for (int m = 0; m < PD_METHODS; m++)
         if (count_rows(text, pd_methods[m].name) != 2)
             fail_msg("server/COSTS.md: expected a row of %s in both tables, found %d", pd_methods[m].name,
@@ -71,9 +62,8 @@ static void each_method_has_a_row_in_both_tables_of_costs(void **state)
     free(text);
 }
 
-static void each_method_has_an_attack(void **state)
+TEST(each_method_has_an_attack)
 {
-    (void)state;
     for (unsigned m = 0; m < PD_METHODS; m++) {
         size_t i = 0;
         while (i < attacks_count() && attacks_at(i)->method != m) i++;
@@ -143,19 +133,7 @@ static void duel(const attack *by)
     end(&s);
 }
 
-static void a_small_job_goes_on_beside_each_method_at_its_largest(void **state)
+TEST(a_small_job_goes_on_beside_each_method_at_its_largest)
 {
-    (void)state;
     for (size_t i = 0; i < attacks_count(); i++) duel(attacks_at(i));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_method_has_a_row_in_both_tables_of_costs),
-        cmocka_unit_test(each_method_has_an_attack),
-        cmocka_unit_test(a_small_job_goes_on_beside_each_method_at_its_largest),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 /* Tests the shared libraries as another program sees them: they export the functions of their public headers, and no
  * others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { MAX_NAMES = 200, NAME_BYTES = 128 };
 
@@ -66,10 +57,9 @@ static void expect_same(const names *exported, const names *declared)
         if (!has(exported, declared->at[i])) fail_msg("%s is declared, and not exported", declared->at[i]);
 }
 
-static void the_client_library_exports_exactly_its_public_functions(void **state)
+TEST(the_client_library_exports_exactly_its_public_functions)
 {
     static names exported, declared;
-    (void)state;
 
     read_library(&exported, "libparamd", "PARAMD_0.1");
     read_header(&declared, "client");
@@ -79,10 +69,9 @@ static void the_client_library_exports_exactly_its_public_functions(void **state
     expect_same(&exported, &declared);
 }
 
-static void the_optimizer_library_exports_exactly_its_public_functions(void **state)
+TEST(the_optimizer_library_exports_exactly_its_public_functions)
 {
     static names exported, declared;
-    (void)state;
 
     read_library(&exported, "libparamd_optim", "PARAMD_OPTIM_0.1");
     read_header(&declared, "optim");
@@ -90,13 +79,4 @@ static void the_optimizer_library_exports_exactly_its_public_functions(void **st
     read_header(&declared, "error");
     assert_true(declared.n > 30);
     expect_same(&exported, &declared);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_client_library_exports_exactly_its_public_functions),
-        cmocka_unit_test(the_optimizer_library_exports_exactly_its_public_functions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests worker processes that die, freeze and are replaced. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -179,9 +171,8 @@ static void leave(worker *w, int n)
     }
 }
 
-static void a_worker_that_is_killed_is_named_and_a_new_process_takes_its_place(void **state)
+TEST(a_worker_that_is_killed_is_named_and_a_new_process_takes_its_place, test_daemon *daemon)
 {
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 2);
     team t = { .url = daemon->url, .job = "killed", .world = 3, .rules = rules, .options = options, .model = m };
     worker w[3];
@@ -197,9 +188,8 @@ static void a_worker_that_is_killed_is_named_and_a_new_process_takes_its_place(v
     model_free(m);
 }
 
-static void a_worker_that_is_frozen_is_named_and_refused_when_it_thaws(void **state)
+TEST(a_worker_that_is_frozen_is_named_and_refused_when_it_thaws, test_daemon *daemon)
 {
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 2);
     team t = { .url = daemon->url, .job = "frozen", .world = 3, .rules = rules, .options = options, .model = m };
     worker w[3];
@@ -217,9 +207,8 @@ static void a_worker_that_is_frozen_is_named_and_refused_when_it_thaws(void **st
 }
 
 /* The process freezes without a disconnect: its heartbeats stop, and the daemon reports the lost worker. */
-static void a_frozen_worker_is_lost_when_its_heartbeats_stop(void **state)
+TEST(a_frozen_worker_is_lost_when_its_heartbeats_stop, test_daemon *daemon)
 {
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 2);
     team t = { .url = daemon->url, .job = "silent", .world = 1, .rules = rules, .model = m };
     pid_t pid;
@@ -234,16 +223,15 @@ static void a_frozen_worker_is_lost_when_its_heartbeats_stop(void **state)
     }
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    expect_report(daemon, "silent", 0, pid, "nothing was heard from it within 2.0 s");
+    expect_report(daemon, "silent", 0, pid, "no data from the peer within 2.0 s");
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
     model_free(m);
 }
 
 /* The worker sends no request for longer than the daemon's silence timeout. Its heartbeats keep it in the job. */
-static void a_worker_that_computes_for_long_is_not_lost(void **state)
+TEST(a_worker_that_computes_for_long_is_not_lost, test_daemon *daemon)
 {
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 2);
     team t = { .url = daemon->url, .job = "long", .world = 1, .rules = rules, .model = m };
     worker w;
@@ -257,13 +245,4 @@ static void a_worker_that_computes_for_long_is_not_lost(void **state)
     model_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_that_is_killed_is_named_and_a_new_process_takes_its_place),
-        cmocka_unit_test(a_worker_that_is_frozen_is_named_and_refused_when_it_thaws),
-        cmocka_unit_test(a_frozen_worker_is_lost_when_its_heartbeats_stop),
-        cmocka_unit_test(a_worker_that_computes_for_long_is_not_lost),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

@@ -1,13 +1,5 @@
 /* Tests the minimal worker of client/example: two ranks fit a line, and a second run begins anew. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 
@@ -39,12 +31,11 @@ static int count(const char *text, const char *words)
     return n;
 }
 
-static void two_ranks_fit_the_line(void **state)
+TEST(two_ranks_fit_the_line)
 {
     test_daemon *daemon = daemon_start(NULL);
     char text[OUTPUT_BYTES];
     int ended = 0;
-    (void)state;
 
     run_two(daemon, text);
     assert_int_equal(count(text, "created 1, starts at step 0"), 1);
@@ -56,11 +47,10 @@ static void two_ranks_fit_the_line(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void a_second_run_begins_anew(void **state)
+TEST(a_second_run_begins_anew)
 {
     test_daemon *daemon = daemon_start(NULL);
     char text[OUTPUT_BYTES];
-    (void)state;
 
     run_two(daemon, text);
     run_two(daemon, text);
@@ -68,13 +58,4 @@ static void a_second_run_begins_anew(void **state)
     assert_int_equal(count(text, "created 0, starts at step 0"), 1);
     assert_int_equal(count(text, ": y = 3.000 x + 2.000"), 2);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_ranks_fit_the_line),
-        cmocka_unit_test(a_second_run_begins_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

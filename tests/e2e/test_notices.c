@@ -1,15 +1,8 @@
 /* Tests the notices that the client gives its user unasked: that it waits for a server, and that a job of this name
  * is left over from an earlier run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "await.h"
 #include "daemon_process.h"
@@ -37,12 +30,11 @@ static void expect_words(const char *text, const char *words)
 
 /* ---- without a server ---- */
 
-static void a_worker_without_a_server_says_once_which_address_why_and_until_when(void **state)
+TEST(a_worker_without_a_server_says_once_which_address_why_and_until_when)
 {
     notices all = { 0 };
     pd_client_options options = { .urls = NOBODY, .job = "j", .world_size = 1, .deadline = 5 };
     pd_client *client;
-    (void)state;
 
     options.notice = keep;
     options.notice_arg = &all;
@@ -52,12 +44,11 @@ static void a_worker_without_a_server_says_once_which_address_why_and_until_when
     expect_words(all.last, ", for another ");
 }
 
-static void a_worker_that_shall_be_quiet_says_nothing(void **state)
+TEST(a_worker_that_shall_be_quiet_says_nothing)
 {
     notices all = { 0 };
     pd_client_options options = { .urls = NOBODY, .job = "j", .world_size = 1, .deadline = 2.5, .quiet = true };
     pd_client *client;
-    (void)state;
 
     options.notice = keep;
     options.notice_arg = &all;
@@ -65,14 +56,13 @@ static void a_worker_that_shall_be_quiet_says_nothing(void **state)
     assert_int_equal(all.n, 0);
 }
 
-static void notices_go_to_standard_error_by_default(void **state)
+TEST(notices_go_to_standard_error_by_default)
 {
     pd_client_options options = { .urls = NOBODY, .job = "j", .world_size = 1, .deadline = 2.5 };
     FILE *file = tmpfile();
     int before = dup(STDERR_FILENO);
     char line[1024] = "";
     pd_client *client;
-    (void)state;
 
     assert_non_null(file);
     fflush(stderr);
@@ -87,14 +77,13 @@ static void notices_go_to_standard_error_by_default(void **state)
     assert_int_equal(line[strlen(line) - 1], '\n');
 }
 
-static void a_worker_whose_server_has_gone_says_so_while_it_waits(void **state)
+TEST(a_worker_whose_server_has_gone_says_so_while_it_waits)
 {
     test_daemon *daemon = daemon_start(NULL);
     notices all = { 0 };
     pd_client_options options = { .urls = daemon->url, .job = "j", .world_size = 2, .deadline = patient(6) };
     pd_client *client;
     pd_error err;
-    (void)state;
 
     options.notice = keep;
     options.notice_arg = &all;
@@ -143,13 +132,12 @@ static void run_job(const test_daemon *daemon, const char *job, int steps, notic
     pd_client_close(client);
 }
 
-static void who_continues_a_job_that_lingers_is_told_its_step_and_what_to_do(void **state)
+TEST(who_continues_a_job_that_lingers_is_told_its_step_and_what_to_do)
 {
     test_daemon *daemon = daemon_start(NULL);
     notices first = { 0 }, second = { 0 };
     char command[256];
     pd_client *client;
-    (void)state;
 
     run_job(daemon, "lin", 3, &first);
     assert_int_equal(first.n, 0);
@@ -165,7 +153,7 @@ static void who_continues_a_job_that_lingers_is_told_its_step_and_what_to_do(voi
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void who_comes_with_another_rule_is_told_that_the_job_lingers(void **state)
+TEST(who_comes_with_another_rule_is_told_that_the_job_lingers)
 {
     static const char *const other[] = { "* sgd lr=0.25", NULL };
     test_daemon *daemon = daemon_start(NULL);
@@ -173,7 +161,6 @@ static void who_comes_with_another_rule_is_told_that_the_job_lingers(void **stat
     char command[256];
     pd_client *client;
     pd_error err = { 0 };
-    (void)state;
 
     run_job(daemon, "lin", 3, &all);
     assert_int_equal(open_job(daemon, "lin", other, &all, &client, &err), PD_FAILED_PRECONDITION);
@@ -183,12 +170,11 @@ static void who_comes_with_another_rule_is_told_that_the_job_lingers(void **stat
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void a_worker_that_joins_others_is_not_told_of_a_job_left_over(void **state)
+TEST(a_worker_that_joins_others_is_not_told_of_a_job_left_over)
 {
     test_daemon *daemon = daemon_start(NULL);
     notices all = { 0 };
     pd_client *first, *again;
-    (void)state;
 
     run_job(daemon, "lin", 3, &all);
     assert_int_equal(open_job(daemon, "lin", rules, &all, &first, NULL), PD_OK);
@@ -214,14 +200,13 @@ static int open_stranger(pd_client **client, const char *url, notices *all, pd_e
     return pd_client_open(client, &options, err);
 }
 
-static void over_a_network_a_worker_waits_for_a_rank_that_is_held_and_says_so_once(void **state)
+TEST(over_a_network_a_worker_waits_for_a_rank_that_is_held_and_says_so_once)
 {
     test_daemon *daemon = daemon_start(NULL);
     notices all = { 0 };
     pd_client *first, *second;
     pd_error err;
     int rc;
-    (void)state;
 
     assert_int_equal(open_job(daemon, "held", rules, &all, &first, &err), PD_OK);
     assert_int_equal(open_stranger(&second, daemon->url, &all, &err), PD_OK);
@@ -237,7 +222,7 @@ static void over_a_network_a_worker_waits_for_a_rank_that_is_held_and_says_so_on
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void over_a_unix_socket_a_rank_that_is_held_is_an_error_at_once(void **state)
+TEST(over_a_unix_socket_a_rank_that_is_held_is_an_error_at_once)
 {
     char path[] = "/tmp/paramd-held-XXXXXX", listen[128], url[128];
     notices all = { 0 };
@@ -246,7 +231,6 @@ static void over_a_unix_socket_a_rank_that_is_held_is_an_error_at_once(void **st
     pd_error err;
     double begin;
     int rc;
-    (void)state;
 
     assert_non_null(mkdtemp(path));
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:0,unix://%s/socket", path);
@@ -292,12 +276,11 @@ static void declare(pd_client *client)
     if (pd_client_declare(client, &param, 1, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-static void rank_0_gets_each_warning_about_the_job_once(void **state)
+TEST(rank_0_gets_each_warning_about_the_job_once)
 {
     test_daemon *daemon = daemon_start(NULL);
     notices all[2] = { { 0 }, { 0 } };
     pd_client *first = join(daemon, "doubtful", 1, 2, &all[1]), *second;
-    (void)state;
 
     declare(first); /* the rules are looked at now: rank 0 has not joined yet */
     second = join(daemon, "doubtful", 0, 2, &all[0]);
@@ -324,14 +307,13 @@ static bool is_told(void *arg)
     return w->all.n > 0;
 }
 
-static void a_call_that_waits_gives_the_warning_why(void **state)
+TEST(a_call_that_waits_gives_the_warning_why)
 {
     test_daemon *daemon = daemon_start(NULL);
     pd_client_options options = { .urls = daemon->url, .job = "lost", .world_size = 2, .slice = 0.05 };
     waiting w = { 0 };
     notices other = { 0 };
     pd_client *lost;
-    (void)state;
 
     options.rules = doubtful;
     options.notice = keep;
@@ -344,22 +326,4 @@ static void a_call_that_waits_gives_the_warning_why(void **state)
     expect_words(w.all.last, " is lost: ");
     pd_client_close(w.client);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_without_a_server_says_once_which_address_why_and_until_when),
-        cmocka_unit_test(a_worker_that_shall_be_quiet_says_nothing),
-        cmocka_unit_test(notices_go_to_standard_error_by_default),
-        cmocka_unit_test(a_worker_whose_server_has_gone_says_so_while_it_waits),
-        cmocka_unit_test(who_continues_a_job_that_lingers_is_told_its_step_and_what_to_do),
-        cmocka_unit_test(who_comes_with_another_rule_is_told_that_the_job_lingers),
-        cmocka_unit_test(a_worker_that_joins_others_is_not_told_of_a_job_left_over),
-        cmocka_unit_test(over_a_network_a_worker_waits_for_a_rank_that_is_held_and_says_so_once),
-        cmocka_unit_test(over_a_unix_socket_a_rank_that_is_held_is_an_error_at_once),
-        cmocka_unit_test(rank_0_gets_each_warning_about_the_job_once),
-        cmocka_unit_test(a_call_that_waits_gives_the_warning_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

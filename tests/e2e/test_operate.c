@@ -1,16 +1,8 @@
 /* Tests how a daemon is operated: its log names who did what, people and programs can read the log, and the daemon
  * reloads its configuration. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
-
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -68,12 +60,11 @@ static void expect_log(const test_daemon *daemon, const char *text)
 
 /* ---- authors ---- */
 
-static void every_operator_command_is_logged_with_its_author(void **state)
+TEST(every_operator_command_is_logged_with_its_author)
 {
     test_daemon *daemon = daemon_start(NULL);
     pd_client *client = must_join(daemon, "lin");
     char host[128], author[192];
-    (void)state;
 
     assert_int_equal(gethostname(host, sizeof host), 0);
     snprintf(author, sizeof author, "job lin: set w lr=0.5 from step 9, by ");
@@ -115,10 +106,9 @@ static void is_plain(const char *line)
     if (strchr(line, '\033') != NULL) fail_msg("escape sequences: %s", line);
 }
 
-static void lines_in_a_file_begin_with_the_time(void **state)
+TEST(lines_in_a_file_begin_with_the_time)
 {
     test_daemon *daemon;
-    (void)state;
 
     setenv("JOURNAL_STREAM", "8:1", 1); /* a shell may inherit this from systemd; the log is a file all the same */
     daemon = daemon_start(NULL);
@@ -148,10 +138,9 @@ static void is_json(const char *line)
     json_decref(object);
 }
 
-static void json_lines_name_job_and_rank_in_fields(void **state)
+TEST(json_lines_name_job_and_rank_in_fields)
 {
     test_daemon *daemon = daemon_start((const char *const[]){ "--log-format", "json", NULL });
-    (void)state;
 
     pd_client_close(must_join(daemon, "lin"));
     expect_log(daemon, "\"job\":\"lin\",\"rank\":0");
@@ -181,13 +170,12 @@ static test_daemon *start_with_file(char *path, const char *text)
     return daemon_start((const char *const[]){ flag, NULL });
 }
 
-static void sighup_changes_limits_while_jobs_run(void **state)
+TEST(sighup_changes_limits_while_jobs_run)
 {
     char path[] = "/tmp/paramd-conf-XXXXXX";
     test_daemon *daemon = start_with_file(path, "[limits]\nmax_jobs = 1\n");
     pd_client *first = must_join(daemon, "first"), *second;
     pd_error err;
-    (void)state;
 
     assert_null(join(daemon, "second", &err));
     assert_non_null(strstr(err.text, "limits.max_jobs"));
@@ -200,11 +188,10 @@ static void sighup_changes_limits_while_jobs_run(void **state)
     unlink(path);
 }
 
-static void sighup_changes_the_log_level(void **state)
+TEST(sighup_changes_the_log_level)
 {
     char path[] = "/tmp/paramd-conf-XXXXXX";
     test_daemon *daemon = start_with_file(path, "[log]\nlevel = notice\n");
-    (void)state;
 
     write_file(path, "[log]\nlevel = debug\n");
     daemon_reload(daemon, "reload: log.level = debug (it was notice)");
@@ -214,11 +201,10 @@ static void sighup_changes_the_log_level(void **state)
     unlink(path);
 }
 
-static void a_wrong_file_leaves_a_daemon_that_serves(void **state)
+TEST(a_wrong_file_leaves_a_daemon_that_serves)
 {
     char path[] = "/tmp/paramd-conf-XXXXXX";
     test_daemon *daemon = start_with_file(path, "[limits]\nmax_jobs = 1\n");
-    (void)state;
 
     write_file(path, "[limits]\nmax_jobs = many\n");
     daemon_reload(daemon, ":2: limits.max_jobs = many: expected a whole number");
@@ -242,12 +228,11 @@ static void await_datagram(int fd, const char *text)
     } while (strncmp(received, text, strlen(text)) != 0);
 }
 
-static void a_reload_is_reported_to_the_service_manager(void **state)
+TEST(a_reload_is_reported_to_the_service_manager)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     test_daemon *daemon;
-    (void)state;
 
     snprintf(address.sun_path, sizeof address.sun_path, "/tmp/paramd-reload-%ld", (long)getpid());
     unlink(address.sun_path);
@@ -262,18 +247,4 @@ static void a_reload_is_reported_to_the_service_manager(void **state)
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
     close(fd);
     unlink(address.sun_path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operator_command_is_logged_with_its_author),
-        cmocka_unit_test(lines_in_a_file_begin_with_the_time),
-        cmocka_unit_test(json_lines_name_job_and_rank_in_fields),
-        cmocka_unit_test(sighup_changes_limits_while_jobs_run),
-        cmocka_unit_test(sighup_changes_the_log_level),
-        cmocka_unit_test(a_wrong_file_leaves_a_daemon_that_serves),
-        cmocka_unit_test(a_reload_is_reported_to_the_service_manager),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

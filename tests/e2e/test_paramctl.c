@@ -1,15 +1,8 @@
 /* Tests paramctl with a real daemon: its output and its exit status. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "paramctl_run.h"
 #include "paramd/client.h"
@@ -62,27 +55,24 @@ static int push_once(pd_client *client)
 
 /* ---- questions ---- */
 
-static void ping_is_answered(void **state)
+TEST(ping_is_answered)
 {
-    (void)state;
     assert_int_equal(paramctl("ping"), 0);
     assert_says("paramd");
 }
 
-static void a_quiet_ping_prints_nothing(void **state)
+TEST(a_quiet_ping_prints_nothing)
 {
-    (void)state;
     assert_int_equal(paramctl("ping --quiet"), 0);
     assert_string_equal(paramctl_output, "");
     assert_int_equal(paramctl("ping --quiet --server tcp://127.0.0.1:1 --timeout 0.3"), 3);
     assert_string_equal(paramctl_output, "");
 }
 
-static void status_tells_memory_and_loop(void **state)
+TEST(status_tells_memory_and_loop)
 {
     json_t *answer;
 
-    (void)state;
     assert_int_equal(paramctl("status"), 0);
     assert_says("resident");
     assert_int_equal(paramctl("status --json"), 0);
@@ -116,11 +106,10 @@ static void assert_param(const char *command, const char *key, const char *expec
     json_decref(answer);
 }
 
-static void a_job_shows_its_parameters_and_workers(void **state)
+TEST(a_job_shows_its_parameters_and_workers)
 {
     pd_client *client = join_as_worker("shown");
 
-    (void)state;
     assert_int_equal(push_once(client), PD_OK);
     assert_shows("jobs", "shown");
     assert_shows("workers shown", "tester");
@@ -134,12 +123,11 @@ static void a_job_shows_its_parameters_and_workers(void **state)
 
 /* Some aggregates, such as the median, need all contributions at once. For these, paramctl shows how many bytes of
  * contributions the daemon may store: 8 for two elements of one rank. */
-static void parameters_show_their_aggregate_and_what_it_holds(void **state)
+TEST(parameters_show_their_aggregate_and_what_it_holds)
 {
     static const char *const mean[] = { "aggregate=sum", NULL }, *const median[] = { "aggregate=median", NULL };
     pd_client *summing = join_with("summing", mean), *collecting = join_with("collecting", median);
 
-    (void)state;
     assert_int_equal(push_once(collecting), PD_OK);
     assert_shows("params summing -o wide", "AGGREGATE");
     assert_says("sum ");
@@ -194,7 +182,7 @@ static pd_client *train_with_roots(const char *job, int steps)
 }
 
 /* The initial weights are the mean of both ranks' weights. Rank 1 has not come, so the job waits for it. */
-static void who_is_missed_by_initial_weights_is_named(void **state)
+TEST(who_is_missed_by_initial_weights_is_named)
 {
     static const char *const settings[] = { "initial_weights=mean", NULL };
     pd_client_options options = {
@@ -204,7 +192,6 @@ static void who_is_missed_by_initial_weights_is_named(void **state)
     float at[2] = { 1, 2 };
     void *weights[] = { at };
     pd_client *client;
-    (void)state;
     assert_int_equal(pd_client_open(&client, &options, NULL), PD_OK);
     assert_int_equal(pd_client_declare(client, &param, 1, NULL), PD_OK);
     assert_int_equal(pd_client_init(client, weights, NULL), PD_DEADLINE_EXCEEDED);
@@ -214,12 +201,11 @@ static void who_is_missed_by_initial_weights_is_named(void **state)
     assert_int_equal(paramctl("drop early"), 0);
 }
 
-static void roots_are_listed_with_error_age_and_cost(void **state)
+TEST(roots_are_listed_with_error_age_and_cost)
 {
     pd_client *client = train_with_roots("rooted", 6);
     json_t *answer, *list, *root;
 
-    (void)state;
     assert_int_equal(paramctl("roots rooted --json"), 0);
     answer = parsed();
     list = json_object_get(answer, "roots");
@@ -244,12 +230,11 @@ static void roots_are_listed_with_error_age_and_cost(void **state)
     leave(client);
 }
 
-static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state)
+TEST(parameters_show_the_errors_that_are_kept_of_their_roots)
 {
     pd_client *client = train_with_roots("errors", 3);
     json_t *answer, *param, *errors;
 
-    (void)state;
     assert_int_equal(paramctl("params errors --json"), 0);
     answer = parsed();
     param = json_array_get(json_object_get(answer, "params"), 1);
@@ -272,11 +257,10 @@ static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state
     leave(client);
 }
 
-static void a_dropped_job_is_gone_and_its_worker_hears_of_it(void **state)
+TEST(a_dropped_job_is_gone_and_its_worker_hears_of_it)
 {
     pd_client *client = join_as_worker("dropped");
 
-    (void)state;
     assert_int_equal(paramctl("drop dropped"), 0);
     assert_int_equal(paramctl("params dropped"), 1);
     assert_int_not_equal(push_once(client), PD_OK);
@@ -285,19 +269,17 @@ static void a_dropped_job_is_gone_and_its_worker_hears_of_it(void **state)
 
 /* ---- drain and shutdown of the daemon ---- */
 
-static void a_drained_daemon_says_so(void **state)
+TEST(a_drained_daemon_says_so)
 {
-    (void)state;
     assert_int_equal(paramctl("drain --within 5"), 0);
     assert_int_equal(paramctl("status"), 0);
     assert_says("draining");
 }
 
-static void shutdown_ends_the_daemon_with_status_0(void **state)
+TEST(shutdown_ends_the_daemon_with_status_0)
 {
     int status;
 
-    (void)state;
     assert_int_equal(paramctl("shutdown"), 0);
     assert_int_equal(waitpid(paramctl_server.pid, &status, 0), paramctl_server.pid);
     paramctl_server.pid = 0;
@@ -305,20 +287,4 @@ static void shutdown_ends_the_daemon_with_status_0(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ping_is_answered),
-        cmocka_unit_test(a_quiet_ping_prints_nothing),
-        cmocka_unit_test(status_tells_memory_and_loop),
-        cmocka_unit_test(a_job_shows_its_parameters_and_workers),
-        cmocka_unit_test(parameters_show_their_aggregate_and_what_it_holds),
-        cmocka_unit_test(who_is_missed_by_initial_weights_is_named),
-        cmocka_unit_test(roots_are_listed_with_error_age_and_cost),
-        cmocka_unit_test(parameters_show_the_errors_that_are_kept_of_their_roots),
-        cmocka_unit_test(a_dropped_job_is_gone_and_its_worker_hears_of_it),
-        cmocka_unit_test(a_drained_daemon_says_so),
-        cmocka_unit_test(shutdown_ends_the_daemon_with_status_0),
-    };
-    return cmocka_run_group_tests(tests, paramctl_start_server, paramctl_stop_server);
-}
+GROUP(paramctl_start_server, paramctl_stop_server);

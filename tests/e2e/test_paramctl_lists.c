@@ -1,17 +1,10 @@
 /* Tests the lists of paramctl with realistic names: their columns and width, --output, --watch, colours, and top. */
-#include <math.h>
+#include "test.h"
+
 #include <pty.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "daemon_process.h"
 #include "paramctl_run.h"
@@ -109,11 +102,10 @@ static json_t *first_job(void)
 
 /* ---- tests ---- */
 
-static void jobs_show_the_nine_columns_that_matter(void **state)
+TEST(jobs_show_the_nine_columns_that_matter)
 {
     pair both = train(JOB, 3, 0.5);
 
-    (void)state;
     assert_int_equal(paramctl("jobs"), 0);
     assert_true(strncmp(paramctl_output, "JOB ", 4) == 0);
     for (const char *const *title = (const char *const[]){ "OPTIMIZER", " WORKERS", " STEP", " STEPS/S", " LOSS",
@@ -131,12 +123,11 @@ static void jobs_show_the_nine_columns_that_matter(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void a_job_shows_the_mean_loss_of_its_ranks(void **state)
+TEST(a_job_shows_the_mean_loss_of_its_ranks)
 {
     pair both = train(JOB, 2, 0.5); /* the ranks send losses 0.5 and 1.5 */
     json_t *job = first_job();
 
-    (void)state;
     assert_true(json_real_value(json_object_get(job, "loss")) == 1.0);
     assert_int_equal(json_integer_value(json_object_get(job, "loss_step")), 2);
     json_decref(job);
@@ -144,12 +135,11 @@ static void a_job_shows_the_mean_loss_of_its_ranks(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void a_job_without_a_loss_shows_a_dash(void **state)
+TEST(a_job_without_a_loss_shows_a_dash)
 {
     pair both = train(JOB, 2, -1);
     json_t *job = first_job();
 
-    (void)state;
     assert_int_equal(json_integer_value(json_object_get(job, "loss_step")), 0);
     json_decref(job);
     assert_int_equal(paramctl("jobs"), 0);
@@ -158,13 +148,12 @@ static void a_job_without_a_loss_shows_a_dash(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void a_job_counts_its_traffic_and_its_speed(void **state)
+TEST(a_job_counts_its_traffic_and_its_speed)
 {
     pair both = train(JOB, 40, -1);
     json_t *job = first_job();
     json_int_t gradients = 2ll * 40 * PARAMS * SIDE * SIDE * 4; /* ranks, steps, parameters, elements, bytes of each */
 
-    (void)state;
     assert_in_range(json_integer_value(json_object_get(job, "bytes_in")), gradients, 2 * gradients);
     assert_true(json_integer_value(json_object_get(job, "bytes_out")) > 0);
     assert_true(json_real_value(json_object_get(job, "steps_per_second")) > 0);
@@ -173,13 +162,12 @@ static void a_job_counts_its_traffic_and_its_speed(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void every_list_fits_a_hundred_columns(void **state)
+TEST(every_list_fits_a_hundred_columns)
 {
     static const char *const lists[] = { "jobs",         "status",     "top",        "params " JOB,
                                          "workers " JOB, "roots " JOB, "state " JOB, "settings " JOB };
     pair both = train(JOB, 2, 0.25);
 
-    (void)state;
     assert_int_equal(paramctl("set " JOB " '*bias' lr=0.05"), 0);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         assert_int_equal(paramctl("%s", lists[i]), 0);
@@ -192,11 +180,10 @@ static void every_list_fits_a_hundred_columns(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void lists_fit_a_narrow_terminal(void **state)
+TEST(lists_fit_a_narrow_terminal)
 {
     pair both = train(JOB, 1, -1);
 
-    (void)state;
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     assert_int_equal(
         paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl status; $paramctl jobs; "
@@ -209,12 +196,11 @@ static void lists_fit_a_narrow_terminal(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void a_pattern_that_matches_nothing_is_a_failure(void **state)
+TEST(a_pattern_that_matches_nothing_is_a_failure)
 {
     static const char *const lists[] = { "roots", "params", "state", "settings" };
     pair both = train(JOB, 1, -1);
 
-    (void)state;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         assert_int_equal(paramctl("%s " JOB " 'zzz*'", lists[i]), 1);
         assert_says("no parameter matches 'zzz*'");
@@ -231,11 +217,10 @@ static void a_pattern_that_matches_nothing_is_a_failure(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void whom_a_job_waits_for_is_shown(void **state)
+TEST(whom_a_job_waits_for_is_shown)
 {
     pd_client *alone = join(JOB, 0);
 
-    (void)state;
     assert_int_equal(paramctl("jobs -o wide"), 0);
     assert_says("WAITS FOR\n");
     assert_says("  1\n"); /* the job waits for rank 1 */
@@ -243,18 +228,16 @@ static void whom_a_job_waits_for_is_shown(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void watch_prints_block_after_block_in_a_pipe(void **state)
+TEST(watch_prints_block_after_block_in_a_pipe)
 {
-    (void)state;
     assert_int_equal(paramctl_shell("timeout %g $paramctl jobs --watch=100ms | head -n 5", patient(20)), 0);
     assert_string_equal(paramctl_output, "no jobs\n\nno jobs\n\nno jobs\n");
     assert_int_equal(paramctl_shell("timeout %g $paramctl status --watch=100ms | head -n 1", patient(5)), 0);
     assert_says("server ");
 }
 
-static void watch_ends_with_status_3_when_the_daemon_is_gone(void **state)
+TEST(watch_ends_with_status_3_when_the_daemon_is_gone)
 {
-    (void)state;
     assert_int_equal(paramctl("jobs --watch --server tcp://127.0.0.1:1 --timeout 0.2"), 3);
 }
 
@@ -268,9 +251,8 @@ static void on_a_terminal(const char *environment, const char *command)
                      0);
 }
 
-static void an_error_stays_on_the_terminal_when_watch_ends(void **state)
+TEST(an_error_stays_on_the_terminal_when_watch_ends)
 {
-    (void)state;
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=xterm script -qec \"$paramctl jobs --watch "
                                     "--server tcp://127.0.0.1:1 --timeout 0.2\" /dev/null < /dev/null"),
@@ -279,11 +261,10 @@ static void an_error_stays_on_the_terminal_when_watch_ends(void **state)
     assert_null(strchr(paramctl_output, '\033')); /* the terminal was not cleared */
 }
 
-static void colours_are_for_terminals_that_want_them(void **state)
+TEST(colours_are_for_terminals_that_want_them)
 {
     pair both = train(JOB, 1, -1);
 
-    (void)state;
     on_a_terminal("", "jobs");
     assert_says("\033[1mJOB");
     on_a_terminal("NO_COLOR=1", "jobs");
@@ -294,12 +275,11 @@ static void colours_are_for_terminals_that_want_them(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void top_prints_one_table_in_a_pipe(void **state)
+TEST(top_prints_one_table_in_a_pipe)
 {
     pair both = train(JOB, 2, 0.5);
     json_t *answer, *job;
 
-    (void)state;
     assert_int_equal(paramctl("top"), 0);
     assert_says(" 1 job, ");
     assert_says("WAITS FOR");
@@ -314,9 +294,8 @@ static void top_prints_one_table_in_a_pipe(void **state)
     assert_int_equal(paramctl("drop " JOB), 0);
 }
 
-static void top_fills_a_terminal_until_q(void **state)
+TEST(top_fills_a_terminal_until_q)
 {
-    (void)state;
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     /* --foreground: otherwise `timeout` may put paramctl into the background, where reading the terminal stops it */
     assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm script -qec \"stty cols 100 rows 20; "
@@ -327,11 +306,10 @@ static void top_fills_a_terminal_until_q(void **state)
     assert_says("no jobs");
 }
 
-static void top_shows_a_job_with_failing_roots_in_red(void **state)
+TEST(top_shows_a_job_with_failing_roots_in_red)
 {
     pair both;
 
-    (void)state;
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     first_element = INFINITY;
     both = train(JOB, 3, -1);
@@ -379,13 +357,12 @@ static int exit_status_of(pid_t pid)
     return WEXITSTATUS(status);
 }
 
-static void top_ends_when_its_terminal_is_gone_even_under_nohup(void **state)
+TEST(top_ends_when_its_terminal_is_gone_even_under_nohup)
 {
     char program[512];
     int terminal;
     pid_t pid;
 
-    (void)state;
     snprintf(program, sizeof program, "%s/paramctl", getenv("PARAMD_BIN"));
     paramctl_output[0] = '\0';
     pid = forkpty(&terminal, NULL, NULL, NULL);
@@ -401,26 +378,4 @@ static void top_ends_when_its_terminal_is_gone_even_under_nohup(void **state)
     assert_int_equal(exit_status_of(pid), 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_show_the_nine_columns_that_matter),
-        cmocka_unit_test(a_job_shows_the_mean_loss_of_its_ranks),
-        cmocka_unit_test(a_job_without_a_loss_shows_a_dash),
-        cmocka_unit_test(a_job_counts_its_traffic_and_its_speed),
-        cmocka_unit_test(every_list_fits_a_hundred_columns),
-        cmocka_unit_test(lists_fit_a_narrow_terminal),
-        cmocka_unit_test(a_pattern_that_matches_nothing_is_a_failure),
-        cmocka_unit_test(whom_a_job_waits_for_is_shown),
-        cmocka_unit_test(watch_prints_block_after_block_in_a_pipe),
-        cmocka_unit_test(watch_ends_with_status_3_when_the_daemon_is_gone),
-        cmocka_unit_test(an_error_stays_on_the_terminal_when_watch_ends),
-        cmocka_unit_test(colours_are_for_terminals_that_want_them),
-        cmocka_unit_test(top_prints_one_table_in_a_pipe),
-        cmocka_unit_test(top_fills_a_terminal_until_q),
-        cmocka_unit_test(top_shows_a_job_with_failing_roots_in_red),
-        cmocka_unit_test(top_ends_when_its_terminal_is_gone_even_under_nohup),
-    };
-
-    return cmocka_run_group_tests(tests, paramctl_start_server, paramctl_stop_server);
-}
+GROUP(paramctl_start_server, paramctl_stop_server);

@@ -1,14 +1,7 @@
 /* Tests paramctl replay and bench with a real daemon. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "golden.h"
 #include "paramctl_run.h"
@@ -37,48 +30,44 @@ static int replay(const tracefile *file, const char *options)
     return status;
 }
 
-static void a_replay_through_the_daemon_is_ok_where_weights_are_alike(void **state)
+TEST(a_replay_through_the_daemon_is_ok_where_weights_are_alike)
 {
     tracefile file = small_trace();
 
-    (void)state;
     assert_int_equal(replay(&file, "--verbose"), 0);
     assert_says(" ok");
     assert_int_equal(paramctl("jobs"), 0);
     assert_says("no jobs"); /* the command has dropped the job that it created */
 }
 
-static void a_replay_through_the_daemon_fails_where_a_weight_differs(void **state)
+TEST(a_replay_through_the_daemon_fails_where_a_weight_differs)
 {
     static const float off[2] = { 0, 1e-3f };
     tracefile file = small_trace();
 
-    (void)state;
     file.entry[2].at = off;
     assert_int_equal(replay(&file, ""), 1);
     assert_says("FAIL: w after step 1");
 }
 
-static void a_replay_applies_gradients_that_are_not_finite(void **state)
+TEST(a_replay_applies_gradients_that_are_not_finite)
 {
     static const float bad[2] = { NAN, 4 }, after[2] = { NAN, 0 };
     tracefile file = small_trace();
 
-    (void)state;
     file.entry[1].at = bad;
     file.entry[2].at = after;
     assert_int_equal(replay(&file, ""), 0);
     assert_int_equal(replay(&file, "--local"), 0);
 }
 
-static void averages_are_taken_by_as_many_workers_as_replicas(void **state)
+TEST(averages_are_taken_by_as_many_workers_as_replicas)
 {
     static const float mean[2] = { 1.5f, 3 }, off[2] = { 1.5f, 3.01f };
     tracefile file =
         tracefile_of("trax_average", "mean_2", "1",
                      "{\"variant\": \"mean\", \"adasum\": false, \"N_WEIGHTS_SHARDS\": 1, \"n_devices\": 2}");
 
-    (void)state;
     tracefile_add(&file, "grad/0001/r00/w", w0, 2);
     tracefile_add(&file, "grad/0001/r01/w", g1, 2);
     tracefile_add(&file, "average/0001/r00/w", mean, 2);
@@ -88,11 +77,10 @@ static void averages_are_taken_by_as_many_workers_as_replicas(void **state)
     assert_int_equal(replay(&file, ""), 1);
 }
 
-static void golden_sgd_traces_are_ok_through_the_daemon(void **state)
+TEST(golden_sgd_traces_are_ok_through_the_daemon)
 {
     json_t *answer, *folder;
 
-    (void)state;
     assert_int_equal(paramctl("replay --json %s", golden_path("torch_optim")), 0);
     answer = parsed();
     folder = json_array_get(json_object_get(answer, "summaries"), 0);
@@ -101,14 +89,13 @@ static void golden_sgd_traces_are_ok_through_the_daemon(void **state)
     json_decref(answer);
 }
 
-static void cases_of_a_routine_are_judged_in_this_process_alone(void **state)
+TEST(cases_of_a_routine_are_judged_in_this_process_alone)
 {
     static const float x[2] = { 127, -2.5f }, bucket[1] = { 1 }, value[2] = { 127, -2 };
     static const int8_t codes[2] = { 127, -2 };
     tracefile file =
         tracefile_of("google_shampoo", "quantized_value", "0", "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\"}]}");
 
-    (void)state;
     tracefile_add(&file, "000/input", x, 2);
     tracefile_add_typed(&file, "000/value/quantized", PD_ST_I8, codes, 2);
     tracefile_add(&file, "000/value/bucket_size", bucket, 1);
@@ -123,22 +110,20 @@ static void cases_of_a_routine_are_judged_in_this_process_alone(void **state)
     assert_says("FAIL: case 000");
 }
 
-static void a_replay_of_nothing_is_a_failure(void **state)
+TEST(a_replay_of_nothing_is_a_failure)
 {
     char folder[] = "/tmp/paramd_empty_XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(paramctl("replay --local %s", folder), 1);
     rmdir(folder);
 }
 
-static void bench_net_tells_throughput_beside_the_yardstick(void **state)
+TEST(bench_net_tells_throughput_beside_the_yardstick)
 {
     static const char *const keys[] = { "round_ms", "payload_gb_per_s", "bare_tcp_gb_per_s", "ratio", "cpu_ratio" };
     json_t *answer;
 
-    (void)state;
     assert_int_equal(paramctl("bench net --json --workers 2 --tensors 3 --floats 1000 --rounds 5"), 0);
     answer = parsed();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -146,18 +131,4 @@ static void bench_net_tells_throughput_beside_the_yardstick(void **state)
     json_decref(answer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_replay_through_the_daemon_is_ok_where_weights_are_alike),
-        cmocka_unit_test(a_replay_through_the_daemon_fails_where_a_weight_differs),
-        cmocka_unit_test(a_replay_applies_gradients_that_are_not_finite),
-        cmocka_unit_test(averages_are_taken_by_as_many_workers_as_replicas),
-        cmocka_unit_test(golden_sgd_traces_are_ok_through_the_daemon),
-        cmocka_unit_test(cases_of_a_routine_are_judged_in_this_process_alone),
-        cmocka_unit_test(a_replay_of_nothing_is_a_failure),
-        cmocka_unit_test(bench_net_tells_throughput_beside_the_yardstick),
-    };
-
-    return cmocka_run_group_tests(tests, paramctl_start_server, paramctl_stop_server);
-}
+GROUP(paramctl_start_server, paramctl_stop_server);

@@ -1,12 +1,5 @@
 /* Tests paramctl shutdown and drain: they wait as long as the daemon drains, and name the workers that it waits for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "paramctl_run.h"
@@ -52,12 +45,11 @@ static int run(const char *command)
 }
 
 /* The daemon's drain timeout is longer than --timeout. The command waits for the drain timeout. */
-static void shutdown_waits_for_the_drain_and_says_for_whom(void **state)
+TEST(shutdown_waits_for_the_drain_and_says_for_whom)
 {
     pd_client *clients[2];
     double began;
 
-    (void)state;
     daemon = daemon_start((const char *const[]){ "--drain-timeout=4s", NULL });
     clients[0] = join(0);
     clients[1] = join(1);
@@ -73,11 +65,10 @@ static void shutdown_waits_for_the_drain_and_says_for_whom(void **state)
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
 
-static void drain_says_for_whom_it_waits_and_fails_when_its_time_is_over(void **state)
+TEST(drain_says_for_whom_it_waits_and_fails_when_its_time_is_over)
 {
     pd_client *clients[2];
 
-    (void)state;
     daemon = daemon_start((const char *const[]){ "--drain-timeout=1s", NULL });
     clients[0] = join(0);
     clients[1] = join(1);
@@ -93,22 +84,10 @@ static void drain_says_for_whom_it_waits_and_fails_when_its_time_is_over(void **
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
 
-static void shutdown_of_an_idle_daemon_says_only_that_it_has_stopped(void **state)
+TEST(shutdown_of_an_idle_daemon_says_only_that_it_has_stopped)
 {
-    (void)state;
     daemon = daemon_start(NULL);
     assert_int_equal(run("shutdown"), 0);
     assert_string_equal(paramctl_output, "the daemon has stopped\n");
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shutdown_waits_for_the_drain_and_says_for_whom),
-        cmocka_unit_test(drain_says_for_whom_it_waits_and_fails_when_its_time_is_over),
-        cmocka_unit_test(shutdown_of_an_idle_daemon_says_only_that_it_has_stopped),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,38 +1,30 @@
 /* Tests how paramctl reads its command line: options, help, exit statuses; and the commands that need no daemon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "paramctl_run.h"
 
-static void exit_status_is_3_where_nobody_listens(void **state)
+TEST(exit_status_is_3_where_nobody_listens)
 {
     static const char *const commands[] = { "ping",     "status",       "jobs",       "params x", "workers x",
                                             "roots x",  "optimizers",   "drop x",     "top",      "drain",
                                             "shutdown", "set x y lr=1", "settings x", "replay x", "bench net" };
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_int_equal(paramctl("--server tcp://127.0.0.1:1 --timeout 0.2 %s", commands[i]), 3);
         assert_says("127.0.0.1:1");
     }
 }
 
-static void who_has_named_no_daemon_is_told_how(void **state)
+TEST(who_has_named_no_daemon_is_told_how)
 {
-    (void)state;
     if (paramctl_shell("unset PARAMD_URL; $paramctl ping --timeout 2") == 0) skip(); /* a daemon at the default port */
     assert_says("--server or PARAMD_URL names another daemon");
     assert_int_equal(paramctl("ping --server tcp://127.0.0.1:1 --timeout 0.2"), 3);
     assert_null(strstr(paramctl_output, "PARAMD_URL"));
 }
 
-static void exit_status_is_2_for_what_cannot_be_meant(void **state)
+TEST(exit_status_is_2_for_what_cannot_be_meant)
 {
     static const char *const lines[] = { "",
                                          "nonsense",
@@ -79,15 +71,13 @@ static void exit_status_is_2_for_what_cannot_be_meant(void **state)
                                          "set x y lr=1 --from soon",
                                          "settings",
                                          "settings x y z" };
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (paramctl("%s", lines[i]) != 2) fail_msg("paramctl %s:\n%s", lines[i], paramctl_output);
     }
 }
 
-static void plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure(void **state)
+TEST(plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure)
 {
-    (void)state;
     assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan --rule '* nonsense' -"), 2);
     assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan --rule '* sgd lr=much' -"), 2);
     assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan --option aggregate=nonsense -"), 2);
@@ -95,13 +85,12 @@ static void plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failu
     assert_int_equal(paramctl_shell("echo w 4 | $paramctl plan -"), 0);
 }
 
-static void exit_status_is_1_when_the_server_says_no(void **state)
+TEST(exit_status_is_1_when_the_server_says_no)
 {
     static const char *const lines[] = { "params no_such_job",  "workers no_such_job",    "roots no_such_job",
                                          "drop no_such_job",    "optimizers no_such_row", "set no_such_job x lr=1",
                                          "settings no_such_job" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_int_equal(paramctl("%s", lines[i]), 1);
         assert_says("no_such");
@@ -112,16 +101,14 @@ static void exit_status_is_1_when_the_server_says_no(void **state)
     }
 }
 
-static void a_wrong_address_in_the_environment_is_an_error_of_usage(void **state)
+TEST(a_wrong_address_in_the_environment_is_an_error_of_usage)
 {
-    (void)state;
     assert_int_equal(paramctl_shell("PARAMD_URL=nowhere://x $paramctl ping"), 2);
     assert_says("nowhere://x");
 }
 
-static void a_mistyped_word_gets_the_nearest_one(void **state)
+TEST(a_mistyped_word_gets_the_nearest_one)
 {
-    (void)state;
     assert_int_equal(paramctl("jbos"), 2);
     assert_says("there is no command jbos; is jobs meant?");
     assert_int_equal(paramctl("params x --verbos"), 2);
@@ -130,7 +117,7 @@ static void a_mistyped_word_gets_the_nearest_one(void **state)
     assert_says("PATTERN is missing");
 }
 
-static void options_stand_before_and_behind_names_and_arguments(void **state)
+TEST(options_stand_before_and_behind_names_and_arguments)
 {
     static const char *const lines[] = { "-j params no_such_job",
                                          "params --json no_such_job",
@@ -140,7 +127,6 @@ static void options_stand_before_and_behind_names_and_arguments(void **state)
                                          "--timeout=500ms params no_such_job -o=json",
                                          "params no_such_job --output=json --timeout 1m" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (paramctl_shell("$paramctl %s 2>/dev/null", lines[i]) != 1) fail_msg("paramctl %s", lines[i]);
         json_t *answer = parsed();
@@ -157,11 +143,10 @@ static const char *const names[] = { "ping",    "status", "top",          "jobs"
                                      "token",   "drop",   "drain",        "shutdown",    "plan",        "optimizers",
                                      "bench",   "replay", "doctor" };
 
-static void help_lists_every_command(void **state)
+TEST(help_lists_every_command)
 {
     static const char *const lines[] = { "-h", "--help", "help", "help --json" };
 
-    (void)state;
     for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
         assert_int_equal(paramctl_shell("$paramctl %s", lines[k]), 0);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_says(names[i]);
@@ -171,12 +156,11 @@ static void help_lists_every_command(void **state)
     assert_says("Usage: paramctl");
 }
 
-static void every_command_has_help_with_options_and_exit_statuses(void **state)
+TEST(every_command_has_help_with_options_and_exit_statuses)
 {
     static const char *const lines[] = { "%s --help", "%s -h", "help %s", "-h %s" };
     char line[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
             snprintf(line, sizeof line, lines[k], names[i]);
@@ -189,29 +173,26 @@ static void every_command_has_help_with_options_and_exit_statuses(void **state)
         }
 }
 
-static void the_version_is_printed(void **state)
+TEST(the_version_is_printed)
 {
-    (void)state;
     assert_int_equal(paramctl("--version"), 0);
     assert_says("paramctl 0.");
     assert_int_equal(paramctl("plan -V"), 0);
     assert_says("paramctl 0.");
 }
 
-static void output_that_cannot_be_written_is_a_failure(void **state)
+TEST(output_that_cannot_be_written_is_a_failure)
 {
-    (void)state;
     assert_int_equal(paramctl_shell("$paramctl jobs > /dev/full"), 1);
     assert_says("cannot be written");
 }
 
 /* ---- without a daemon ---- */
 
-static void optimizers_need_no_daemon(void **state)
+TEST(optimizers_need_no_daemon)
 {
     json_t *answer;
 
-    (void)state;
     assert_int_equal(paramctl_shell("PARAMD_URL=tcp://127.0.0.1:1 $paramctl optimizers"), 0);
     assert_says("scalable_shampoo");
     assert_lines_fit(100);
@@ -223,11 +204,10 @@ static void optimizers_need_no_daemon(void **state)
     json_decref(answer);
 }
 
-static void an_optimizer_shows_its_hyperparameters(void **state)
+TEST(an_optimizer_shows_its_hyperparameters)
 {
     json_t *answer;
 
-    (void)state;
     assert_int_equal(paramctl("optimizers sgd"), 0);
     assert_says("momentum");
     assert_says("nesterov");
@@ -240,11 +220,10 @@ static void an_optimizer_shows_its_hyperparameters(void **state)
     json_decref(answer);
 }
 
-static void a_daemon_of_this_release_lists_the_same_optimizers(void **state)
+TEST(a_daemon_of_this_release_lists_the_same_optimizers)
 {
     static char own[sizeof paramctl_output];
 
-    (void)state;
     assert_int_equal(paramctl("optimizers -o wide"), 0);
     strcpy(own, paramctl_output);
     assert_int_equal(paramctl("optimizers -o wide --server %s", paramctl_server.url), 0);
@@ -253,9 +232,8 @@ static void a_daemon_of_this_release_lists_the_same_optimizers(void **state)
     assert_says("nesterov");
 }
 
-static void plan_reads_standard_input_and_shapes_as_it_prints_them(void **state)
+TEST(plan_reads_standard_input_and_shapes_as_it_prints_them)
 {
-    (void)state;
     assert_int_equal(paramctl_shell("printf 'wte (50257, 768) axes=vocab,embed\\nb (768,)\\ns ()\\n' | "
                                     "PARAMD_URL=tcp://127.0.0.1:1 $paramctl plan -"),
                      0);
@@ -265,29 +243,7 @@ static void plan_reads_standard_input_and_shapes_as_it_prints_them(void **state)
     assert_int_equal(paramctl_shell("printf 'wte (50257, 768\\n' | $paramctl plan -"), 1);
     assert_says("standard input:1: wte: the ) of its shape is missing");
     assert_int_equal(paramctl_shell("$paramctl plan - < /dev/null"), 1);
-    assert_says("standard input: nothing was read");
+    assert_says("standard input: empty input");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exit_status_is_3_where_nobody_listens),
-        cmocka_unit_test(who_has_named_no_daemon_is_told_how),
-        cmocka_unit_test(exit_status_is_2_for_what_cannot_be_meant),
-        cmocka_unit_test(plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure),
-        cmocka_unit_test(exit_status_is_1_when_the_server_says_no),
-        cmocka_unit_test(a_wrong_address_in_the_environment_is_an_error_of_usage),
-        cmocka_unit_test(a_mistyped_word_gets_the_nearest_one),
-        cmocka_unit_test(options_stand_before_and_behind_names_and_arguments),
-        cmocka_unit_test(help_lists_every_command),
-        cmocka_unit_test(every_command_has_help_with_options_and_exit_statuses),
-        cmocka_unit_test(the_version_is_printed),
-        cmocka_unit_test(output_that_cannot_be_written_is_a_failure),
-        cmocka_unit_test(optimizers_need_no_daemon),
-        cmocka_unit_test(an_optimizer_shows_its_hyperparameters),
-        cmocka_unit_test(a_daemon_of_this_release_lists_the_same_optimizers),
-        cmocka_unit_test(plan_reads_standard_input_and_shapes_as_it_prints_them),
-    };
-
-    return cmocka_run_group_tests(tests, paramctl_start_server, paramctl_stop_server);
-}
+GROUP(paramctl_start_server, paramctl_stop_server);

@@ -1,14 +1,6 @@
 /* Tests the program paramd before it serves: configuration, exit codes, and the configuration file that is
  * installed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -48,12 +40,11 @@ static void expect(const char *text, const char *part)
 
 /* The installed paramd.conf equals the output of --print-config, because the build generates it so
  * (deploy/CMakeLists.txt). */
-static void the_shipped_file_is_what_the_daemon_prints(void **state)
+TEST(the_shipped_file_is_what_the_daemon_prints)
 {
     static char printed[MOST], shipped[MOST];
     char path[1024];
     FILE *file;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/../deploy/paramd.conf", getenv("PARAMD_BIN"));
     file = fopen(path, "r");
@@ -64,31 +55,28 @@ static void the_shipped_file_is_what_the_daemon_prints(void **state)
     assert_string_equal(printed, shipped);
 }
 
-static void the_shipped_file_is_valid(void **state)
+TEST(the_shipped_file_is_valid)
 {
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--check-config --config \"$PARAMD_BIN/../deploy/paramd.conf\"", text), 0);
     expect(text, "fine");
 }
 
-static void what_is_printed_with_flags_has_their_values(void **state)
+TEST(what_is_printed_with_flags_has_their_values)
 {
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--print-config --listen '*:7070' --insecure", text), 0);
     expect(text, "\nlisten = *:7070\n");
     expect(text, "\ninsecure = yes\n");
 }
 
-static void a_faulty_file_ends_the_program_with_its_line(void **state)
+TEST(a_faulty_file_ends_the_program_with_its_line)
 {
     static char text[MOST];
     char path[] = "/tmp/config_XXXXXX", arguments[128];
     FILE *file = fdopen(mkstemp(path), "w");
-    (void)state;
 
     fputs("[server]\nlisten = 127.0.0.1:0\nmax_conections = 5\n", file);
     fclose(file);
@@ -99,10 +87,9 @@ static void a_faulty_file_ends_the_program_with_its_line(void **state)
     expect(text, "max_connections");
 }
 
-static void refuses_to_listen_where_strangers_are(void **state)
+TEST(refuses_to_listen_where_strangers_are)
 {
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--listen 0.0.0.0:0", text), 2);
     expect(text, "refusing to listen on 0.0.0.0:0");
@@ -111,14 +98,13 @@ static void refuses_to_listen_where_strangers_are(void **state)
     expect(text, "refusing to listen on");
 }
 
-static void a_wrong_command_line_exits_2_and_a_busy_address_1(void **state)
+TEST(a_wrong_command_line_exits_2_and_a_busy_address_1)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     char arguments[32];
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--lisen :0", text), 2);
     expect(text, "did you mean --listen?");
@@ -132,10 +118,9 @@ static void a_wrong_command_line_exits_2_and_a_busy_address_1(void **state)
     close(fd);
 }
 
-static void an_unknown_variable_ends_the_program(void **state)
+TEST(an_unknown_variable_ends_the_program)
 {
     static char text[MOST];
-    (void)state;
 
     setenv("PARAMD_LISEN", ":0", 1);
     assert_int_equal(run("--check-config", text), 2);
@@ -143,13 +128,12 @@ static void an_unknown_variable_ends_the_program(void **state)
     expect(text, "PARAMD_LISEN: there is no such variable; the nearest is PARAMD_LISTEN");
 }
 
-static void check_config_refuses_what_the_start_refuses(void **state)
+TEST(check_config_refuses_what_the_start_refuses)
 {
     static const char *const wrong[] = { "--listen 127.0.0.1:65536", "--listen localhost", "--listen '*:0'",
                                          "--chunk-bytes 8195",       "--max-payload 4k",   "--heartbeat-timeout 1s" };
     static char checked[MOST], started[MOST];
     char arguments[128];
-    (void)state;
 
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         snprintf(arguments, sizeof arguments, "--check-config %s", wrong[i]);
@@ -159,10 +143,9 @@ static void check_config_refuses_what_the_start_refuses(void **state)
     }
 }
 
-static void says_what_it_is(void **state)
+TEST(says_what_it_is)
 {
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--version", text), 0);
     expect(text, "paramd " PD_VERSION);
@@ -170,12 +153,11 @@ static void says_what_it_is(void **state)
     expect(text, "BLAS core ");
 }
 
-static void output_that_cannot_be_written_is_a_failure(void **state)
+TEST(output_that_cannot_be_written_is_a_failure)
 {
     static const char *const modes[] = { "--print-config", "--help", "--version", "--check-config" };
     static char text[MOST];
     char arguments[64];
-    (void)state;
 
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         snprintf(arguments, sizeof arguments, "%s > /dev/full", modes[i]);
@@ -183,10 +165,9 @@ static void output_that_cannot_be_written_is_a_failure(void **state)
     }
 }
 
-static void help_lists_every_section(void **state)
+TEST(help_lists_every_section)
 {
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--help", text), 0);
     expect(text, "--server-listen");
@@ -197,21 +178,19 @@ static void help_lists_every_section(void **state)
 }
 
 /* Lines with a flag may be longer: the flag and its list of values stay on one line, as for --aggregate. */
-static void help_fits_a_narrow_terminal(void **state)
+TEST(help_fits_a_narrow_terminal)
 {
     static char text[MOST];
-    (void)state;
 
     assert_int_equal(run("--help", text), 0);
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
         if (strlen(line) > 80 && strstr(line, "--") == NULL) fail_msg("longer than 80 characters: %s", line);
 }
 
-static void chooses_good_blas_kernels_where_nobody_else_has_chosen(void **state)
+TEST(chooses_good_blas_kernels_where_nobody_else_has_chosen)
 {
     static char text[MOST];
     char core[64] = "", *before = getenv("OPENBLAS_CORETYPE");
-    (void)state;
 
     before = before != NULL ? strdup(before) : NULL;
     unsetenv("OPENBLAS_CORETYPE");
@@ -220,24 +199,4 @@ static void chooses_good_blas_kernels_where_nobody_else_has_chosen(void **state)
     free(before);
     assert_int_equal(sscanf(strstr(text, "BLAS core "), "BLAS core %63s", core), 1);
     assert_null(pd_blas_judge(core, pd_cpu_newest() >= PD_CPU_AVX2, pd_cpu_newest() == PD_CPU_AVX512));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_shipped_file_is_what_the_daemon_prints),
-        cmocka_unit_test(the_shipped_file_is_valid),
-        cmocka_unit_test(what_is_printed_with_flags_has_their_values),
-        cmocka_unit_test(a_wrong_command_line_exits_2_and_a_busy_address_1),
-        cmocka_unit_test(an_unknown_variable_ends_the_program),
-        cmocka_unit_test(check_config_refuses_what_the_start_refuses),
-        cmocka_unit_test(a_faulty_file_ends_the_program_with_its_line),
-        cmocka_unit_test(refuses_to_listen_where_strangers_are),
-        cmocka_unit_test(says_what_it_is),
-        cmocka_unit_test(output_that_cannot_be_written_is_a_failure),
-        cmocka_unit_test(help_lists_every_section),
-        cmocka_unit_test(help_fits_a_narrow_terminal),
-        cmocka_unit_test(chooses_good_blas_kernels_where_nobody_else_has_chosen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests a daemon with a file of roles: users of a Unix socket and strangers on TCP, a reload of the file, files that
  * are refused, and what paramctl tells of roles. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -16,7 +8,7 @@
 
 #include "connection.h"
 #include "daemon_process.h"
-#include "loglimit.h"
+#include "log.h"
 #include "paramctl_run.h"
 #include "paramd/client.h"
 
@@ -111,9 +103,10 @@ static pd_client *must_join(const fixture *f, const char *job)
 
 /* ---- */
 
-static void a_worker_joins_the_jobs_of_its_roles_within_its_quota(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota, const fixture *f)
 {
-    const fixture *f = *state;
     pd_client *client = must_join(f, "vision-1"), *other;
     pd_error err;
 
@@ -124,9 +117,8 @@ static void a_worker_joins_the_jobs_of_its_roles_within_its_quota(void **state)
     pd_client_close(client);
 }
 
-static void paramctl_shows_each_identity_what_it_may_see(void **state)
+TEST(paramctl_shows_each_identity_what_it_may_see, const fixture *f)
 {
-    const fixture *f = *state;
     pd_client *client = must_join(f, "vision-1");
 
     assert_int_equal(by_tcp(f, "drop vision-1"), 1);
@@ -149,9 +141,8 @@ static void paramctl_shows_each_identity_what_it_may_see(void **state)
     pd_client_close(client);
 }
 
-static void sighup_reads_the_roles_again_whole_or_not_at_all(void **state)
+TEST(sighup_reads_the_roles_again_whole_or_not_at_all, const fixture *f)
 {
-    const fixture *f = *state;
     pd_client *client = must_join(f, "vision-1");
     float weights[3] = { 1, 2, 3 };
     void *initial[] = { weights };
@@ -194,10 +185,9 @@ static int count_in_log(const fixture *f, const char *text)
     return n;
 }
 
-static void a_flood_of_refusals_hides_none_of_another_identity(void **state)
+TEST(a_flood_of_refusals_hides_none_of_another_identity, const fixture *f)
 {
     enum { FLOOD = 5 * PD_LOG_BURST, OURS = 50 };
-    const fixture *f = *state;
     char url[64], ours[64], text[96];
 
     snprintf(text, sizeof text, "%s read *\nanyone read *\n", f->me);
@@ -225,16 +215,14 @@ static void expect_refusal(const char *flag, const char *mode, const char *part)
     if (strstr(text, part) == NULL) fail_msg("\"%s\" is not in:\n%s", part, text);
 }
 
-static void a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write(void **state)
+TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write, const fixture *f)
 {
-    const fixture *f = *state;
-
     write_roles(f->roles, "anyone read\n");
     expect_refusal(f->roles_flag, NULL, ":1: expected IDENTITY-GLOB ROLE JOB-GLOB");
     expect_refusal(f->roles_flag, "--check-config", ":1: expected IDENTITY-GLOB ROLE JOB-GLOB");
     write_roles(f->roles, "anyone read *\n");
     assert_int_equal(chmod(f->roles, 0666), 0);
-    expect_refusal(f->roles_flag, NULL, "others can write to this file");
+    expect_refusal(f->roles_flag, NULL, "other users can write to this file");
     expect_refusal("--roles=/nowhere/roles", NULL, "/nowhere/roles: the roles cannot be read");
 }
 
@@ -248,9 +236,8 @@ static int check_roles(const fixture *f, const char *arguments)
     return by_tcp(f, text);
 }
 
-static void paramctl_says_what_a_file_allows_and_by_which_line(void **state)
+TEST(paramctl_says_what_a_file_allows_and_by_which_line, const fixture *f)
 {
-    const fixture *f = *state;
     json_t *json;
 
     write_roles(f->roles, "# roles\nuser:1001 push vision-*\n\nquota user:* bytes=10G jobs=4\nuser:0 admin *\n");
@@ -266,19 +253,4 @@ static void paramctl_says_what_a_file_allows_and_by_which_line(void **state)
     json_decref(json);
     assert_int_equal(by_tcp(f, "roles show x y z"), 2);
     assert_says("expected roles check FILE IDENTITY JOB");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota),
-        TEST(paramctl_shows_each_identity_what_it_may_see),
-        TEST(sighup_reads_the_roles_again_whole_or_not_at_all),
-        TEST(a_flood_of_refusals_hides_none_of_another_identity),
-        TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write),
-        TEST(paramctl_says_what_a_file_allows_and_by_which_line),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Tests paramctl plan as a program: its output and its exit status. No daemon runs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 
 static char output[64 * 1024]; /* output of the last paramctl command: stdout and stderr */
@@ -38,7 +32,7 @@ static void assert_says(const char *part)
     if (strstr(output, part) == NULL) fail_msg("does not say \"%s\":\n%s", part, output);
 }
 
-static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
+TEST(a_plan_tells_what_a_model_costs_without_a_daemon)
 {
     static const char expected[] = "PARAMETER          SHAPE       STORED   COUNT     BYTES\n"
                                    "embed.weight\n"
@@ -67,7 +61,6 @@ static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
                                    "               298 KiB  sums of gradients\n"
                                    "               298 KiB  optimizer state\n";
 
-    (void)state;
     assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias "
                           "64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
                           "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"),
@@ -77,9 +70,8 @@ static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
     assert_string_equal(output, expected);
 }
 
-static void who_plans_a_median_of_a_large_model_learns_what_it_holds(void **state)
+TEST(who_plans_a_median_of_a_large_model_learns_what_it_holds)
 {
-    (void)state;
     assert_int_equal(
         plan("w 65536 106496\nb 4096\n", "--workers 16 --option aggregate=median --rule '* adamw lr=1e-3'"), 0);
     assert_says("\n  adamw: state 52.0 GiB\n  median: holds 416 GiB\n");
@@ -87,11 +79,10 @@ static void who_plans_a_median_of_a_large_model_learns_what_it_holds(void **stat
     assert_says("               416 GiB  contributions of all workers at once\n");
 }
 
-static void what_no_job_may_have_is_no_option(void **state)
+TEST(what_no_job_may_have_is_no_option)
 {
     char options[65 * 24] = "";
 
-    (void)state;
     assert_int_equal(plan("w 3\n", "--option median"), 2);
     assert_says("--option median: expected KEY=VALUE");
     assert_int_equal(plan("w 3\n", "--workers some"), 2);
@@ -101,47 +92,31 @@ static void what_no_job_may_have_is_no_option(void **state)
     assert_says("--option is given more than 64 times");
 }
 
-static void a_plan_in_json_is_for_machines(void **state)
+TEST(a_plan_in_json_is_for_machines)
 {
     json_t *answer;
 
-    (void)state;
     assert_int_equal(plan("{\"w\": [3, 4]}", "--json --rule '* sgd momentum=0.9'"), 0);
     assert_non_null(answer = json_loads(output, 0, NULL));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(answer, "total"), "state_bytes")), 48);
     json_decref(answer);
 }
 
-static void a_plan_says_which_line_is_bad(void **state)
+TEST(a_plan_says_which_line_is_bad)
 {
-    (void)state;
     assert_int_equal(plan("w 3 4\nv three\n", ""), 1);
     assert_says(":2: v: expected a dimension");
     assert_int_equal(plan("w 3 4\n", "--rule '* marvel'"), 2);
     assert_says("there is no optimizer marvel");
 }
 
-static void more_rules_than_a_job_may_have_are_refused(void **state)
+TEST(more_rules_than_a_job_may_have_are_refused)
 {
     char options[65 * 16] = "";
 
-    (void)state;
     for (int i = 0; i < 64; i++) strcat(options, "--rule '* sgd' ");
     assert_int_equal(plan("w 3\n", options), 0);
     strcat(options, "--rule '* sgd' ");
     assert_int_equal(plan("w 3\n", options), 2);
     assert_says("--rule is given more than 64 times");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_tells_what_a_model_costs_without_a_daemon),
-        cmocka_unit_test(who_plans_a_median_of_a_large_model_learns_what_it_holds),
-        cmocka_unit_test(what_no_job_may_have_is_no_option),
-        cmocka_unit_test(a_plan_in_json_is_for_machines),
-        cmocka_unit_test(a_plan_says_which_line_is_bad),
-        cmocka_unit_test(more_rules_than_a_job_may_have_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

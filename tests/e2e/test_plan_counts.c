@@ -1,15 +1,9 @@
 /* Tests paramctl plan against a real daemon: the memory that it forecasts is the memory that the daemon counts after
  * the same job has declared, and it refuses the same jobs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "daemon_process.h"
@@ -162,12 +156,11 @@ static void compare(const char *rule, const char *options)
 
 /* ---- tests ---- */
 
-static void a_forecast_is_what_the_daemon_counts_for_every_aggregate(void **state)
+TEST(a_forecast_is_what_the_daemon_counts_for_every_aggregate)
 {
     const char *at = pd_job_keys[PD_JOB_KEY_AGGREGATE].choices;
     char option[64];
 
-    (void)state;
     for (;;) {
         size_t n = strcspn(at, "|");
         snprintf(option, sizeof option, "aggregate=%.*s", (int)n, at);
@@ -177,13 +170,12 @@ static void a_forecast_is_what_the_daemon_counts_for_every_aggregate(void **stat
     }
 }
 
-static void a_forecast_is_what_the_daemon_counts_for_every_optimizer(void **state)
+TEST(a_forecast_is_what_the_daemon_counts_for_every_optimizer)
 {
     json_t *list = asked("optimizers --json"), *entry;
     char rule[128];
     size_t i, n = 0;
 
-    (void)state;
     json_array_foreach(json_object_get(list, "optimizers"), i, entry)
     {
         const char *name = json_string_value(json_object_get(entry, "name"));
@@ -198,9 +190,8 @@ static void a_forecast_is_what_the_daemon_counts_for_every_optimizer(void **stat
     json_decref(list);
 }
 
-static void a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does(void **state)
+TEST(a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does)
 {
-    (void)state;
     compare("* scalable_shampoo block_size=64 best_effort_memory_usage_reduction=yes preconditioning_compute_steps=10 "
             "root_delay=10",
             "aggregate=adasum");
@@ -210,16 +201,15 @@ static void a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_d
     compare("* kron block_size=50 partition_grads_into_blocks=yes root_delay=1", "aggregate=trimmed_mean");
 }
 
-static void a_forecast_counts_clipping_as_the_daemon_does(void **state)
+TEST(a_forecast_counts_clipping_as_the_daemon_does)
 {
-    (void)state;
     compare("* sgd lr=1", "clip_global_norm=1 nonfinite_scope=job");
     compare("* adafactor learning_rate=0.1 global_norm_clip_threshold=1 "
             "factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
             "initial_weights=mean");
 }
 
-static void a_forecast_tells_apart_what_checkpoints_add(void **state)
+TEST(a_forecast_tells_apart_what_checkpoints_add)
 {
     char folder[] = "/tmp/paramd_counts_XXXXXX", state_dir[64], remove[64];
     const char *const flags[] = { "--threads-step-threads=3", "--threads-pool-threads=2", state_dir, NULL };
@@ -231,7 +221,6 @@ static void a_forecast_tells_apart_what_checkpoints_add(void **state)
     const char *rule = "* shampoo precondition_frequency=5 root_delay=3";
     test_daemon *plain = server;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(state_dir, sizeof state_dir, "--state-dir=%s/state", folder);
     snprintf(remove, sizeof remove, "rm -r %s", folder);
@@ -254,7 +243,7 @@ static void a_forecast_tells_apart_what_checkpoints_add(void **state)
     server = plain;
 }
 
-static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state)
+TEST(what_the_daemon_refuses_a_forecast_refuses_in_its_words)
 {
     static const struct {
         int workers;
@@ -269,7 +258,6 @@ static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state
           "start_step=4", "step_offset" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[1024];
         pd_error err = { 0 };
@@ -316,15 +304,6 @@ static int fresh(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_forecast_is_what_the_daemon_counts_for_every_aggregate, fresh),
-        cmocka_unit_test_setup(a_forecast_is_what_the_daemon_counts_for_every_optimizer, fresh),
-        cmocka_unit_test_setup(a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does, fresh),
-        cmocka_unit_test_setup(a_forecast_counts_clipping_as_the_daemon_does, fresh),
-        cmocka_unit_test_setup(a_forecast_tells_apart_what_checkpoints_add, fresh),
-        cmocka_unit_test_setup(what_the_daemon_refuses_a_forecast_refuses_in_its_words, fresh),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+EACH_TEST(fresh, NULL);
+
+GROUP(begin, end);

@@ -1,16 +1,8 @@
 /* Tests connections that break at every place: each contribution counts exactly once. Gradients are ones, so the
  * weights count the steps. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
+
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 
 #include "await.h"
@@ -137,9 +129,9 @@ static void cut_pushes(proxy *p, int step)
     proxy_cut_after(p, STEP_BYTES + (size_t)(step * 1237) % (2 * STEP_BYTES), 0);
 }
 
-static void cut_while_a_gradient_travels(void **state)
+TEST(cut_while_a_gradient_travels, void *given)
 {
-    pd_client_stats stats = run(*state, "pushes", 12, cut_pushes);
+    pd_client_stats stats = run(given, "pushes", 12, cut_pushes);
     assert_true(stats.connects > 4);
     assert_true(stats.resent > 0);
 }
@@ -149,9 +141,9 @@ static void cut_answers(proxy *p, int step)
     proxy_cut_after(p, 0, STEP_BYTES + (size_t)(step * 1237) % (2 * STEP_BYTES));
 }
 
-static void cut_while_weights_travel_back(void **state)
+TEST(cut_while_weights_travel_back, void *given)
 {
-    pd_client_stats stats = run(*state, "answers", 12, cut_answers);
+    pd_client_stats stats = run(given, "answers", 12, cut_answers);
     assert_true(stats.connects > 4);
     assert_true(stats.resent > 0);
 }
@@ -161,9 +153,9 @@ static void cut_at_once(proxy *p, int step)
     if (step % 2 == 0) proxy_cut_now(p);
 }
 
-static void cut_between_steps(void **state)
+TEST(cut_between_steps, void *given)
 {
-    assert_true(run(*state, "between", 10, cut_at_once).connects > 3);
+    assert_true(run(given, "between", 10, cut_at_once).connects > 3);
 }
 
 static void cut_around_closes(proxy *p, int step)
@@ -171,10 +163,10 @@ static void cut_around_closes(proxy *p, int step)
     proxy_cut_after(p, 2500 * 4 + 700 + (size_t)(step * 137) % 400, 0); /* cuts after at least one step, before two */
 }
 
-static void a_step_that_is_closed_while_connections_break_is_closed_once(void **state)
+TEST(a_step_that_is_closed_while_connections_break_is_closed_once, void *given)
 {
     pd_client_stats stats =
-        run_so(*state, "closes", (trouble){ .steps = 12, .before = cut_around_closes, .leaves_out = true });
+        run_so(given, "closes", (trouble){ .steps = 12, .before = cut_around_closes, .leaves_out = true });
 
     assert_true(stats.connects > 4);
     assert_true(stats.resent > 0);
@@ -209,16 +201,16 @@ static void lose_answers(proxy *p, int step)
     pthread_detach(thread);
 }
 
-static void a_push_whose_answer_was_lost_counts_once(void **state)
+TEST(a_push_whose_answer_was_lost_counts_once, void *given)
 {
-    pd_client_stats stats = run(*state, "lost", 6, lose_answers);
+    pd_client_stats stats = run(given, "lost", 6, lose_answers);
     assert_true(stats.resent >= 3);
 }
 
-static void the_end_of_a_step_whose_answer_was_lost_counts_once(void **state)
+TEST(the_end_of_a_step_whose_answer_was_lost_counts_once, void *given)
 {
     pd_client_stats stats =
-        run_so(*state, "lost-closes", (trouble){ .steps = 6, .before = lose_answers, .leaves_out = true });
+        run_so(given, "lost-closes", (trouble){ .steps = 6, .before = lose_answers, .leaves_out = true });
 
     assert_true(stats.resent >= 3);
 }
@@ -228,9 +220,9 @@ static void delay_a_little(proxy *p, int step)
     proxy_delay(p, step % 3 * 0.003);
 }
 
-static void a_slow_connection_is_only_slow(void **state)
+TEST(a_slow_connection_is_only_slow, void *given)
 {
-    assert_int_equal(run(*state, "slow", 6, delay_a_little).connects, 1);
+    assert_int_equal(run(given, "slow", 6, delay_a_little).connects, 1);
 }
 
 /* ---- initial weights ---- */
@@ -276,28 +268,15 @@ static void initialise_through(const test_daemon *daemon, const model *m, size_t
     proxy_stop(p);
 }
 
-static void initial_weights_survive_a_cut_anywhere(void **state)
+TEST(initial_weights_survive_a_cut_anywhere, void *given)
 {
     model *m = model_new(sizes, 3);
 
     for (size_t cut = 50; cut < 14000; cut += cut < 500 ? 90 : 1531) {
-        initialise_through(*state, m, cut, "initial_weights=lowest");
-        initialise_through(*state, m, cut, "initial_weights=mean");
+        initialise_through(given, m, cut, "initial_weights=lowest");
+        initialise_through(given, m, cut, "initial_weights=mean");
     }
     model_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_while_a_gradient_travels),
-        cmocka_unit_test(cut_while_weights_travel_back),
-        cmocka_unit_test(cut_between_steps),
-        cmocka_unit_test(a_step_that_is_closed_while_connections_break_is_closed_once),
-        cmocka_unit_test(a_push_whose_answer_was_lost_counts_once),
-        cmocka_unit_test(the_end_of_a_step_whose_answer_was_lost_counts_once),
-        cmocka_unit_test(a_slow_connection_is_only_slow),
-        cmocka_unit_test(initial_weights_survive_a_cut_anywhere),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

@@ -1,13 +1,5 @@
 /* Tests what the daemon refuses, and the texts of its errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "await.h"
 #include "daemon_process.h"
@@ -48,27 +40,27 @@ static void expect_refusal(const test_daemon *daemon, const pd_client_options *f
     pd_client_close(a);
 }
 
-static void a_worker_with_another_world_size_is_told_so(void **state)
+TEST(a_worker_with_another_world_size_is_told_so, test_daemon *daemon)
 {
-    expect_refusal(*state, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
+    expect_refusal(daemon, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
                    &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION,
                    "world_size");
 }
 
-static void a_worker_with_another_configuration_is_told_the_key(void **state)
+TEST(a_worker_with_another_configuration_is_told_the_key, test_daemon *daemon)
 {
     static const char *const mean[] = { "aggregate=mean", NULL }, *const sum[] = { "aggregate=sum", NULL };
 
-    expect_refusal(*state, &(pd_client_options){ .job = "keys", .rank = 0, .world_size = 2, .options = mean },
+    expect_refusal(daemon, &(pd_client_options){ .job = "keys", .rank = 0, .world_size = 2, .options = mean },
                    &(pd_client_options){ .job = "keys", .rank = 1, .world_size = 2, .options = sum },
                    PD_FAILED_PRECONDITION, "aggregate");
 }
 
-static void a_worker_with_other_rules_is_told_which(void **state)
+TEST(a_worker_with_other_rules_is_told_which, test_daemon *daemon)
 {
     static const char *const one[] = { "* sgd lr=0.5", NULL }, *const two[] = { "* sgd lr=0.25", NULL };
 
-    expect_refusal(*state, &(pd_client_options){ .job = "rules", .rank = 0, .world_size = 2, .rules = one },
+    expect_refusal(daemon, &(pd_client_options){ .job = "rules", .rank = 0, .world_size = 2, .rules = one },
                    &(pd_client_options){ .job = "rules", .rank = 1, .world_size = 2, .rules = two },
                    PD_FAILED_PRECONDITION, "0.25");
 }
@@ -91,24 +83,23 @@ static void fill_long_rule(char *rule, size_t size)
     snprintf(rule + used, size - used, ")");
 }
 
-static void rules_that_do_not_fit_hello_are_told_which_limit_to_raise(void **state)
+TEST(rules_that_do_not_fit_hello_are_told_which_limit_to_raise, test_daemon *daemon)
 {
     static char rule[61000];
     const char *rules[] = { rule, NULL };
 
     fill_long_rule(rule, sizeof rule);
-    expect_open_refused(*state, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules },
+    expect_open_refused(daemon, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules },
                         PD_RESOURCE_EXHAUSTED, "raise limits.hello_bytes");
 }
 
-static void long_rules_are_taken_where_the_limit_is_raised(void **state)
+TEST(long_rules_are_taken_where_the_limit_is_raised)
 {
     static char rule[61000];
     const char *rules[] = { rule, NULL };
     test_daemon *daemon = daemon_start((const char *const[]){ "--hello-bytes=64KiB", NULL });
     pd_client *client;
     pd_error err = { 0 };
-    (void)state;
 
     fill_long_rule(rule, sizeof rule);
     if (open_as(daemon, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules }, &client,
@@ -118,17 +109,17 @@ static void long_rules_are_taken_where_the_limit_is_raised(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void an_option_that_does_not_exist_is_named(void **state)
+TEST(an_option_that_does_not_exist_is_named, test_daemon *daemon)
 {
     static const char *const options[] = { "agregate=mean", NULL };
-    expect_open_refused(*state, &(pd_client_options){ .job = "typo", .world_size = 1, .options = options },
+    expect_open_refused(daemon, &(pd_client_options){ .job = "typo", .world_size = 1, .options = options },
                         PD_INVALID_ARGUMENT, "agregate");
 }
 
-static void a_value_that_is_none_of_an_options_is_named(void **state)
+TEST(a_value_that_is_none_of_an_options_is_named, test_daemon *daemon)
 {
     static const char *const options[] = { "nonfinite=explode", NULL };
-    expect_open_refused(*state, &(pd_client_options){ .job = "value", .world_size = 1, .options = options },
+    expect_open_refused(daemon, &(pd_client_options){ .job = "value", .world_size = 1, .options = options },
                         PD_INVALID_ARGUMENT, "explode");
 }
 
@@ -155,11 +146,10 @@ static void expect_declare_refused(const test_daemon *daemon, const char *job, c
     pd_client_close(client);
 }
 
-static void a_shape_that_differs_from_what_another_rank_declared_is_named(void **state)
+TEST(a_shape_that_differs_from_what_another_rank_declared_is_named, test_daemon *daemon)
 {
     const pd_client_param mine[] = { { .name = "layer/kernel", .shape = { 2, { 4, 10 } } } },
                           other[] = { { .name = "layer/kernel", .shape = { 2, { 10, 4 } } } };
-    test_daemon *daemon = *state;
     pd_client *a, *b;
     pd_error err = { 0 };
 
@@ -175,28 +165,27 @@ static void a_shape_that_differs_from_what_another_rank_declared_is_named(void *
     pd_client_close(b);
 }
 
-static void a_shape_that_no_tensor_has_is_told_as_it_came(void **state)
+TEST(a_shape_that_no_tensor_has_is_told_as_it_came, test_daemon *daemon)
 {
     const pd_client_param vast[] = { { .name = "vast", .shape = { 3, { 1 << 30, 1 << 30, 1 << 30 } } } },
                           deep[] = { { .name = "deep", .shape = { .rank = 9 } } };
 
-    expect_declare_refused(*state, "vast", NULL, vast, 1, PD_INVALID_ARGUMENT,
+    expect_declare_refused(daemon, "vast", NULL, vast, 1, PD_INVALID_ARGUMENT,
                            "parameter vast: expected dimensions from 0 and fewer than 2^60 elements, got shape "
                            "(1073741824, 1073741824, 1073741824)");
-    expect_declare_refused(*state, "deep", NULL, deep, 1, PD_INVALID_ARGUMENT,
+    expect_declare_refused(daemon, "deep", NULL, deep, 1, PD_INVALID_ARGUMENT,
                            "parameter deep: expected rank 0 to 8, got 9");
 }
 
 /* A client whose declaration was refused may declare again at once. The second call wakes the client's thread, maybe
  * while the thread still closes the first connection. If this wake-up stayed unread, it would end every later
  * attempt to connect. */
-static void a_handle_can_be_mended_however_quickly_it_asks_again(void **state)
+TEST(a_handle_can_be_mended_however_quickly_it_asks_again, test_daemon *daemon)
 {
     enum { TIMES = 20 };
     const pd_client_param wrong[] = { { .name = "wrong", .shape = { 1, { 4 } } } },
                           right[] = { { .name = "right", .shape = { 1, { 4 } } } };
     const char *const rules[] = { "right sgd", NULL };
-    test_daemon *daemon = *state;
     pd_error err = { 0 };
 
     for (int i = 0; i < TIMES; i++) {
@@ -209,11 +198,10 @@ static void a_handle_can_be_mended_however_quickly_it_asks_again(void **state)
     }
 }
 
-static void a_parameter_that_another_rank_did_not_declare_is_named(void **state)
+TEST(a_parameter_that_another_rank_did_not_declare_is_named, test_daemon *daemon)
 {
     const pd_client_param mine[] = { { .name = "a", .shape = { 1, { 4 } } } },
                           other[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
-    test_daemon *daemon = *state;
     pd_client *a, *b;
     pd_error err = { 0 };
 
@@ -228,12 +216,11 @@ static void a_parameter_that_another_rank_did_not_declare_is_named(void **state)
 
 static const pd_client_param plain[] = { { .name = "w", .shape = { 1, { 4 } } } };
 
-static void an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused(void **state)
+TEST(an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused, test_daemon *daemon)
 {
     static const char *const unknown[] = { "* adamant", NULL }, *const hyper[] = { "* sgd momentun=0.9", NULL },
                              *const range[] = { "* sgd lr=-1", NULL };
     const pd_client_param twice[] = { { .name = "w", .shape = { 1, { 4 } } }, { .name = "w", .shape = { 1, { 4 } } } };
-    test_daemon *daemon = *state;
 
     expect_open_refused(daemon, &(pd_client_options){ .job = "unknown", .world_size = 1, .rules = unknown },
                         PD_INVALID_ARGUMENT, "adamant");
@@ -244,22 +231,21 @@ static void an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refus
     expect_declare_refused(daemon, "twice", NULL, twice, 2, PD_INVALID_ARGUMENT, "w");
 }
 
-static void a_parameter_that_no_rule_matches_is_named(void **state)
+TEST(a_parameter_that_no_rule_matches_is_named, test_daemon *daemon)
 {
     static const char *const rules[] = { "encoder/* sgd", NULL };
-    expect_declare_refused(*state, "unmatched", rules, plain, 1, PD_INVALID_ARGUMENT, "w");
+    expect_declare_refused(daemon, "unmatched", rules, plain, 1, PD_INVALID_ARGUMENT, "w");
 }
 
 /* ---- limits ---- */
 
-static void more_bytes_than_the_daemon_may_hold_are_refused(void **state)
+TEST(more_bytes_than_the_daemon_may_hold_are_refused)
 {
     static const char *const flags[] = { "--max-total-bytes=1MiB", NULL };
     const pd_client_param large[] = { { .name = "large", .shape = { 2, { 1000, 1000 } } } };
     test_daemon *daemon = daemon_start(flags);
     pd_client *client;
     pd_error err = { 0 };
-    (void)state;
 
     expect_declare_refused(daemon, "large", NULL, large, 1, PD_RESOURCE_EXHAUSTED, "max_total_bytes");
     assert_int_equal(declare_with(daemon, "small", 0, 1, NULL, plain, 1, &client, &err), PD_OK);
@@ -280,13 +266,12 @@ static bool opens_a_third(void *arg)
     return open_as(a->daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &a->client, &err) == PD_OK;
 }
 
-static void one_connection_too_many_is_told_and_the_others_live(void **state)
+TEST(one_connection_too_many_is_told_and_the_others_live)
 {
     static const char *const flags[] = { "--max-connections=2", NULL };
     test_daemon *daemon = daemon_start(flags);
     pd_client *a, *b, *c;
     pd_error err = { 0 };
-    (void)state;
 
     assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "a", .world_size = 1 }, &a, &err), PD_OK);
     assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "b", .world_size = 1 }, &b, &err), PD_OK);
@@ -303,23 +288,21 @@ static void one_connection_too_many_is_told_and_the_others_live(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void one_job_too_many_is_refused(void **state)
+TEST(one_job_too_many_is_refused)
 {
     static const char *const flags[] = { "--max-jobs=1", NULL };
     test_daemon *daemon = daemon_start(flags);
-    (void)state;
 
     expect_refusal(daemon, &(pd_client_options){ .job = "a", .world_size = 1 },
                    &(pd_client_options){ .job = "b", .world_size = 1 }, PD_RESOURCE_EXHAUSTED, "max_jobs");
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void more_parameters_than_a_job_may_have_are_refused(void **state)
+TEST(more_parameters_than_a_job_may_have_are_refused)
 {
     static const char *const flags[] = { "--max-params=1", NULL };
     const pd_client_param two[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
     test_daemon *daemon = daemon_start(flags);
-    (void)state;
 
     expect_declare_refused(daemon, "two", NULL, two, 2, PD_RESOURCE_EXHAUSTED, "max_params");
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
@@ -327,14 +310,13 @@ static void more_parameters_than_a_job_may_have_are_refused(void **state)
 
 /* Each rank reserves its largest frame in the ingest budget, which limits gradients in flight. Two ranks fit, three
  * do not. */
-static void a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused(void **state)
+TEST(a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused)
 {
     static const char *const flags[] = { "--chunk-bytes=64KiB", "--ingest-bytes=140KiB", NULL };
     const pd_client_param param[] = { { .name = "w", .shape = { 1, { 20000 } } } };
     test_daemon *daemon = daemon_start(flags);
     pd_client *three, *two[2];
     pd_error err = { 0 };
-    (void)state;
 
     assert_int_equal(declare_with(daemon, "three", 0, 3, NULL, param, 1, &three, &err), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "ingest_bytes"));
@@ -348,9 +330,8 @@ static void a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused(void
 
 /* ---- checks that the client handle makes without the daemon ---- */
 
-static void calls_in_the_wrong_order_are_refused_without_asking(void **state)
+TEST(calls_in_the_wrong_order_are_refused_without_asking, test_daemon *daemon)
 {
-    test_daemon *daemon = *state;
     model *m = model_new(sizes, 2);
     pd_client *client;
     pd_ticket_id ticket;
@@ -369,28 +350,4 @@ static void calls_in_the_wrong_order_are_refused_without_asking(void **state)
     model_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_with_another_world_size_is_told_so),
-        cmocka_unit_test(a_worker_with_another_configuration_is_told_the_key),
-        cmocka_unit_test(a_worker_with_other_rules_is_told_which),
-        cmocka_unit_test(rules_that_do_not_fit_hello_are_told_which_limit_to_raise),
-        cmocka_unit_test(long_rules_are_taken_where_the_limit_is_raised),
-        cmocka_unit_test(an_option_that_does_not_exist_is_named),
-        cmocka_unit_test(a_value_that_is_none_of_an_options_is_named),
-        cmocka_unit_test(a_shape_that_differs_from_what_another_rank_declared_is_named),
-        cmocka_unit_test(a_shape_that_no_tensor_has_is_told_as_it_came),
-        cmocka_unit_test(a_handle_can_be_mended_however_quickly_it_asks_again),
-        cmocka_unit_test(a_parameter_that_another_rank_did_not_declare_is_named),
-        cmocka_unit_test(an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused),
-        cmocka_unit_test(a_parameter_that_no_rule_matches_is_named),
-        cmocka_unit_test(more_bytes_than_the_daemon_may_hold_are_refused),
-        cmocka_unit_test(one_connection_too_many_is_told_and_the_others_live),
-        cmocka_unit_test(one_job_too_many_is_refused),
-        cmocka_unit_test(more_parameters_than_a_job_may_have_are_refused),
-        cmocka_unit_test(a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused),
-        cmocka_unit_test(calls_in_the_wrong_order_are_refused_without_asking),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

@@ -1,13 +1,7 @@
 /* Tests that a replay through a daemon agrees with the recorded run, and with the replay in this process. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "daemon_process.h"
 #include "replay.h"
@@ -51,12 +45,11 @@ static void assert_both(const tracefile *file, pd_replay_outcome outcome, const 
 }
 
 /* One parameter is named "*". In a group of parameters, "*" names this parameter only, and does not match all names. */
-static void each_group_of_parameters_has_its_own_rule(void **state)
+TEST(each_group_of_parameters_has_its_own_rule)
 {
     static const float v1[2] = { .5f, 1 };
     tracefile file = small_trace();
 
-    (void)state;
     tracefile_meta(&file, "config",
                    "{\"optimizer\": \"SGD\", \"lr\": 2, \"groups\": [{\"params\": [\"*\"], \"lr\": 0.25}, {\"params\": "
                    "[\"w\", \"a b\"], \"lr\": 0.5}]}");
@@ -89,12 +82,11 @@ static tracefile failing_trace(void)
     return file;
 }
 
-static void a_recorded_error_is_met_by_one_of_the_same_cause(void **state)
+TEST(a_recorded_error_is_met_by_one_of_the_same_cause)
 {
     static const float moved[2] = { 1, 1 };
     tracefile file = failing_trace();
 
-    (void)state;
     tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered nan values in a factor\"}]");
     assert_both(&file, PD_REPLAY_OK, "");
     tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered inf values in a factor\"}]");
@@ -104,22 +96,20 @@ static void a_recorded_error_is_met_by_one_of_the_same_cause(void **state)
     assert_both(&file, PD_REPLAY_FAILED, "");
 }
 
-static void an_error_that_was_not_recorded_fails(void **state)
+TEST(an_error_that_was_not_recorded_fails)
 {
     tracefile file = failing_trace();
 
-    (void)state;
     assert_both(&file, PD_REPLAY_FAILED, "nan values");
 }
 
 /* Without merged dimensions a scalar has no Kronecker factor. The recorded Shampoo fails in every step, and paramd
  * refuses the declaration: the replay counts this as agreement. */
-static void a_refused_declaration_agrees_where_upstream_could_not_take_a_step(void **state)
+TEST(a_refused_declaration_agrees_where_upstream_could_not_take_a_step)
 {
     static const float one = 1, half = .5f;
     tracefile file = tracefile_of("meta_shampoo", "scalar", "1", "{\"lr\": 0.5, \"use_merge_dims\": false}");
 
-    (void)state;
     tracefile_meta(&file, "quirk", "scalars fail");
     tracefile_meta(&file, "errors", "[{\"step\": 1}]");
     tracefile_add(&file, "param/0000/s", &one, 0);
@@ -130,12 +120,11 @@ static void a_refused_declaration_agrees_where_upstream_could_not_take_a_step(vo
     assert_both(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_refused_declaration_fails_where_upstream_took_a_step(void **state)
+TEST(a_refused_declaration_fails_where_upstream_took_a_step)
 {
     static const float one = 1;
     tracefile file = tracefile_of("meta_shampoo", "scalar", "2", "{\"lr\": 0.5, \"use_merge_dims\": false}");
 
-    (void)state;
     tracefile_meta(&file, "errors", "[{\"step\": 1}]");
     tracefile_add(&file, "param/0000/s", &one, 0);
     tracefile_add(&file, "param/0001/s", &one, 0);
@@ -145,12 +134,11 @@ static void a_refused_declaration_fails_where_upstream_took_a_step(void **state)
 
 /* The first step has no gradient at all, so it does not count. The second step is the optimizer's first one: its
  * bias correction turns 0.5 g into g. */
-static void a_step_without_gradients_is_no_step(void **state)
+TEST(a_step_without_gradients_is_no_step)
 {
     static const float none[2] = { 1, 2 }, g[2] = { 0, 3 }, after[2] = { 1, -1 };
     tracefile file = small_trace();
 
-    (void)state;
     tracefile_meta(&file, "system", "meta_shampoo");
     tracefile_meta(&file, "noise_bc32", "1e-6");
     tracefile_meta(&file, "steps", "2");
@@ -165,11 +153,10 @@ static void a_step_without_gradients_is_no_step(void **state)
 }
 
 /* SGD updates each element independently of the others, so training in shards gives the same weights. */
-static void blocks_of_shards_are_parameters_of_their_own(void **state)
+TEST(blocks_of_shards_are_parameters_of_their_own)
 {
     tracefile file = small_trace();
 
-    (void)state;
     tracefile_meta(&file, "shards", "[{\"w\": [0, 1]}, {\"w\": [1, 2]}]");
     assert_both(&file, PD_REPLAY_OK, "");
 }
@@ -194,13 +181,12 @@ static tracefile averages(const char *config, int replicas, const float gradient
 
 static const float four[4][2] = { { 1, 0 }, { 0, 2 }, { 0, 4 }, { 8, 0 } };
 
-static void replicas_average_with_those_that_hold_their_shard_of_the_weights(void **state)
+TEST(replicas_average_with_those_that_hold_their_shard_of_the_weights)
 {
     static const float halves[4][2] = { { .5f, 2 }, { 4, 1 }, { .5f, 2 }, { 4, 1 } },
                        sums[4][2] = { { 1, 4 }, { 8, 2 }, { 1, 4 }, { 8, 2 } };
     tracefile file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 2}", 4, four, halves);
 
-    (void)state;
     assert_both(&file, PD_REPLAY_OK, "");
     file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 4}", 4, four, four);
     assert_both(&file, PD_REPLAY_OK, "");
@@ -214,14 +200,13 @@ static void replicas_average_with_those_that_hold_their_shard_of_the_weights(voi
 /* The Adasum of orthogonal gradients is their sum: (1, 0) + (0, 2) = (1, 2), and (0, 4) + (8, 0) = (8, 4). These two
  * sums have the dot product 16 and the squared norms 5 and 80. Their Adasum is (1 - 16 / 10) (1, 2) + (1 - 16 / 160)
  * (8, 4). */
-static void adasum_goes_through_the_daemon(void **state)
+TEST(adasum_goes_through_the_daemon)
 {
     static const float merged[4][2] = { { 6.6f, 2.4f }, { 6.6f, 2.4f }, { 6.6f, 2.4f }, { 6.6f, 2.4f } };
     const char *config =
         "{\"variant\": \"adasum_butterfly\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 1}";
     tracefile file = averages(config, 4, four, merged);
 
-    (void)state;
     assert_both(&file, PD_REPLAY_OK, "");
     file = averages(config, 4, four, four);
     assert_both(&file, PD_REPLAY_FAILED, "");
@@ -230,14 +215,13 @@ static void adasum_goes_through_the_daemon(void **state)
 }
 
 /* The parameter has several chunks, and shards end inside a chunk. */
-static void what_was_sent_is_counted_in_chunks(void **state)
+TEST(what_was_sent_is_counted_in_chunks)
 {
     enum { N = 1500, RANKS = 3 }; /* a chunk has 1024 elements */
     static const char *const flags[] = { "--chunk-bytes=4KiB", NULL };
     test_daemon *whole = server;
     float ones[N];
 
-    (void)state;
     server = daemon_start(flags);
     for (size_t i = 0; i < N; i++) ones[i] = 1;
     for (int shards = 1; shards <= RANKS; shards += 2) {
@@ -274,19 +258,4 @@ static int stop_server(void **state)
     return daemon_stop(server, patient(10));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_group_of_parameters_has_its_own_rule),
-        cmocka_unit_test(a_recorded_error_is_met_by_one_of_the_same_cause),
-        cmocka_unit_test(an_error_that_was_not_recorded_fails),
-        cmocka_unit_test(a_refused_declaration_agrees_where_upstream_could_not_take_a_step),
-        cmocka_unit_test(a_refused_declaration_fails_where_upstream_took_a_step),
-        cmocka_unit_test(a_step_without_gradients_is_no_step),
-        cmocka_unit_test(blocks_of_shards_are_parameters_of_their_own),
-        cmocka_unit_test(replicas_average_with_those_that_hold_their_shard_of_the_weights),
-        cmocka_unit_test(adasum_goes_through_the_daemon),
-        cmocka_unit_test(what_was_sent_is_counted_in_chunks),
-    };
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+GROUP(start_server, stop_server);

@@ -1,14 +1,6 @@
 /* Tests that contributions which workers send again after a crash of the daemon are counted, in the list of jobs and in
  * the metrics. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <jansson.h>
 #include <unistd.h>
@@ -103,7 +95,7 @@ static bool is_in_metrics(void *arg)
     return http_answers(w->port, "GET /metrics HTTP/1.0\r\n\r\n", w->line);
 }
 
-static void contributions_that_are_sent_again_are_counted(void **state)
+TEST(contributions_that_are_sent_again_are_counted)
 {
     char root[] = "/tmp/paramd-replayed-XXXXXX", command[64];
     wanted w;
@@ -111,7 +103,6 @@ static void contributions_that_are_sent_again_are_counted(void **state)
     pd_client *client;
     pd_error err;
     int port;
-    (void)state;
 
     assert_non_null(mkdtemp(root));
     daemon = start_at(0, root);
@@ -133,12 +124,4 @@ static void contributions_that_are_sent_again_are_counted(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
     snprintf(command, sizeof command, "rm -rf %s", root);
     assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contributions_that_are_sent_again_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

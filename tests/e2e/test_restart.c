@@ -1,14 +1,6 @@
 /* Tests a daemon that is killed in the middle of a run and started again. Workers learn that the job is lost, create it
  * again from the weights that they have, and training continues. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -142,7 +134,7 @@ static void expect_descent(const course *c)
     assert_true(c->loss[c->n - 1] < 0.05 * c->loss[0]);
 }
 
-static void training_goes_on_from_the_weights_held(void **state)
+TEST(training_goes_on_from_the_weights_held)
 {
     static const char *const rules[] = { "* sgd lr=0.05", NULL };
     model *m = model_new(sizes, TENSORS);
@@ -158,7 +150,6 @@ static void training_goes_on_from_the_weights_held(void **state)
                .deadline = patient(20) };
     pthread_t thread;
     char url[64];
-    (void)state;
 
     snprintf(url, sizeof url, "%s", s.daemon->url);
     t.url = url;
@@ -318,22 +309,19 @@ static void start_anew(int behind, int steps)
     end_pair(&s);
 }
 
-static void a_rank_that_had_not_heard_of_the_last_step_gets_its_weights(void **state)
+TEST(a_rank_that_had_not_heard_of_the_last_step_gets_its_weights)
 {
-    (void)state;
     start_anew(1, BEFORE + 1);
 }
 
-static void a_rank_that_is_further_than_rank_0_goes_back(void **state)
+TEST(a_rank_that_is_further_than_rank_0_goes_back)
 {
-    (void)state;
     start_anew(0, BEFORE);
 }
 
-static void a_new_process_takes_the_place_of_one_that_was_lost_too(void **state)
+TEST(a_new_process_takes_the_place_of_one_that_was_lost_too)
 {
     pair s;
-    (void)state;
 
     start_pair(&s, 1, patient(5));
     lose_the_job(&s, 1);
@@ -346,26 +334,13 @@ static void a_new_process_takes_the_place_of_one_that_was_lost_too(void **state)
     end_pair(&s);
 }
 
-static void a_job_that_is_not_lost_is_not_started_anew(void **state)
+TEST(a_job_that_is_not_lost_is_not_started_anew)
 {
     pair s;
     pd_error err;
-    (void)state;
 
     start_pair(&s, 1, patient(5));
     assert_int_equal(restart(&s.w[0], &err), PD_FAILED_PRECONDITION);
     expect_steps(&s, BEFORE);
     end_pair(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_goes_on_from_the_weights_held),
-        cmocka_unit_test(a_rank_that_had_not_heard_of_the_last_step_gets_its_weights),
-        cmocka_unit_test(a_rank_that_is_further_than_rank_0_goes_back),
-        cmocka_unit_test(a_new_process_takes_the_place_of_one_that_was_lost_too),
-        cmocka_unit_test(a_job_that_is_not_lost_is_not_started_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests second-order optimizers through the real daemon: the weights do not depend on thread timing or on the time at
  * which roots finish. Also tests what is reported about roots. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "connection.h"
 #include "daemon_process.h"
@@ -133,20 +125,18 @@ static void daemons_agree(int delay, const char *more)
     model_free(m);
 }
 
-static void daemons_with_other_threads_agree_where_roots_are_used_at_once(void **state)
+TEST(daemons_with_other_threads_agree_where_roots_are_used_at_once)
 {
-    (void)state;
     daemons_agree(0, "");
 }
 
-static void daemons_with_other_threads_agree_where_roots_are_used_later(void **state)
+TEST(daemons_with_other_threads_agree_where_roots_are_used_later)
 {
-    (void)state;
     daemons_agree(1, "root_method=tracked");
     daemons_agree(2, "root_method=eigh best_effort_memory_usage_reduction=yes");
 }
 
-static void ready_roots_never_wait_and_the_log_says_what_that_costs(void **state)
+TEST(ready_roots_never_wait_and_the_log_says_what_that_costs)
 {
     static const char *const rules[] = {
         "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1 root_delay=ready", NULL
@@ -165,7 +155,6 @@ static void ready_roots_never_wait_and_the_log_says_what_that_costs(void **state
     worker workers[TEAM_MOST];
     told roots;
 
-    (void)state;
     team_run(&t, workers);
     roots = ask(daemon, "ready");
     assert_int_equal(roots.waits, 0);
@@ -193,7 +182,7 @@ static bool poison(worker *w)
     return true;
 }
 
-static void a_failed_root_keeps_the_last_good_one_and_training_goes_on(void **state)
+TEST(a_failed_root_keeps_the_last_good_one_and_training_goes_on)
 {
     static const char *const rules[] = {
         "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1", NULL
@@ -212,7 +201,6 @@ static void a_failed_root_keeps_the_last_good_one_and_training_goes_on(void **st
     worker workers[TEAM_MOST];
     told roots;
 
-    (void)state;
     team_run(&t, workers);
     assert_int_equal(workers[0].items[1].step, STEPS);
     roots = ask(daemon, "poison");
@@ -260,7 +248,7 @@ static bool be_refused(worker *w)
     return good;
 }
 
-static void a_refused_step_is_told_to_all_ranks_and_training_goes_on(void **state)
+TEST(a_refused_step_is_told_to_all_ranks_and_training_goes_on)
 {
     static const char *const rules[] = { "* shampoo lr=0.01 max_preconditioner_dim=64 precondition_frequency=1", NULL };
     static const char *const options[] = { "nonfinite=apply", NULL };
@@ -276,7 +264,6 @@ static void a_refused_step_is_told_to_all_ranks_and_training_goes_on(void **stat
                .deadline = patient(30) };
     worker workers[TEAM_MOST];
 
-    (void)state;
     team_run(&t, workers);
     assert_true(daemon_says(daemon, "step 2 of p0 is refused: ", patient(5)));
     team_free(&t, workers);
@@ -286,7 +273,7 @@ static void a_refused_step_is_told_to_all_ranks_and_training_goes_on(void **stat
 
 /* A statistic of 60,000 by 60,000 elements takes 14.4 GB. Its root takes as much, and the task that computes the
  * root needs memory for two more matrices of this size. */
-static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
+TEST(a_dimension_of_60000_is_refused_with_its_bytes)
 {
     static const char *const limited[] = { "--max-total-bytes=8GiB", NULL };
     static const char *const rules[] = { "* scalable_shampoo block_size=60000 skip_preconditioning_dim_size_gt=100000",
@@ -297,7 +284,6 @@ static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
     team t = { .url = daemon->url, .job = "large", .world = 1, .rules = rules, .model = m, .deadline = patient(20) };
     worker w;
 
-    (void)state;
     assert_true(worker_open(&w, &t, 0));
     assert_false(worker_declare(&w));
     if (strstr(w.failure, "parameter p0 needs 576") == NULL || strstr(w.failure, "8589934592 allowed") == NULL)
@@ -305,17 +291,4 @@ static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
     worker_free(&w);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(daemons_with_other_threads_agree_where_roots_are_used_at_once),
-        cmocka_unit_test(daemons_with_other_threads_agree_where_roots_are_used_later),
-        cmocka_unit_test(ready_roots_never_wait_and_the_log_says_what_that_costs),
-        cmocka_unit_test(a_failed_root_keeps_the_last_good_one_and_training_goes_on),
-        cmocka_unit_test(a_refused_step_is_told_to_all_ranks_and_training_goes_on),
-        cmocka_unit_test(a_dimension_of_60000_is_refused_with_its_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* Tests the scalars that workers send with their steps: they come back as weighted means, through the library and the
  * real daemon, also when connections break. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <math.h>
 #include <pthread.h>
 
 #include "daemon_process.h"
@@ -155,27 +146,27 @@ static void train(const test_daemon *daemon, const char *job, course c)
     model_free(m);
 }
 
-static void four_workers_have_the_same_means(void **state)
+EACH_TEST(start_daemon, stop_daemon);
+
+TEST(four_workers_have_the_same_means, void *given)
 {
-    train(*state, "means", (course){ 0 });
+    train(given, "means", (course){ 0 });
 }
-static void a_push_without_pull_brings_them_too(void **state)
+TEST(a_push_without_pull_brings_them_too, void *given)
 {
-    train(*state, "pushes", (course){ .pushes_only = true });
+    train(given, "pushes", (course){ .pushes_only = true });
 }
 
-static void a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once(void **state)
+TEST(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     course c = { .between = proxy_start(daemon->port) };
 
     train(daemon, "cuts", c);
     proxy_stop(c.between);
 }
 
-static void a_rounds_scalars_come_back_when_all_its_answers_were_lost(void **state)
+TEST(a_rounds_scalars_come_back_when_all_its_answers_were_lost, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     proxy *between = proxy_start(daemon->port);
     model *m = model_new(sizes, 3);
     char through[64];
@@ -202,17 +193,4 @@ static void a_rounds_scalars_come_back_when_all_its_answers_were_lost(void **sta
     worker_free(&w);
     proxy_stop(between);
     model_free(m);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, start_daemon, stop_daemon)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(four_workers_have_the_same_means),
-        CASE(a_push_without_pull_brings_them_too),
-        CASE(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once),
-        CASE(a_rounds_scalars_come_back_when_all_its_answers_were_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests the daemon as a service: its service manager, its addresses, its descriptors, and how it stops. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -60,12 +52,11 @@ static void expect_datagram(int fd, const char *text)
     assert_string_equal(notice, text);
 }
 
-static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
+TEST(tells_its_manager_that_it_is_ready_alive_and_stopping)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     test_daemon *daemon;
-    (void)state;
 
     snprintf(address.sun_path, sizeof address.sun_path, "/tmp/paramd-notify-%ld", (long)getpid());
     unlink(address.sun_path);
@@ -87,11 +78,10 @@ static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
 
 /* ---- addresses ---- */
 
-static void replaces_a_socket_file_that_nobody_serves(void **state)
+TEST(replaces_a_socket_file_that_nobody_serves)
 {
     char path[64], flag[96], url[96], text[4096];
     test_daemon *daemon;
-    (void)state;
 
     snprintf(path, sizeof path, "/tmp/paramd-socket-%ld", (long)getpid());
     snprintf(flag, sizeof flag, "--listen=unix://%s", path);
@@ -110,11 +100,10 @@ static void replaces_a_socket_file_that_nobody_serves(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-static void a_file_that_is_no_socket_is_left_alone(void **state)
+TEST(a_file_that_is_no_socket_is_left_alone)
 {
     char path[] = "/tmp/paramd-file-XXXXXX", flag[96], text[4096];
     int fd = mkstemp(path);
-    (void)state;
 
     snprintf(flag, sizeof flag, "--listen=unix://%s", path);
     assert_int_equal(daemon_refuses((const char *const[]){ flag, NULL }, text, sizeof text), 1);
@@ -139,14 +128,13 @@ static double cpu_of(pid_t pid)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static void survives_running_out_of_descriptors(void **state)
+TEST(survives_running_out_of_descriptors)
 {
     enum { FLOOD = 60 };
     struct rlimit before, few = { 48, 48 };
     int fds[FLOOD];
     double used;
     test_daemon *daemon;
-    (void)state;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few.rlim_max = before.rlim_max;
@@ -178,7 +166,7 @@ static void open_round(const team *t, worker workers[2], pd_ticket_id *ticket)
     assert_int_equal(pd_client_push_pull(workers[0].client, workers[0].items, 1, NULL, ticket, &err), PD_OK);
 }
 
-static void a_second_signal_stops_it_at_once(void **state)
+TEST(a_second_signal_stops_it_at_once)
 {
     test_daemon *daemon = daemon_start(NULL); /* the default drain timeout is 30 s */
     model *m = model_new(sizes, 1);
@@ -187,7 +175,6 @@ static void a_second_signal_stops_it_at_once(void **state)
     };
     worker workers[2];
     pd_ticket_id ticket;
-    (void)state;
 
     open_round(&t, workers, &ticket);
     daemon_await_contributions(daemon, "stop", 1);
@@ -196,16 +183,4 @@ static void a_second_signal_stops_it_at_once(void **state)
     assert_int_equal(daemon_stop(daemon, patient(3)), 0); /* sends SIGTERM, which is the second signal */
     for (int r = 0; r < 2; r++) worker_free(&workers[r]);
     model_free(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_its_manager_that_it_is_ready_alive_and_stopping),
-        cmocka_unit_test(replaces_a_socket_file_that_nobody_serves),
-        cmocka_unit_test(a_file_that_is_no_socket_is_left_alone),
-        cmocka_unit_test(survives_running_out_of_descriptors),
-        cmocka_unit_test(a_second_signal_stops_it_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests the daemon as workers see it: late starts, addresses, draining, budgets, many jobs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -56,12 +48,11 @@ static bool has_ipv6(void)
     return has;
 }
 
-static void serves_a_name_an_ipv6_address_and_a_unix_socket(void **state)
+TEST(serves_a_name_an_ipv6_address_and_a_unix_socket)
 {
     char path[64], url[128], listen[128];
     const char *flags[] = { listen, NULL };
     test_daemon *daemon;
-    (void)state;
 
     snprintf(path, sizeof path, "/tmp/paramd-test-%d.sock", (int)getpid());
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:0,%sunix://%s", has_ipv6() ? "[::1]:0," : "", path);
@@ -80,11 +71,10 @@ static void serves_a_name_an_ipv6_address_and_a_unix_socket(void **state)
     assert_int_equal(access(path, F_OK), -1); /* the daemon has removed its socket file */
 }
 
-static void an_address_that_does_not_answer_is_passed_over(void **state)
+TEST(an_address_that_does_not_answer_is_passed_over)
 {
     test_daemon *daemon = daemon_start(NULL);
     char urls[256];
-    (void)state;
 
     snprintf(urls, sizeof urls, "unix:///nowhere/at/all,tcp://127.0.0.1:1,%s", daemon->url);
     expect_training_at(urls);
@@ -100,7 +90,7 @@ static void *train_at(void *arg)
     return NULL;
 }
 
-static void a_worker_may_come_before_the_daemon(void **state)
+TEST(a_worker_may_come_before_the_daemon)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof address;
@@ -112,7 +102,6 @@ static void a_worker_may_come_before_the_daemon(void **state)
     worker w = { .team = &t };
     pthread_t thread;
     test_daemon *daemon;
-    (void)state;
 
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0); /* finds a port that is free now */
     getsockname(fd, (struct sockaddr *)&address, &size);
@@ -149,7 +138,7 @@ static void open_two(const test_daemon *daemon, const char *job, const model *m,
         if (!worker_declare(&w[r])) fail_msg("%s", w[r].failure);
 }
 
-static void sigterm_lets_the_round_under_way_finish_and_takes_no_new_one(void **state)
+TEST(sigterm_lets_the_round_under_way_finish_and_takes_no_new_one)
 {
     test_daemon *daemon = daemon_start(NULL);
     model *m = model_new(sizes, 2);
@@ -157,7 +146,6 @@ static void sigterm_lets_the_round_under_way_finish_and_takes_no_new_one(void **
     worker w[2];
     pd_ticket_id tickets[2], next;
     pd_error err;
-    (void)state;
 
     open_two(daemon, "drain", m, &t, w);
     begin_count(&w[0], &tickets[0]);
@@ -177,7 +165,7 @@ static void sigterm_lets_the_round_under_way_finish_and_takes_no_new_one(void **
     model_free(m);
 }
 
-static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_not_come(void **state)
+TEST(sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_not_come)
 {
     static const char *const flags[] = { "--drain-timeout=500ms", NULL };
     test_daemon *daemon = daemon_start(flags);
@@ -186,7 +174,6 @@ static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_
     worker w[2];
     pd_ticket_id ticket;
     double begun;
-    (void)state;
 
     open_two(daemon, "stuck", m, &t, w);
     begin_count(&w[0], &ticket);
@@ -202,7 +189,7 @@ static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_
 
 /* The job is not durable, so it is lost with its daemon. A push for step 4 to the new daemon fails with
  * that reason, and does not begin the training anew. */
-static void a_daemon_that_came_back_empty_refuses_to_go_on(void **state)
+TEST(a_daemon_that_came_back_empty_refuses_to_go_on)
 {
     char listen_flag[64];
     const char *flags[] = { listen_flag, NULL };
@@ -212,7 +199,6 @@ static void a_daemon_that_came_back_empty_refuses_to_go_on(void **state)
     worker w;
     pd_error err;
     pd_ticket_id ticket;
-    (void)state;
 
     if (!worker_open(&w, &t, 0) || !worker_declare(&w) || !three_counts(&w)) fail_msg("%s", w.failure);
     snprintf(listen_flag, sizeof listen_flag, "--listen=127.0.0.1:%d", daemon->port);
@@ -276,9 +262,8 @@ static void run_everywhere(const char *aggregate)
     model_free(m);
 }
 
-static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(void **state)
+TEST(four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits)
 {
-    (void)state;
     run_everywhere("aggregate=mean");
     run_everywhere("aggregate=adasum");
     run_everywhere("aggregate=adasum_vdot");
@@ -294,7 +279,7 @@ static bool one_is_late(worker *w)
     return worker_count(w) && (worker_counted(w, 1) || worker_fail(w, "not counted", NULL));
 }
 
-static void a_rank_whose_share_is_used_up_keeps_its_connection(void **state)
+TEST(a_rank_whose_share_is_used_up_keeps_its_connection)
 {
     static const char *const flags[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", "--heartbeat-interval=200ms",
                                          "--heartbeat-timeout=700ms", NULL };
@@ -305,7 +290,6 @@ static void a_rank_whose_share_is_used_up_keeps_its_connection(void **state)
         .url = daemon->url, .job = "late", .world = 2, .rules = rules, .model = m, .zero = true, .work = one_is_late
     };
     worker workers[TEAM_MOST];
-    (void)state;
 
     team_run(&t, workers);
     assert_int_equal(workers[0].stats.connects, 1);
@@ -317,7 +301,7 @@ static void a_rank_whose_share_is_used_up_keeps_its_connection(void **state)
 
 /* ---- many jobs ---- */
 
-static void many_jobs_at_once_do_not_mix(void **state)
+TEST(many_jobs_at_once_do_not_mix)
 {
     enum { JOBS = 24 };
     test_daemon *daemon = daemon_start(NULL);
@@ -326,7 +310,6 @@ static void many_jobs_at_once_do_not_mix(void **state)
     worker w[JOBS];
     team t[JOBS];
     char names[JOBS][16];
-    (void)state;
 
     for (int j = 0; j < JOBS; j++) {
         snprintf(names[j], sizeof names[j], "job-%d", j % 100);
@@ -340,20 +323,4 @@ static void many_jobs_at_once_do_not_mix(void **state)
     for (int j = 0; j < JOBS; j++) worker_free(&w[j]);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(serves_a_name_an_ipv6_address_and_a_unix_socket),
-        cmocka_unit_test(an_address_that_does_not_answer_is_passed_over),
-        cmocka_unit_test(a_worker_may_come_before_the_daemon),
-        cmocka_unit_test(sigterm_lets_the_round_under_way_finish_and_takes_no_new_one),
-        cmocka_unit_test(sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_not_come),
-        cmocka_unit_test(a_daemon_that_came_back_empty_refuses_to_go_on),
-        cmocka_unit_test(four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits),
-        cmocka_unit_test(a_rank_whose_share_is_used_up_keeps_its_connection),
-        cmocka_unit_test(many_jobs_at_once_do_not_mix),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

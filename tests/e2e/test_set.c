@@ -1,14 +1,6 @@
 /* Tests hyperparameters that paramctl sets while a job runs, through the real daemon: from the stated step on the
  * weights are those of a job with the same values in a schedule, bit for bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "paramctl_run.h"
@@ -100,7 +92,7 @@ static int first_difference(const model *m, const course *a, const course *b)
     return step;
 }
 
-static void weights_are_those_of_a_job_with_that_schedule(void **state)
+TEST(weights_are_those_of_a_job_with_that_schedule)
 {
     static const course scheduled = { .rule = "* sgd momentum=0.9 lr=piecewise(0.1,3:0.05,6:0.2)" };
     static const course untouched = { .rule = "* sgd momentum=0.9 lr=0.1" };
@@ -117,7 +109,6 @@ static void weights_are_those_of_a_job_with_that_schedule(void **state)
     };
     model *m = model_new(elements, PARAMS);
 
-    (void)state;
     assert_int_equal(first_difference(m, &scheduled, &untouched), CHANGE);
     assert_int_equal(first_difference(m, &scheduled, &ahead), STEPS + 1);
     assert_int_equal(first_difference(m, &scheduled, &at_once), STEPS + 1);
@@ -126,14 +117,13 @@ static void weights_are_those_of_a_job_with_that_schedule(void **state)
     model_free(m);
 }
 
-static void a_withdrawn_setting_gives_the_schedule_back_its_place(void **state)
+TEST(a_withdrawn_setting_gives_the_schedule_back_its_place)
 {
     static const course scheduled = { .rule = "* sgd momentum=0.9 lr=linear_warmup(peak=0.1,warmup_steps=8)" };
     static const course withdrawn = { .rule = "* sgd momentum=0.9 lr=linear_warmup(peak=0.1,warmup_steps=8)",
                                       .at = { [2] = "set job '*' lr=0.3 --from 5", [4] = "set job '*' lr= --from 5" } };
     model *m = model_new(elements, PARAMS);
 
-    (void)state;
     assert_int_equal(first_difference(m, &scheduled, &withdrawn), STEPS + 1);
     model_free(m);
 }
@@ -172,7 +162,7 @@ static bool ask(worker *w)
     return true;
 }
 
-static void the_operator_is_told_what_changed_and_what_is_set(void **state)
+TEST(the_operator_is_told_what_changed_and_what_is_set)
 {
     static const char *const rules[] = { "* sgd momentum=0.9 lr=0.1", NULL };
     model *m = model_new(elements, PARAMS);
@@ -185,7 +175,6 @@ static void the_operator_is_told_what_changed_and_what_is_set(void **state)
                .deadline = patient(20) };
     worker workers[TEAM_MOST];
 
-    (void)state;
     team_run(&t, workers);
     team_free(&t, workers);
     assert_int_equal(paramctl("drop job"), 0);
@@ -219,7 +208,7 @@ static bool ask_in_json(worker *w)
     return true;
 }
 
-static void machines_are_told_the_same(void **state)
+TEST(machines_are_told_the_same)
 {
     static const char *const rules[] = { "* sgd lr=0.1", NULL };
     model *m = model_new(elements, PARAMS);
@@ -232,7 +221,6 @@ static void machines_are_told_the_same(void **state)
                .deadline = patient(20) };
     worker workers[TEAM_MOST];
 
-    (void)state;
     team_run(&t, workers);
     team_free(&t, workers);
     assert_int_equal(paramctl("drop job"), 0);
@@ -253,13 +241,4 @@ static int end(void **state)
     return daemon_stop(server, patient(10));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_those_of_a_job_with_that_schedule),
-        cmocka_unit_test(a_withdrawn_setting_gives_the_schedule_back_its_place),
-        cmocka_unit_test(the_operator_is_told_what_changed_and_what_is_set),
-        cmocka_unit_test(machines_are_told_the_same),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+GROUP(begin, end);

@@ -1,15 +1,7 @@
 /* Tests four workers that each have a shard of every parameter, as FSDP cuts them: they train the same weights as one
  * worker with whole gradients, bit for bit, also when connections break and processes die within a step. Some shards
  * are empty: those of a scalar, and of a bias of five elements. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 
@@ -175,20 +167,20 @@ static void assert_trained_like_one(const test_daemon *daemon, const char *job, 
                                 (size_t)(shards[rank].end[p] - shards[rank].start[p]) * sizeof(float));
 }
 
-static void shards_of_four_workers_train_like_the_whole_of_one(void **state)
+EACH_TEST(start_daemon, stop_daemon);
+
+TEST(shards_of_four_workers_train_like_the_whole_of_one, const test_daemon *daemon)
 {
     static shard shards[WORLD];
-    const test_daemon *daemon = *state;
 
     for (int rank = 0; rank < WORLD; rank++) shards[rank] = (shard){ .url = daemon->url, .job = "shards" };
     train(shards, WORLD);
     assert_trained_like_one(daemon, "shards-whole", shards);
 }
 
-static void a_shard_whose_connection_breaks_in_every_step_counts_once(void **state)
+TEST(a_shard_whose_connection_breaks_in_every_step_counts_once, const test_daemon *daemon)
 {
     static shard shards[WORLD];
-    const test_daemon *daemon = *state;
     proxy *between = proxy_start(daemon->port);
     char through[64];
 
@@ -202,24 +194,12 @@ static void a_shard_whose_connection_breaks_in_every_step_counts_once(void **sta
     assert_trained_like_one(daemon, "cuts-whole", shards);
 }
 
-static void another_process_takes_a_shard_over_within_a_step(void **state)
+TEST(another_process_takes_a_shard_over_within_a_step, const test_daemon *daemon)
 {
     static shard shards[WORLD];
-    const test_daemon *daemon = *state;
 
     for (int rank = 0; rank < WORLD; rank++)
         shards[rank] = (shard){ .url = daemon->url, .job = "deaths", .dies_in = 2 + 3 * rank };
     train(shards, WORLD);
     assert_trained_like_one(daemon, "deaths-whole", shards);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shards_of_four_workers_train_like_the_whole_of_one, start_daemon, stop_daemon),
-        cmocka_unit_test_setup_teardown(a_shard_whose_connection_breaks_in_every_step_counts_once, start_daemon,
-                                        stop_daemon),
-        cmocka_unit_test_setup_teardown(another_process_takes_a_shard_over_within_a_step, start_daemon, stop_daemon),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests shared memory between the daemon and workers that are processes of their own: the same bits come by every way,
  * whatever is pushed and pulled; and nothing is left over when workers or jobs end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -106,55 +98,56 @@ static void expect_same_bits(const fixture *f, crew_job job)
     "* shampoo lr=0.01 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=64 precondition_frequency=2 "                \
     "grafting_config=SGD root_delay=1"
 
-static void sgd_has_the_same_bits_by_every_way(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(sgd_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = "* sgd lr=0.1 momentum=0.9" });
+    expect_same_bits(f, (crew_job){ .rule = "* sgd lr=0.1 momentum=0.9" });
 }
 
-static void adam_has_the_same_bits_by_every_way(void **state)
+TEST(adam_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = ADAM });
+    expect_same_bits(f, (crew_job){ .rule = ADAM });
 }
 
-static void shampoo_has_the_same_bits_by_every_way(void **state)
+TEST(shampoo_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = SHAMPOO });
+    expect_same_bits(f, (crew_job){ .rule = SHAMPOO });
 }
 
-static void adafactor_has_the_same_bits_by_every_way(void **state)
+TEST(adafactor_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = "* adafactor learning_rate=0.01 min_dim_size_to_factor=8" });
+    expect_same_bits(f, (crew_job){ .rule = "* adafactor learning_rate=0.01 min_dim_size_to_factor=8" });
 }
 
-static void bfloat16_has_the_same_bits_by_every_way(void **state)
+TEST(bfloat16_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = ADAM, .push = PD_BF16, .pull = PD_BF16 });
+    expect_same_bits(f, (crew_job){ .rule = ADAM, .push = PD_BF16, .pull = PD_BF16 });
 }
 
-static void ranges_have_the_same_bits_by_every_way(void **state)
+TEST(ranges_have_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = ADAM, .ranged = true });
+    expect_same_bits(f, (crew_job){ .rule = ADAM, .ranged = true });
 }
 
-static void updates_have_the_same_bits_by_every_way(void **state)
+TEST(updates_have_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = SHAMPOO " communication_dtype=BF16", .update = PD_BF16 });
+    expect_same_bits(f, (crew_job){ .rule = SHAMPOO " communication_dtype=BF16", .update = PD_BF16 });
 }
 
-static void a_median_has_the_same_bits_by_every_way(void **state)
+TEST(a_median_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = ADAM, .option = "aggregate=median" });
+    expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=median" });
 }
 
-static void adasum_has_the_same_bits_by_every_way(void **state)
+TEST(adasum_has_the_same_bits_by_every_way, fixture *f)
 {
-    expect_same_bits(*state, (crew_job){ .rule = ADAM, .option = "aggregate=adasum" });
+    expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=adasum" });
 }
 
 /* Workers of one job may come by different ways: those over TCP get their weights out of the same segment. */
-static void workers_that_come_by_different_ways_have_the_same_bits(void **state)
+TEST(workers_that_come_by_different_ways_have_the_same_bits, const fixture *f)
 {
-    const fixture *f = *state;
     const crew_job job = { .rule = ADAM, .steps = STEPS };
     uint64_t expected[WORLD][CREW_PARAMS];
     crew c;
@@ -190,9 +183,9 @@ static void end(crew *c)
 static const crew_job adam = { .rule = ADAM, .steps = STEPS };
 
 /* All but the small parameter and the remainders that are too small go by shared memory, in both directions. */
-static void gradients_and_weights_do_not_pass_through_the_socket(void **state)
+TEST(gradients_and_weights_do_not_pass_through_the_socket, fixture *f)
 {
-    crew c = run_and_stay(*state, CREW_HOME, &adam);
+    crew c = run_and_stay(f, CREW_HOME, &adam);
 
     for (int rank = 0; rank < WORLD; rank++) {
         const pd_client_stats *stats = &c.results[rank].stats;
@@ -202,9 +195,8 @@ static void gradients_and_weights_do_not_pass_through_the_socket(void **state)
     end(&c);
 }
 
-static void the_daemon_counts_the_bytes_of_shared_memory(void **state)
+TEST(the_daemon_counts_the_bytes_of_shared_memory, const fixture *f)
 {
-    const fixture *f = *state;
     crew c = run_and_stay(f, CREW_COPIED, &adam);
     char line[256], text[8192] = "";
     FILE *pipe;
@@ -221,9 +213,8 @@ static void the_daemon_counts_the_bytes_of_shared_memory(void **state)
     end(&c);
 }
 
-static void an_operator_sees_the_job_while_its_workers_share_memory(void **state)
+TEST(an_operator_sees_the_job_while_its_workers_share_memory, const fixture *f)
 {
-    const fixture *f = *state;
     const crew_job job = { .rule = ADAM, .steps = 60 };
     crew c = crew_start(&job, WORLD, CREW_HOME, f->daemon->url, f->local, false);
     char line[256];
@@ -237,9 +228,8 @@ static void an_operator_sees_the_job_while_its_workers_share_memory(void **state
 
 /* ---- processes that end ---- */
 
-static void a_worker_killed_in_training_comes_back_and_changes_nothing(void **state)
+TEST(a_worker_killed_in_training_comes_back_and_changes_nothing, const fixture *f)
 {
-    const fixture *f = *state;
     const crew_job job = { .rule = ADAM, .steps = 200 };
     uint64_t expected[WORLD][CREW_PARAMS];
     crew c;
@@ -260,9 +250,8 @@ static void a_worker_killed_in_training_comes_back_and_changes_nothing(void **st
 
 /* The workers go on from the weights that rank 0 holds. Those may be of a step that was half taken, so only the ranks
  * are compared. */
-static void workers_share_memory_with_a_daemon_that_was_started_again(void **state)
+TEST(workers_share_memory_with_a_daemon_that_was_started_again, fixture *f)
 {
-    fixture *f = *state;
     const crew_job job = { .rule = "* sgd lr=0.1", .steps = 600 };
     crew c = crew_start(&job, WORLD, CREW_COPIED, f->daemon->url, f->local, true);
 
@@ -277,9 +266,8 @@ static void workers_share_memory_with_a_daemon_that_was_started_again(void **sta
     end(&c);
 }
 
-static void the_daemon_keeps_one_descriptor_for_a_job_and_none_for_its_workers(void **state)
+TEST(the_daemon_keeps_one_descriptor_for_a_job_and_none_for_its_workers, const fixture *f)
 {
-    const fixture *f = *state;
     crew c = run_and_stay(f, CREW_COPIED, &adam);
 
     assert_int_equal(descriptors_of_segments(f->daemon->pid), 1);
@@ -288,9 +276,8 @@ static void the_daemon_keeps_one_descriptor_for_a_job_and_none_for_its_workers(v
     assert_true(await(has_no_segments, f->daemon, patient(10)));
 }
 
-static void killed_workers_leave_no_segment_behind(void **state)
+TEST(killed_workers_leave_no_segment_behind, const fixture *f)
 {
-    const fixture *f = *state;
     crew c = run_and_stay(f, CREW_COPIED, &adam);
 
     for (int rank = 0; rank < WORLD; rank++) crew_kill_after(&c, rank, STEPS);
@@ -318,9 +305,8 @@ static bool has_no_shared_pages(void *arg)
     return shared_kib(((const test_daemon *)arg)->pid) == 0;
 }
 
-static void shared_pages_of_a_job_are_given_back_when_it_has_ended(void **state)
+TEST(shared_pages_of_a_job_are_given_back_when_it_has_ended, const fixture *f)
 {
-    const fixture *f = *state;
     crew c = run_and_stay(f, CREW_COPIED, &adam);
 
     assert_true(shared_kib(f->daemon->pid) > 0);
@@ -331,11 +317,10 @@ static void shared_pages_of_a_job_are_given_back_when_it_has_ended(void **state)
 
 /* ---- a daemon that does not share ---- */
 
-static void a_daemon_may_be_told_to_share_no_memory(void **state)
+TEST(a_daemon_may_be_told_to_share_no_memory)
 {
     fixture f;
     crew c;
-    (void)state;
 
     start(&f, "--shared-memory=no");
     c = run_and_stay(&f, CREW_HOME, &adam);
@@ -345,32 +330,4 @@ static void a_daemon_may_be_told_to_share_no_memory(void **state)
     end(&c);
     assert_int_equal(daemon_stop(f.daemon, patient(20)), 0);
     unlink(f.path);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(sgd_has_the_same_bits_by_every_way),
-        CASE(adam_has_the_same_bits_by_every_way),
-        CASE(shampoo_has_the_same_bits_by_every_way),
-        CASE(adafactor_has_the_same_bits_by_every_way),
-        CASE(bfloat16_has_the_same_bits_by_every_way),
-        CASE(ranges_have_the_same_bits_by_every_way),
-        CASE(updates_have_the_same_bits_by_every_way),
-        CASE(a_median_has_the_same_bits_by_every_way),
-        CASE(adasum_has_the_same_bits_by_every_way),
-        CASE(workers_that_come_by_different_ways_have_the_same_bits),
-        CASE(gradients_and_weights_do_not_pass_through_the_socket),
-        CASE(the_daemon_counts_the_bytes_of_shared_memory),
-        CASE(an_operator_sees_the_job_while_its_workers_share_memory),
-        CASE(a_worker_killed_in_training_comes_back_and_changes_nothing),
-        CASE(workers_share_memory_with_a_daemon_that_was_started_again),
-        CASE(the_daemon_keeps_one_descriptor_for_a_job_and_none_for_its_workers),
-        CASE(killed_workers_leave_no_segment_behind),
-        CASE(shared_pages_of_a_job_are_given_back_when_it_has_ended),
-        cmocka_unit_test(a_daemon_may_be_told_to_share_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

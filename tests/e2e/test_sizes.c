@@ -1,22 +1,13 @@
 /* Tests programs that were compiled with another version of the header: their structs have fewer fields, or more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "paramd/client.h"
 #include "handle.h"
 
-static void a_struct_of_an_impossible_size_is_refused(void **state)
+TEST(a_struct_of_an_impossible_size_is_refused)
 {
     static const size_t sizes[] = { 0, 8, sizeof(pd_client_options) + 1 };
-    (void)state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         pd_client_options options = { .urls = "tcp://127.0.0.1:1", .job = "j", .world_size = 1, .impatient = true };
@@ -31,13 +22,12 @@ static void a_struct_of_an_impossible_size_is_refused(void **state)
     }
 }
 
-static void fields_that_the_caller_does_not_have_are_zero(void **state)
+TEST(fields_that_the_caller_does_not_have_are_zero)
 {
     struct {
         int a, b, c;
     } out = { 7, 7, 7 };
     const int from[] = { 1, 2, 3 };
-    (void)state;
 
     assert_int_equal(pd_sized_read(&out, sizeof out, sizeof(int), from, 2 * sizeof(int), "it", NULL), PD_OK);
     assert_int_equal(out.a, 1);
@@ -46,7 +36,7 @@ static void fields_that_the_caller_does_not_have_are_zero(void **state)
 }
 
 /* Runs one step with structs that end with the last field of version 0.1. */
-static void a_program_of_version_0_1_trains(void **state)
+TEST(a_program_of_version_0_1_trains)
 {
     enum { STRIDE = PD_LEAST_SIZE(pd_client_param, model_state) };
     test_daemon *daemon = daemon_start(NULL);
@@ -61,7 +51,6 @@ static void a_program_of_version_0_1_trains(void **state)
     pd_ticket_id ticket;
     pd_client *client;
     pd_error err;
-    (void)state;
 
     for (size_t i = 0; i < 2; i++) memcpy(packed + i * STRIDE, &params[i], STRIDE);
     assert_int_equal(pd_client_open_sized(&client, &options, PD_LEAST_SIZE(pd_client_options, quiet), &err), PD_OK);
@@ -79,20 +68,8 @@ static void a_program_of_version_0_1_trains(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void the_library_says_which_version_it_is(void **state)
+TEST(the_library_says_which_version_it_is)
 {
-    (void)state;
     assert_string_equal(pd_version(), PARAMD_VERSION);
     assert_string_equal(pd_version(), PD_VERSION);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_struct_of_an_impossible_size_is_refused),
-        cmocka_unit_test(fields_that_the_caller_does_not_have_are_zero),
-        cmocka_unit_test(a_program_of_version_0_1_trains),
-        cmocka_unit_test(the_library_says_which_version_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests the ways in which a program can wait without giving its thread to the library: short calls that are made again,
  * a descriptor for event loops, and several threads that wait at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -100,12 +92,11 @@ static bool is_readable(int fd, double seconds)
 
 /* ---- opening without waiting ---- */
 
-static void a_client_is_opened_before_there_is_a_server_and_joins_later(void **state)
+TEST(a_client_is_opened_before_there_is_a_server_and_joins_later)
 {
     worker w;
     pd_error err;
     double begun = seconds_now();
-    (void)state;
 
     assert_int_equal(open_worker(&w, NOBODY, 0, 1, 60, &err), PD_OK);
     assert_int_equal(pd_client_join(w.client, &err), PD_DEADLINE_EXCEEDED);
@@ -114,12 +105,11 @@ static void a_client_is_opened_before_there_is_a_server_and_joins_later(void **s
     pd_client_close(w.client);
 }
 
-static void short_calls_give_the_same_notice_as_a_long_one(void **state)
+TEST(short_calls_give_the_same_notice_as_a_long_one)
 {
     worker w;
     pd_error err;
     double begun;
-    (void)state;
 
     assert_int_equal(open_worker(&w, NOBODY, 0, 1, 60, &err), PD_OK);
     for (begun = seconds_now(); w.notices == 0 && seconds_now() - begun < patient(20);) pd_client_join(w.client, &err);
@@ -130,9 +120,8 @@ static void short_calls_give_the_same_notice_as_a_long_one(void **state)
     pd_client_close(w.client);
 }
 
-static void a_refused_worker_hears_of_it_when_it_joins(void **state)
+TEST(a_refused_worker_hears_of_it_when_it_joins, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     static const char *const rules[] = { "* nosuch", NULL };
     pd_client *client;
     pd_error err;
@@ -150,9 +139,8 @@ static void a_refused_worker_hears_of_it_when_it_joins(void **state)
     pd_client_close(client);
 }
 
-static void calls_in_slices_do_the_work_of_long_ones(void **state)
+TEST(calls_in_slices_do_the_work_of_long_ones, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     worker w;
     pd_ticket_id ticket;
 
@@ -168,9 +156,8 @@ static void calls_in_slices_do_the_work_of_long_ones(void **state)
 
 /* ---- the descriptor ---- */
 
-static void the_descriptor_is_readable_at_first_and_whenever_a_ticket_is_done(void **state)
+TEST(the_descriptor_is_readable_at_first_and_whenever_a_ticket_is_done, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     worker w;
     eventfd_t count;
     int fd;
@@ -193,9 +180,8 @@ static void the_descriptor_is_readable_at_first_and_whenever_a_ticket_is_done(vo
     pd_client_close(w.client);
 }
 
-static void the_descriptor_is_not_readable_while_a_ticket_waits_for_another_rank(void **state)
+TEST(the_descriptor_is_not_readable_while_a_ticket_waits_for_another_rank, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     worker w, other;
     eventfd_t count;
     pd_error err;
@@ -212,7 +198,7 @@ static void the_descriptor_is_not_readable_while_a_ticket_waits_for_another_rank
     pd_client_close(other.client);
 }
 
-static void the_descriptor_is_readable_when_the_handle_ends_with_an_error(void **state)
+TEST(the_descriptor_is_readable_when_the_handle_ends_with_an_error)
 {
     test_daemon *daemon = daemon_start(NULL);
     char line[256];
@@ -221,7 +207,6 @@ static void the_descriptor_is_readable_when_the_handle_ends_with_an_error(void *
     pd_ticket_id ticket;
     pd_error err;
     int fd;
-    (void)state;
 
     begin(&w, daemon->url, 0, 1);
     fd = pd_client_fd(w.client);
@@ -263,9 +248,8 @@ static void *run_rounds(void *arg)
     return NULL;
 }
 
-static void threads_push_and_wait_at_once(void **state)
+TEST(threads_push_and_wait_at_once, const test_daemon *daemon)
 {
-    const test_daemon *daemon = *state;
     pthread_t threads[PARAMS];
     task tasks[PARAMS];
     worker w;
@@ -294,19 +278,4 @@ static int tear_down(void **state)
     return daemon_stop(*state, patient(20));
 }
 
-#define WITH_DAEMON(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_is_opened_before_there_is_a_server_and_joins_later),
-        cmocka_unit_test(short_calls_give_the_same_notice_as_a_long_one),
-        WITH_DAEMON(a_refused_worker_hears_of_it_when_it_joins),
-        WITH_DAEMON(calls_in_slices_do_the_work_of_long_ones),
-        WITH_DAEMON(the_descriptor_is_readable_at_first_and_whenever_a_ticket_is_done),
-        WITH_DAEMON(the_descriptor_is_not_readable_while_a_ticket_waits_for_another_rank),
-        cmocka_unit_test(the_descriptor_is_readable_when_the_handle_ends_with_an_error),
-        WITH_DAEMON(threads_push_and_wait_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURE(set_up, tear_down);

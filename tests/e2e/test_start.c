@@ -1,13 +1,6 @@
 /* Tests job options for the start and the size of steps, through the client library: start_step, initial_weights,
  * and clip_global_norm. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "team.h"
@@ -95,11 +88,11 @@ static void end(played *f)
     model_free(f->m);
 }
 
-static void workers_of_a_job_that_starts_later_take_its_steps_from_there(void **state)
+TEST(workers_of_a_job_that_starts_later_take_its_steps_from_there, void *given)
 {
     played f;
 
-    play(&f, *state, (team){ .job = "start", .world = 2, .zero = true, .work = three_steps }, "start_step=1000");
+    play(&f, given, (team){ .job = "start", .world = 2, .zero = true, .work = three_steps }, "start_step=1000");
     end(&f);
 }
 
@@ -111,11 +104,11 @@ static bool has_the_mean(worker *w)
     return worker_count(w);
 }
 
-static void every_worker_gets_the_mean_of_all_workers_weights(void **state)
+TEST(every_worker_gets_the_mean_of_all_workers_weights, void *given)
 {
     played f;
 
-    play(&f, *state, (team){ .job = "mean", .world = 4, .ranks = true, .work = has_the_mean }, "initial_weights=mean");
+    play(&f, given, (team){ .job = "mean", .world = 4, .ranks = true, .work = has_the_mean }, "initial_weights=mean");
     for (int r = 0; r < 4; r++) assert_true(f.workers[r].weights[0][699] == 0.5f);
     end(&f);
 }
@@ -127,12 +120,12 @@ static bool two_steps(worker *w)
 
 /* The norm of the gradients is far above clip_global_norm = 0.5, so two steps with lr = 1 move the weights by at
  * most 1. */
-static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
+TEST(a_job_that_clips_moves_no_further_than_its_limit, void *given)
 {
     double squares = 0;
     played f;
 
-    play(&f, *state, (team){ .job = "clip", .world = 2, .zero = true, .work = two_steps }, "clip_global_norm=0.5");
+    play(&f, given, (team){ .job = "clip", .world = 2, .zero = true, .work = two_steps }, "clip_global_norm=0.5");
     for (size_t p = 0; p < 2; p++)
         for (int64_t i = 0; i < sizes[p]; i++)
             squares += (double)f.workers[0].weights[p][i] * f.workers[0].weights[p][i];
@@ -141,12 +134,4 @@ static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
     end(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_worker_gets_the_mean_of_all_workers_weights),
-        cmocka_unit_test(a_job_that_clips_moves_no_further_than_its_limit),
-        cmocka_unit_test(workers_of_a_job_that_starts_later_take_its_steps_from_there),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

@@ -1,15 +1,7 @@
 /* Tests a real daemon's checkpoints on a real disk: it is killed and goes on, and paramctl lists, verifies and restores
  * them without it. */
 #define _GNU_SOURCE /* mkdtemp, asprintf */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "await.h"
 #include "daemon_process.h"
@@ -89,16 +81,14 @@ static void expect_back_at(int step)
     daemon_kill(daemon);
 }
 
-static void a_daemon_that_was_killed_goes_on_from_its_last_checkpoint(void **state)
+TEST(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint)
 {
-    (void)state;
     expect_back_at(21);
 }
 
-static void checkpoints_lists_what_is_there(void **state)
+TEST(checkpoints_lists_what_is_there)
 {
     json_t *list;
-    (void)state;
 
     assert_int_equal(paramctl("checkpoints %s", root), 0);
     assert_says("counted");
@@ -115,10 +105,9 @@ static void checkpoints_lists_what_is_there(void **state)
     assert_int_equal(paramctl("verify /proc/self/mem"), 1);
 }
 
-static void restore_refuses_while_a_daemon_runs(void **state)
+TEST(restore_refuses_while_a_daemon_runs)
 {
     test_daemon *daemon = start();
-    (void)state;
 
     assert_int_equal(paramctl("restore %s --job counted --step 15", root), 1);
     assert_says("in use by another process");
@@ -128,9 +117,8 @@ static void restore_refuses_while_a_daemon_runs(void **state)
     assert_int_equal(paramctl("restore %s --job counted", root), 2);
 }
 
-static void the_next_start_loads_the_checkpoint_that_was_restored(void **state)
+TEST(the_next_start_loads_the_checkpoint_that_was_restored)
 {
-    (void)state;
     assert_int_equal(paramctl("restore %s --job counted --step 20", root), 0);
     assert_says("the next start brings counted back at step 20; 1 newer checkpoints are set aside");
     expect_back_at(20);
@@ -138,9 +126,8 @@ static void the_next_start_loads_the_checkpoint_that_was_restored(void **state)
     assert_says("set aside");
 }
 
-static void verify_says_which_file_is_damaged(void **state)
+TEST(verify_says_which_file_is_damaged)
 {
-    (void)state;
     assert_int_equal(paramctl("verify %s", root), 0);
     assert_says("0 damaged");
     assert_int_equal(paramctl_shell("printf X | dd of=$(echo %s/counted-*/step-*20)/state.bin bs=1 seek=40 "
@@ -173,11 +160,10 @@ static void write_log(const char *dir)
     pd_wal_writer_free(logs);
 }
 
-static void a_log_is_listed_verified_and_set_aside(void **state)
+TEST(a_log_is_listed_verified_and_set_aside)
 {
     char dir[] = "/tmp/state-folder-log-XXXXXX";
     json_t *list, *log;
-    (void)state;
 
     assert_non_null(mkdtemp(dir));
     write_log(dir);
@@ -205,11 +191,10 @@ static void a_log_is_listed_verified_and_set_aside(void **state)
     assert_int_equal(paramctl_shell("test -d %s/*/log-aside && rm -r %s", dir, dir), 0);
 }
 
-static void others_may_not_write_into_the_directory(void **state)
+TEST(others_may_not_write_into_the_directory)
 {
     char text[2000], dir[64];
     const char *const flags[] = { dir, NULL };
-    (void)state;
 
     snprintf(dir, sizeof dir, "--state-dir=%s", root);
     assert_int_equal(paramctl_shell("chmod 0770 %s", root), 0);
@@ -218,16 +203,4 @@ static void others_may_not_write_into_the_directory(void **state)
     assert_int_equal(paramctl_shell("chmod 0700 %s", root), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint),
-        cmocka_unit_test(checkpoints_lists_what_is_there),
-        cmocka_unit_test(restore_refuses_while_a_daemon_runs),
-        cmocka_unit_test(the_next_start_loads_the_checkpoint_that_was_restored),
-        cmocka_unit_test(verify_says_which_file_is_damaged),
-        cmocka_unit_test(a_log_is_listed_verified_and_set_aside),
-        cmocka_unit_test(others_may_not_write_into_the_directory),
-    };
-    return cmocka_run_group_tests(tests, make_checkpoints, remove_all);
-}
+GROUP(make_checkpoints, remove_all);

@@ -1,12 +1,5 @@
 /* Tests the random numbers of a job's workers: one stream that all workers share, and one stream for each worker. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "random.h"
@@ -80,18 +73,16 @@ static int common(const float *a, const float *b)
     return n;
 }
 
-static void all_ranks_share_a_stream(void **state)
+TEST(all_ranks_share_a_stream)
 {
-    (void)state;
     for (int r = 1; r < WORLD; r++) {
         assert_memory_equal(one.shared[r], one.shared[0], sizeof one.shared[0]);
         assert_memory_equal(one.shared_normal[r], one.shared_normal[0], sizeof one.shared_normal[0]);
     }
 }
 
-static void each_rank_has_a_stream_of_its_own(void **state)
+TEST(each_rank_has_a_stream_of_its_own)
 {
-    (void)state;
     for (int r = 0; r < WORLD; r++) {
         assert_in_range(common(one.own[r], one.shared[0]), 0, 1);
         assert_in_range(common(one.own_normal[r], one.shared_normal[0]), 0, 1);
@@ -99,16 +90,14 @@ static void each_rank_has_a_stream_of_its_own(void **state)
     }
 }
 
-static void another_seed_gives_other_numbers(void **state)
+TEST(another_seed_gives_other_numbers)
 {
-    (void)state;
     assert_in_range(common(one.shared[0], another.shared[0]), 0, 1);
     for (int r = 0; r < WORLD; r++) assert_in_range(common(one.own[r], another.own[r]), 0, 1);
 }
 
-static void parts_of_a_draw_are_the_draw(void **state)
+TEST(parts_of_a_draw_are_the_draw)
 {
-    (void)state;
     for (int r = 0; r < WORLD; r++) assert_memory_equal(one.parts[r], one.shared[0], sizeof one.parts[r]);
 }
 
@@ -128,9 +117,8 @@ static float uniform_of(uint64_t seed, uint64_t stream, uint64_t i)
     return (float)(out[i % 2] >> 8) / 16777216.0f;
 }
 
-static void another_client_can_make_the_same(void **state)
+TEST(another_client_can_make_the_same)
 {
-    (void)state;
     assert_true(one.seed[0] == UINT64_C(12345678901234567890));
     for (uint64_t i = 0; i < N; i++) {
         assert_true(one.shared[0][i] == uniform_of(one.seed[0], 0, FIRST + i));
@@ -138,13 +126,4 @@ static void another_client_can_make_the_same(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_share_a_stream),         cmocka_unit_test(each_rank_has_a_stream_of_its_own),
-        cmocka_unit_test(another_seed_gives_other_numbers), cmocka_unit_test(parts_of_a_draw_are_the_draw),
-        cmocka_unit_test(another_client_can_make_the_same),
-    };
-
-    return cmocka_run_group_tests(tests, draw_in_two_jobs, NULL);
-}
+GROUP(draw_in_two_jobs, NULL);

@@ -1,14 +1,6 @@
 /* Tests checkpoints of a real daemon: jobs survive kill -9 and SIGTERM, damaged checkpoints are passed over, and a
  * directory belongs to one daemon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -196,9 +188,10 @@ static bool is_durable_beyond(void *arg)
 
 /* ---- tests ---- */
 
-static void a_job_survives_kill_9_as_of_its_last_checkpoint(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_job_survives_kill_9_as_of_its_last_checkpoint, fixture *f)
 {
-    fixture *f = *state;
     json_t *answer;
 
     start(f, 0, NULL);
@@ -218,9 +211,8 @@ static void a_job_survives_kill_9_as_of_its_last_checkpoint(void **state)
     assert_true(daemon_says(f->daemon, "job j: is back at step 4: a checkpoint of ", 0));
 }
 
-static void sigterm_loses_no_step_and_no_bit(void **state)
+TEST(sigterm_loses_no_step_and_no_bit, fixture *f)
 {
-    fixture *f = *state;
     float **interrupted;
 
     start(f, 0, NULL);
@@ -243,9 +235,8 @@ static void sigterm_loses_no_step_and_no_bit(void **state)
 /* An operator sets a value after the last checkpoint, and the daemon is killed as soon as paramctl has returned. The
  * steps that are taken again get the value from the step on from which it held, and end with the weights of a job that
  * was not killed. */
-static void a_value_that_was_set_survives_kill_9_at_once(void **state)
+TEST(a_value_that_was_set_survives_kill_9_at_once, fixture *f)
 {
-    fixture *f = *state;
     float **interrupted;
 
     start(f, 0, NULL);
@@ -275,9 +266,8 @@ static void a_value_that_was_set_survives_kill_9_at_once(void **state)
 
 /* Two workers train 4 steps, then kill -9 and a restart, after which three workers take 5 steps. They come to the same
  * weights as three others whom the same daemon lost in the same way, from the same checkpoint. */
-static void three_workers_go_on_after_kill_9_of_a_daemon_with_two(void **state)
+TEST(three_workers_go_on_after_kill_9_of_a_daemon_with_two, fixture *f)
 {
-    fixture *f = *state;
     float **before, **after;
     int four = 4;
 
@@ -322,10 +312,9 @@ static bool the_beginning_is_kept(void *arg)
     return kept;
 }
 
-static void checkpoints_come_by_themselves(void **state)
+TEST(checkpoints_come_by_themselves, fixture *f)
 {
     static const char *const every_two[] = { "checkpoint_every=2", NULL };
-    fixture *f = *state;
     int one = 1;
 
     start(f, 0, NULL);
@@ -338,10 +327,8 @@ static void checkpoints_come_by_themselves(void **state)
     assert_job("j", 2, 2);
 }
 
-static void a_job_that_has_ended_does_not_come_back(void **state)
+TEST(a_job_that_has_ended_does_not_come_back, fixture *f)
 {
-    fixture *f = *state;
-
     start(f, 0, NULL);
     join(f, "j", NULL);
     train(f, 2);
@@ -352,9 +339,8 @@ static void a_job_that_has_ended_does_not_come_back(void **state)
     assert_false(has_job("j"));
 }
 
-static void a_second_daemon_on_the_same_directory_is_refused(void **state)
+TEST(a_second_daemon_on_the_same_directory_is_refused, fixture *f)
 {
-    fixture *f = *state;
     char keep[100], said[2000], pid[32];
     const char *const flags[] = { "--listen=127.0.0.1:0", keep, NULL };
 
@@ -365,10 +351,8 @@ static void a_second_daemon_on_the_same_directory_is_refused(void **state)
     if (strstr(said, pid) == NULL || strstr(said, f->state) == NULL) fail_msg("the daemon says: %s", said);
 }
 
-static void without_a_directory_there_are_no_checkpoints(void **state)
+TEST(without_a_directory_there_are_no_checkpoints, fixture *f)
 {
-    fixture *f = *state;
-
     f->daemon = daemon_start((const char *const[]){ "--chunk-bytes=4KiB", NULL });
     paramctl_ask(f->daemon->url);
     f->team.url = f->daemon->url;
@@ -380,10 +364,8 @@ static void without_a_directory_there_are_no_checkpoints(void **state)
     leave(f);
 }
 
-static void a_checkpoint_of_a_job_that_is_not_there_is_refused(void **state)
+TEST(a_checkpoint_of_a_job_that_is_not_there_is_refused, fixture *f)
 {
-    fixture *f = *state;
-
     start(f, 0, NULL);
     assert_int_equal(paramctl("checkpoint nobody"), 1);
     assert_says("nobody");
@@ -414,9 +396,8 @@ static void flip_a_byte(const char *path)
     close(fd);
 }
 
-static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
+TEST(a_damaged_checkpoint_is_passed_over_for_the_one_before, fixture *f)
 {
-    fixture *f = *state;
     char path[400];
 
     start(f, 0, NULL);
@@ -431,14 +412,13 @@ static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
     kill_and_start(f, NULL);
     lose(f);
     assert_job("j", 2, 2);
-    assert_true(daemon_says(f->daemon, "warning: a checkpoint is passed over: ", 0));
+    assert_true(daemon_says(f->daemon, "warning: skipped a checkpoint: ", 0));
     assert_true(daemon_says(f->daemon, "weights.safetensors", 0));
 }
 
-static void other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact(void **state)
+TEST(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact, fixture *f)
 {
     static const char *const exact[] = { "exact=yes", NULL };
-    fixture *f = *state;
 
     if (pd_cpu_newest() < PD_CPU_AVX2) skip();
     start(f, 0, "--cpu=avx2");
@@ -488,9 +468,8 @@ static void expect_notice(int fd, const char *text)
     if (strstr(notice, text) == NULL) fail_msg("expected %s, got %s", text, notice);
 }
 
-static void systemd_names_the_directory_and_is_asked_for_time(void **state)
+TEST(systemd_names_the_directory_and_is_asked_for_time, fixture *f)
 {
-    fixture *f = *state;
     char loading[160];
     int fd;
 
@@ -514,24 +493,4 @@ static void systemd_names_the_directory_and_is_asked_for_time(void **state)
     expect_notice(fd, "STOPPING=1");
     expect_notice(fd, "EXTEND_TIMEOUT_USEC=340000000"); /* drain_timeout, checkpoint_timeout and 10 s */
     close(fd);
-}
-
-int main(void)
-{
-#define WITH_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_A_FOLDER(a_job_survives_kill_9_as_of_its_last_checkpoint),
-        WITH_A_FOLDER(sigterm_loses_no_step_and_no_bit),
-        WITH_A_FOLDER(a_value_that_was_set_survives_kill_9_at_once),
-        WITH_A_FOLDER(three_workers_go_on_after_kill_9_of_a_daemon_with_two),
-        WITH_A_FOLDER(checkpoints_come_by_themselves),
-        WITH_A_FOLDER(a_job_that_has_ended_does_not_come_back),
-        WITH_A_FOLDER(a_second_daemon_on_the_same_directory_is_refused),
-        WITH_A_FOLDER(without_a_directory_there_are_no_checkpoints),
-        WITH_A_FOLDER(a_checkpoint_of_a_job_that_is_not_there_is_refused),
-        WITH_A_FOLDER(a_damaged_checkpoint_is_passed_over_for_the_one_before),
-        WITH_A_FOLDER(systemd_names_the_directory_and_is_asked_for_time),
-        WITH_A_FOLDER(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests tls:// with the real daemon: training, refusals that name their reason on both sides, and what a stranger on
  * the wire sees. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -77,17 +69,13 @@ static void expect_the_bits_of_tcp(const tls_scene *scene, team secure)
     model_free(m);
 }
 
-static void workers_with_a_token_train_as_over_tcp(void **state)
+TEST(workers_with_a_token_train_as_over_tcp, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
-
     expect_the_bits_of_tcp(scene, (team){ .url = scene->url, .job = "token", .token_file = scene->token });
 }
 
-static void workers_with_a_certificate_train_as_over_tcp(void **state)
+TEST(workers_with_a_certificate_train_as_over_tcp, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
-
     expect_the_bits_of_tcp(scene, (team){ .url = scene->url,
                                           .job = "certificate",
                                           .ca_file = scene->ca,
@@ -114,9 +102,8 @@ static void expect_refusal(const tls_scene *scene, pd_client_options options, co
     assert_true(daemon_says(scene->daemon, in_log, patient(5)));
 }
 
-static void a_wrong_token_is_refused(void **state)
+TEST(a_wrong_token_is_refused, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     char path[120], line[PD_TOKEN_LINE];
 
     snprintf(path, sizeof path, "%s/wrong", scene->folder);
@@ -126,17 +113,14 @@ static void a_wrong_token_is_refused(void **state)
                    "the client's token is not one of those in tls.tokens");
 }
 
-static void a_client_without_credentials_is_refused(void **state)
+TEST(a_client_without_credentials_is_refused, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
-
     expect_refusal(scene, (pd_client_options){ .ca_file = scene->ca }, "set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE",
                    "the client has neither token nor certificate");
 }
 
-static void a_server_of_a_foreign_authority_is_refused(void **state)
+TEST(a_server_of_a_foreign_authority_is_refused, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     char path[120];
     pki_authority *foreign;
 
@@ -147,9 +131,8 @@ static void a_server_of_a_foreign_authority_is_refused(void **state)
                    "it does not know the authority");
 }
 
-static void a_server_of_another_name_is_refused(void **state)
+TEST(a_server_of_another_name_is_refused, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     char url[64];
 
     snprintf(url, sizeof url, "tls://localhost:%d", scene->port); /* the certificate has only the number */
@@ -157,10 +140,8 @@ static void a_server_of_another_name_is_refused(void **state)
                    "refused our certificate");
 }
 
-static void an_expired_client_is_refused(void **state)
+TEST(an_expired_client_is_refused, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
-
     pki_issue(scene->authority, "DNS:worker-1", -1, scene->client_pem, scene->client_key);
     expect_refusal(
         scene,
@@ -168,19 +149,16 @@ static void an_expired_client_is_refused(void **state)
         "it has expired", "certificate has expired");
 }
 
-static void a_client_without_tls_is_told_to_use_it(void **state)
+TEST(a_client_without_tls_is_told_to_use_it, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     char url[64];
 
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", scene->port);
-    expect_refusal(scene, (pd_client_options){ .urls = url }, "this address wants TLS",
-                   "the client does not speak TLS");
+    expect_refusal(scene, (pd_client_options){ .urls = url }, "TLS required", "the client does not use TLS");
 }
 
-static void a_client_with_tls_is_told_that_an_address_has_none(void **state)
+TEST(a_client_with_tls_is_told_that_an_address_has_none, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     char url[64];
 
     snprintf(url, sizeof url, "tls://127.0.0.1:%d", scene->daemon->port);
@@ -188,9 +166,8 @@ static void a_client_with_tls_is_told_that_an_address_has_none(void **state)
                    "this address does not speak TLS");
 }
 
-static void a_file_that_is_of_no_use_is_told_at_once(void **state)
+TEST(a_file_that_is_of_no_use_is_told_at_once, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     pd_client_options options = { .urls = scene->url, .token_file = "/nowhere/token" };
     pd_client *client = NULL;
     pd_error err = { 0 };
@@ -199,9 +176,8 @@ static void a_file_that_is_of_no_use_is_told_at_once(void **state)
     assert_non_null(strstr(err.text, "PARAMD_TOKEN_FILE: /nowhere/token"));
 }
 
-static void older_versions_of_tls_are_refused(void **state)
+TEST(older_versions_of_tls_are_refused, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     SSL *ssl = SSL_new(context);
     int fd = loopback_connect(scene->port);
@@ -216,19 +192,17 @@ static void older_versions_of_tls_are_refused(void **state)
     assert_true(daemon_says(scene->daemon, "the peer does not speak TLS 1.3", patient(5)));
 }
 
-static void a_daemon_without_keys_does_not_start(void **state)
+TEST(a_daemon_without_keys_does_not_start)
 {
     static const char *const flags[] = { "--listen=tls://127.0.0.1:0", NULL };
     char text[1024];
-    (void)state;
 
     assert_int_equal(daemon_refuses(flags, text, sizeof text), 2);
     assert_non_null(strstr(text, "needs tls.tokens, or tls.certificate and tls.key"));
 }
 
-static void other_machines_may_reach_only_what_knows_its_clients(void **state)
+TEST(other_machines_may_reach_only_what_knows_its_clients, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     const char *flags[] = { "--check-config",
                             "--listen=tls://0.0.0.0:7070",
                             "--tls-certificate",
@@ -273,10 +247,8 @@ static bool can_be_read(const tls_scene *scene, bool secure)
     return seen;
 }
 
-static void neither_names_nor_numbers_can_be_read_on_the_wire(void **state)
+TEST(neither_names_nor_numbers_can_be_read_on_the_wire, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
-
     assert_true(can_be_read(scene, false));
     assert_false(can_be_read(scene, true));
 }
@@ -316,10 +288,9 @@ static bool answers(const tls_scene *scene)
     return rc == PD_OK;
 }
 
-static void silent_and_slow_handshakes_cost_little_and_end(void **state)
+TEST(silent_and_slow_handshakes_cost_little_and_end, const tls_scene *scene)
 {
     static const uint8_t begun[] = { 22, 3, 1, 2, 0, 1, 0 }; /* a message of 512 bytes, of which two are here */
-    const tls_scene *scene = *state;
     int fd[HALF_OPEN];
     long before = resident(scene), after;
 
@@ -336,26 +307,4 @@ static void silent_and_slow_handshakes_cost_little_and_end(void **state)
     }
 }
 
-#define CASE(name) cmocka_unit_test(name)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(workers_with_a_token_train_as_over_tcp),
-        CASE(workers_with_a_certificate_train_as_over_tcp),
-        CASE(a_wrong_token_is_refused),
-        CASE(a_client_without_credentials_is_refused),
-        CASE(a_server_of_a_foreign_authority_is_refused),
-        CASE(a_server_of_another_name_is_refused),
-        CASE(an_expired_client_is_refused),
-        CASE(a_client_without_tls_is_told_to_use_it),
-        CASE(a_client_with_tls_is_told_that_an_address_has_none),
-        CASE(a_file_that_is_of_no_use_is_told_at_once),
-        CASE(older_versions_of_tls_are_refused),
-        CASE(a_daemon_without_keys_does_not_start),
-        CASE(other_machines_may_reach_only_what_knows_its_clients),
-        CASE(neither_names_nor_numbers_can_be_read_on_the_wire),
-        CASE(silent_and_slow_handshakes_cost_little_and_end),
-    };
-    return cmocka_run_group_tests(tests, start, end);
-}
+GROUP(start, end);

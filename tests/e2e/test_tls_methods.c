@@ -1,14 +1,6 @@
 /* Tries every method of the protocol over TLS with every kind of bad credential: the daemon answers none of them. It is
  * the other half of the figure auth_matrix (unit.auth_matrix has the roles). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +10,7 @@
 
 #include "loopback.h"
 #include "message.h"
-#include "methods.h"
+#include "handlers.h"
 #include "paramd/client.h"
 #include "tls_scene.h"
 #include "tls_stream.h"
@@ -152,9 +144,10 @@ static void make_bad_credentials(const tls_scene *scene, char foreign[2][120], c
     pki_free(authority);
 }
 
-static void no_method_is_answered_without_good_credentials(void **state)
+FIXTURE(start, end);
+
+TEST(no_method_is_answered_without_good_credentials, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     char foreign[2][120], expired[2][120], token[120];
     int wrong = 0;
 
@@ -202,9 +195,8 @@ static int join(pd_client_options options, const char *job, pd_error *err)
     return rc;
 }
 
-static void tokens_and_certificates_have_the_roles_of_their_names(void **state)
+TEST_WITH(start_with_roles, end, tokens_and_certificates_have_the_roles_of_their_names, const tls_scene *scene)
 {
-    const tls_scene *scene = *state;
     const pd_client_options token = { .urls = scene->url, .token_file = scene->token };
     const pd_client_options certificate = {
         .urls = scene->url, .ca_file = scene->ca, .cert_file = scene->client_pem, .key_file = scene->client_key
@@ -217,14 +209,4 @@ static void tokens_and_certificates_have_the_roles_of_their_names(void **state)
     assert_int_equal(join(certificate, "a-2", &err), PD_PERMISSION_DENIED);
     assert_non_null(strstr(err.text, "certificate:worker-1 may neither join nor create job a-2"));
     assert_int_equal(join((pd_client_options){ .urls = scene->daemon->url }, "a-3", &err), PD_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_method_is_answered_without_good_credentials, start, end),
-        cmocka_unit_test_setup_teardown(tokens_and_certificates_have_the_roles_of_their_names, start_with_roles, end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests that tokens and certificates are replaced while workers train: no worker sees an error. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
+
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <signal.h>
 
@@ -89,7 +81,7 @@ static void rotate(rotation *r)
     strcpy(scene->line, fresh);
 }
 
-static void keys_are_rotated_while_workers_train(void **state)
+TEST(keys_are_rotated_while_workers_train)
 {
     rotation r = { .scene = tls_scene_new() };
     model *m = model_new(sizes, 2);
@@ -97,7 +89,6 @@ static void keys_are_rotated_while_workers_train(void **state)
     worker w[2];
     pthread_t thread[2];
     char url[64];
-    (void)state;
 
     tls_scene_start(r.scene, NULL);
     r.between = proxy_start(r.scene->port);
@@ -128,12 +119,11 @@ static void keys_are_rotated_while_workers_train(void **state)
     assert_int_equal(tls_scene_end(r.scene), 0);
 }
 
-static void a_reload_with_a_wrong_file_changes_nothing(void **state)
+TEST(a_reload_with_a_wrong_file_changes_nothing)
 {
     tls_scene *scene = tls_scene_new();
     pd_client_options options = { .job = "", .impatient = true, .token_file = scene->token };
     pd_client *client = NULL;
-    (void)state;
 
     tls_scene_start(scene, NULL);
     pki_write(scene->tokens, scene->line, 0644);
@@ -163,11 +153,10 @@ static bool lets_in(const tls_scene *scene)
     return rc == PD_OK;
 }
 
-static void a_revoked_certificate_is_refused_from_the_reload_on(void **state)
+TEST(a_revoked_certificate_is_refused_from_the_reload_on)
 {
     tls_scene *scene = tls_scene_new();
     char list[96];
-    (void)state;
 
     snprintf(list, sizeof list, "%s/crl.pem", scene->folder);
     pki_revoke(scene->authority, NULL, 2, list);
@@ -199,12 +188,11 @@ static bool asks(int port, const char *token, const char *expected)
     return http_answers(port, request, expected);
 }
 
-static void the_token_of_http_is_replaced_with_all_other_files_or_not_at_all(void **state)
+TEST(the_token_of_http_is_replaced_with_all_other_files_or_not_at_all)
 {
     tls_scene *scene = tls_scene_new();
     char file[96];
     int port;
-    (void)state;
 
     snprintf(file, sizeof file, "%s/http-token", scene->folder);
     pki_write(file, "first-token-of-http\n", 0600);
@@ -221,15 +209,4 @@ static void the_token_of_http_is_replaced_with_all_other_files_or_not_at_all(voi
     assert_true(daemon_says(scene->daemon, "the old values stay", patient(10)));
     assert_true(asks(port, "second-token-of-http", "200 OK"));
     assert_int_equal(tls_scene_end(scene), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_are_rotated_while_workers_train),
-        cmocka_unit_test(a_reload_with_a_wrong_file_changes_nothing),
-        cmocka_unit_test(a_revoked_certificate_is_refused_from_the_reload_on),
-        cmocka_unit_test(the_token_of_http_is_replaced_with_all_other_files_or_not_at_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

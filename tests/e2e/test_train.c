@@ -1,15 +1,5 @@
 /* Tests training through the real daemon: the pulled weights equal those that the formulas give, bit for bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <math.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "paramd/optim.h"
@@ -69,13 +59,12 @@ static float **train_here(const model *m, const char *rule_values[][2], int step
     return weights;
 }
 
-static void one_worker_trains_as_the_same_arithmetic_does_here(void **state)
+TEST(one_worker_trains_as_the_same_arithmetic_does_here, test_daemon *daemon)
 {
     static const char *const rules[] = { "* sgd lr=0.05 momentum=0.9 weight_decay=0.01 nesterov=yes", NULL };
     static const char *values[][2] = {
         { "lr", "0.05" }, { "momentum", "0.9" }, { "weight_decay", "0.01" }, { "nesterov", "yes" }, { NULL, NULL }
     };
-    test_daemon *daemon = *state;
     model *m = model_new(mixed, MIXED);
     team t = { .url = daemon->url, .job = "one", .world = 1, .rules = rules, .model = m, .work = ten_steps };
     worker workers[TEAM_MOST];
@@ -90,11 +79,10 @@ static void one_worker_trains_as_the_same_arithmetic_does_here(void **state)
     model_free(m);
 }
 
-static void checksums_change_nothing(void **state)
+TEST(checksums_change_nothing, test_daemon *daemon)
 {
     static const char *const rules[] = { "* sgd lr=0.05", NULL };
     static const char *values[][2] = { { "lr", "0.05" }, { NULL, NULL } };
-    test_daemon *daemon = *state;
     model *m = model_new(mixed, MIXED);
     team t = { .url = daemon->url,
                .job = "checksum",
@@ -179,10 +167,9 @@ static void run_four(const test_daemon *daemon, const model *m, const char *job,
     for (int r = 1; r < 4; r++) assert_true(model_same(m, workers[0].weights, workers[r].weights));
 }
 
-static void any_order_timing_and_pipelining_give_the_same_bits(void **state)
+TEST(any_order_timing_and_pipelining_give_the_same_bits, test_daemon *daemon)
 {
     static bool (*const manners[])(worker *) = { shuffled_steps, staggered_steps, pipelined_steps };
-    test_daemon *daemon = *state;
     model *m = model_new(mixed, MIXED);
     worker sorted[TEAM_MOST], other[TEAM_MOST];
     team t, u;
@@ -207,7 +194,7 @@ static bool two_steps(worker *w)
     return worker_step(w, NULL, NULL) && worker_step(w, NULL, NULL);
 }
 
-static void two_thousand_small_tensors_arrive_in_order(void **state)
+TEST(two_thousand_small_tensors_arrive_in_order)
 {
     enum { N = 2000 };
     static int64_t sizes[N];
@@ -217,7 +204,6 @@ static void two_thousand_small_tensors_arrive_in_order(void **state)
     model *m;
     team t;
     float g[64];
-    (void)state;
 
     for (int i = 0; i < N; i++) sizes[i] = 1 + i % 64;
     m = model_new(sizes, N);
@@ -244,7 +230,7 @@ static void two_thousand_small_tensors_arrive_in_order(void **state)
 }
 
 /* So many parameters take several frames for the declarations, and several for the answers. */
-static void twelve_thousand_parameters_train_and_come_back(void **state)
+TEST(twelve_thousand_parameters_train_and_come_back)
 {
     enum { N = 12000 };
     static const char *const flags[] = { "--max-params=12000", NULL };
@@ -253,7 +239,6 @@ static void twelve_thousand_parameters_train_and_come_back(void **state)
     worker workers[TEAM_MOST];
     model *m;
     team t;
-    (void)state;
 
     for (int i = 0; i < N; i++) sizes[i] = 1 + i % 3;
     m = model_new(sizes, N);
@@ -266,7 +251,7 @@ static void twelve_thousand_parameters_train_and_come_back(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void a_tensor_larger_than_a_chunk_arrives_whole(void **state)
+TEST(a_tensor_larger_than_a_chunk_arrives_whole)
 {
     static const int64_t sizes[] = { 2500000, 7 }; /* 10 MB: three chunks of 4 MiB */
     static const char *const rules[] = { "* sgd lr=0.01", NULL };
@@ -276,7 +261,6 @@ static void a_tensor_larger_than_a_chunk_arrives_whole(void **state)
     team t = { .url = daemon->url, .job = "large", .world = 1, .rules = rules, .model = m, .work = two_steps };
     worker workers[TEAM_MOST];
     float **here = train_here(m, values, 2);
-    (void)state;
 
     team_run(&t, workers);
     assert_true(model_same(m, workers[0].weights, here));
@@ -288,11 +272,10 @@ static void a_tensor_larger_than_a_chunk_arrives_whole(void **state)
 
 /* ---- workers that join a running job ---- */
 
-static void weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step(void **state)
+TEST(weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step, test_daemon *daemon)
 {
     static const int64_t size = SIZE;
     static const char *const rules[] = { "* sgd lr=1", NULL };
-    test_daemon *daemon = *state;
     model *m = model_new(&size, 1);
     team t = { .url = daemon->url, .job = "pull", .world = 1, .rules = rules, .model = m };
     worker w;
@@ -335,10 +318,9 @@ static bool three_barriers(worker *w)
     return true;
 }
 
-static void a_barrier_waits_for_every_rank(void **state)
+TEST(a_barrier_waits_for_every_rank, test_daemon *daemon)
 {
     static const int64_t size = 1;
-    test_daemon *daemon = *state;
     model *m = model_new(&size, 1);
     int counts[3] = { 0 };
     team t = { .url = daemon->url, .job = "barrier", .world = 4, .model = m, .work = three_barriers, .arg = counts };
@@ -349,17 +331,4 @@ static void a_barrier_waits_for_every_rank(void **state)
     model_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_worker_trains_as_the_same_arithmetic_does_here),
-        cmocka_unit_test(checksums_change_nothing),
-        cmocka_unit_test(any_order_timing_and_pipelining_give_the_same_bits),
-        cmocka_unit_test(two_thousand_small_tensors_arrive_in_order),
-        cmocka_unit_test(twelve_thousand_parameters_train_and_come_back),
-        cmocka_unit_test(a_tensor_larger_than_a_chunk_arrives_whole),
-        cmocka_unit_test(weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step),
-        cmocka_unit_test(a_barrier_waits_for_every_rank),
-    };
-    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
-}
+GROUP(start_daemon, stop_daemon);

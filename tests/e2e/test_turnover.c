@@ -1,14 +1,6 @@
 /* Tests jobs whose workers are replaced in the middle of steps: they end with the same bits as jobs whose workers stay,
  * with all optimizers, aggregates and ways to give initial weights. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "team.h"
@@ -144,41 +136,28 @@ static void expect_the_same(const char *const *rules, const char *const *options
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-static void kron_steps_alike(void **state)
+TEST(kron_steps_alike)
 {
     static const char *const rules[] = { "* kron learning_rate=0.01 merge_small_dims=no block_size=16 root_delay=1",
                                          NULL },
                              *const options[] = { "aggregate=weighted_mean", NULL };
-    (void)state;
     expect_the_same(rules, options, 0);
 }
 
-static void adafactor_steps_alike_from_a_later_step_on(void **state)
+TEST(adafactor_steps_alike_from_a_later_step_on)
 {
     static const char *const rules[] = { "* adafactor learning_rate=0.01 beta1=0.9 step_offset=100 "
                                          "logical_factor_rules=standard global_norm_clip_threshold=5",
                                          NULL };
     static const char *const options[] = { "start_step=100", "aggregate=median", NULL };
-    (void)state;
     expect_the_same(rules, options, 100);
 }
 
-static void several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_weights(void **state)
+TEST(several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_weights)
 {
     static const char *const rules[] = { "p0 kron learning_rate=0.01 merge_small_dims=no block_size=16",
                                          "p2 adafactor learning_rate=0.01 logical_factor_rules=standard",
                                          "* sgd lr=linear_warmup(peak=0.1,warmup_steps=20) momentum=0.9", NULL };
     static const char *const options[] = { "clip_global_norm=3", "initial_weights=mean", "aggregate=adasum", NULL };
-    (void)state;
     expect_the_same(rules, options, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kron_steps_alike),
-        cmocka_unit_test(adafactor_steps_alike_from_a_later_step_on),
-        cmocka_unit_test(several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_weights),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* Tests workers with uneven numbers of steps: who needs a rank that has left for good gets an error at once, and goes
  * on when a process comes back to that rank. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "daemon_process.h"
 #include "paramd/client.h"
@@ -69,14 +62,13 @@ static void expect_left_behind(int code, const pd_error *err, double since, cons
     assert_true(seconds_now() - since < patient(10));
 }
 
-static void who_needs_a_rank_that_has_left_hears_so_at_once_and_goes_on_when_it_is_back(void **state)
+TEST(who_needs_a_rank_that_has_left_hears_so_at_once_and_goes_on_when_it_is_back)
 {
     test_daemon *daemon = daemon_start(NULL);
     worker short_one, long_one;
     double begin;
     pd_error err;
     int rc;
-    (void)state;
 
     open_worker(&short_one, daemon->url, 0);
     open_worker(&long_one, daemon->url, 1);
@@ -105,12 +97,4 @@ static void who_needs_a_rank_that_has_left_hears_so_at_once_and_goes_on_when_it_
     pd_client_close(short_one.client);
     pd_client_close(long_one.client);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_needs_a_rank_that_has_left_hears_so_at_once_and_goes_on_when_it_is_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 /* Tests updates instead of weights: a worker that pulls the change of each step, in few bits, has the same weights as
  * the server. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "await.h"
 #include "daemon_process.h"
@@ -154,14 +145,13 @@ static const char f16[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_pre
                           "communication_dtype=FP16 grafting_config=SGD";
 static const char f32[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 grafting_config=SGD";
 
-static void who_gets_updates_has_the_servers_weights_bit_for_bit(void **state)
+TEST(who_gets_updates_has_the_servers_weights_bit_for_bit)
 {
     static const struct {
         const char *rule;
         pd_dtype dtype;
     } cases[] = { { bf16, PD_BF16 }, { f16, PD_F16 }, { f32, PD_F32 } };
 
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         uint64_t before[RANKS];
         pair p;
@@ -177,11 +167,10 @@ static void who_gets_updates_has_the_servers_weights_bit_for_bit(void **state)
     }
 }
 
-static void a_step_that_is_skipped_changes_nothing(void **state)
+TEST(a_step_that_is_skipped_changes_nothing)
 {
     pair p;
 
-    (void)state;
     pair_new(&p, bf16, PD_BF16, false);
     for (uint64_t s = 1; s <= STEPS; s++) {
         step(&p, s, s == 2 || s == 5);
@@ -191,12 +180,11 @@ static void a_step_that_is_skipped_changes_nothing(void **state)
     pair_free(&p);
 }
 
-static void who_has_missed_versions_gets_whole_weights_and_then_updates_again(void **state)
+TEST(who_has_missed_versions_gets_whole_weights_and_then_updates_again)
 {
     uint64_t before;
     pair p;
 
-    (void)state;
     pair_new(&p, bf16, PD_BF16, false);
     step(&p, 1, false);
     for (uint64_t s = 2; s <= 3; s++) {
@@ -213,12 +201,11 @@ static void who_has_missed_versions_gets_whole_weights_and_then_updates_again(vo
     pair_free(&p);
 }
 
-static void a_process_that_takes_the_rank_over_begins_with_whole_weights(void **state)
+TEST(a_process_that_takes_the_rank_over_begins_with_whole_weights)
 {
     pd_error err = { 0 };
     pair p;
 
-    (void)state;
     pair_new(&p, bf16, PD_BF16, false);
     step(&p, 1, false);
     pd_client_close(p.at[UPDATES].client);
@@ -247,11 +234,10 @@ static bool has_broken(void *arg)
     return proxy_connections(b->between) >= b->connections;
 }
 
-static void a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twice(void **state)
+TEST(a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twice)
 {
     pair p;
 
-    (void)state;
     pair_new(&p, bf16, PD_BF16, true);
     for (uint64_t s = 1; s <= 12; s++) {
         int before = proxy_connections(p.between);
@@ -281,24 +267,9 @@ static void assert_refused(const char *rule, pd_dtype dtype, const char *why)
     assert_int_equal(daemon_stop(p.daemon, patient(10)), 0);
 }
 
-static void updates_that_the_optimizer_does_not_give_are_refused(void **state)
+TEST(updates_that_the_optimizer_does_not_give_are_refused)
 {
-    (void)state;
     assert_refused("* sgd lr=0.1", PD_BF16, "sgd gives no updates here");
     assert_refused("* shampoo communication_dtype=BF16 communicate_params=yes", PD_BF16, "communicate_params");
     assert_refused("* shampoo communication_dtype=FP16", PD_BF16, "updates of shampoo are float16 here");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_gets_updates_has_the_servers_weights_bit_for_bit),
-        cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
-        cmocka_unit_test(who_has_missed_versions_gets_whole_weights_and_then_updates_again),
-        cmocka_unit_test(a_process_that_takes_the_rank_over_begins_with_whole_weights),
-        cmocka_unit_test(a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twice),
-        cmocka_unit_test(updates_that_the_optimizer_does_not_give_are_refused),
-    };
-
-    return cmocka_run_group_tests_name("updates", tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* Tests workers whose daemon is killed again and again while they train: with windows they do not notice, without one
  * they rewind, and the final weights have the bytes of an undisturbed run. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
+
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <unistd.h>
 
@@ -252,11 +244,10 @@ static void try_manner(const manner *m, run *r)
 
 static const char adamw[] = "* adamw lr=0.01";
 
-static void workers_with_windows_do_not_notice_a_daemon_that_is_killed(void **state)
+TEST(workers_with_windows_do_not_notice_a_daemon_that_is_killed)
 {
     static const manner m = { .window = { 8, 8 }, .rule = adamw };
     run r;
-    (void)state;
 
     try_manner(&m, &r);
     for (int i = 0; i < WORLD; i++) {
@@ -266,11 +257,10 @@ static void workers_with_windows_do_not_notice_a_daemon_that_is_killed(void **st
     free_run(&r);
 }
 
-static void workers_without_windows_rewind(void **state)
+TEST(workers_without_windows_rewind)
 {
     static const manner m = { .rule = adamw };
     run r;
-    (void)state;
 
     try_manner(&m, &r);
     assert_true(r.ranks[0].stats.rewinds > 0);
@@ -278,38 +268,35 @@ static void workers_without_windows_rewind(void **state)
     free_run(&r);
 }
 
-static void a_worker_with_a_window_goes_along_with_one_that_rewinds(void **state)
+TEST(a_worker_with_a_window_goes_along_with_one_that_rewinds)
 {
     static const manner m = { .window = { 8, 0 }, .rule = adamw };
     run r;
-    (void)state;
 
     try_manner(&m, &r);
     free_run(&r);
 }
 
-static void windows_work_in_shared_memory(void **state)
+TEST(windows_work_in_shared_memory)
 {
     static const manner m = { .window = { 8, 8 }, .shared = true, .rule = adamw };
     run r;
-    (void)state;
 
     try_manner(&m, &r);
     assert_true(r.ranks[0].stats.shared_out > 0);
     free_run(&r);
 }
 
-static void windows_work_with_steps_that_are_ended_and_pulls_of_their_own(void **state)
+TEST(windows_work_with_steps_that_are_ended_and_pulls_of_their_own)
 {
     static const manner m = { .window = { 8, 8 }, .separate = true, .rule = adamw };
     run r;
-    (void)state;
 
     try_manner(&m, &r);
     free_run(&r);
 }
 
-static void windows_work_with_updates(void **state)
+TEST(windows_work_with_updates)
 {
     static const manner m = { .window = { 8, 8 },
                               .updates = PD_BF16,
@@ -317,21 +304,7 @@ static void windows_work_with_updates(void **state)
                                   "* shampoo lr=0.05 epsilon=1e-4 max_preconditioner_dim=16 precondition_frequency=20 "
                                   "communication_dtype=BF16 grafting_config=SGD" };
     run r;
-    (void)state;
 
     try_manner(&m, &r);
     free_run(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_with_windows_do_not_notice_a_daemon_that_is_killed),
-        cmocka_unit_test(workers_without_windows_rewind),
-        cmocka_unit_test(a_worker_with_a_window_goes_along_with_one_that_rewinds),
-        cmocka_unit_test(windows_work_in_shared_memory),
-        cmocka_unit_test(windows_work_with_steps_that_are_ended_and_pulls_of_their_own),
-        cmocka_unit_test(windows_work_with_updates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,10 +22,10 @@ static void give_back(bool failed)
 
     if (effect == NULL) return;
     world.checkpointing = effect->mail.next;
-    if (effect->kind == PD_EFF_KEEP) {
+    if (effect->kind == PD_EFF_WRITE_CHECKPOINT) {
         request = pd_effect_become_checkpointed(effect);
-        request->u.kept->bytes = 1000;
-        error = &request->u.kept->error;
+        request->u.checkpoint_image->bytes = 1000;
+        error = &request->u.checkpoint_image->error;
     } else {
         request = pd_effect_become_wal(effect);
         error = &request->u.wal->error;

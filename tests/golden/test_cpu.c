@@ -1,14 +1,8 @@
 /* Tests that tests and daemon compute with the instruction set that PARAMD_CPU chooses: a run on AVX2 proves nothing if
  * BLAS or our own loops use AVX-512 all the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <strings.h>
 
 #include "blascore.h"
 #include "cpu.h"
@@ -22,9 +16,8 @@ static const char *wanted_set(void)
     return name != NULL ? name : pd_cpu_names[pd_cpu_newest()];
 }
 
-static void our_loops_use_the_set_that_the_environment_names(void **state)
+TEST(our_loops_use_the_set_that_the_environment_names)
 {
-    (void)state;
     assert_string_equal(pd_cpu_names[pd_cpu_in_use], wanted_set());
 }
 
@@ -38,9 +31,8 @@ static void expect_wanted_core(const char *core)
         fail_msg("BLAS uses the kernels %s, expected %s", core, wanted);
 }
 
-static void blas_computes_with_the_kernels_that_the_environment_names(void **state)
+TEST(blas_computes_with_the_kernels_that_the_environment_names)
 {
-    (void)state;
     expect_wanted_core(pd_blas_core());
 }
 
@@ -65,22 +57,20 @@ static report version_of(const char *environment)
     return r;
 }
 
-static void the_daemon_computes_with_them_too(void **state)
+TEST(the_daemon_computes_with_them_too)
 {
     report r = version_of("");
 
-    (void)state;
     assert_string_equal(r.set, wanted_set());
     expect_wanted_core(r.core);
 }
 
 #ifdef __x86_64__
 /* Nothing but PARAMD_CPU says which kernels BLAS should take: the daemon starts itself again to choose them. */
-static void an_older_set_brings_its_kernels_of_blas_along(void **state)
+TEST(an_older_set_brings_its_kernels_of_blas_along)
 {
     report r;
 
-    (void)state;
     if (pd_cpu_newest() < PD_CPU_AVX2) skip();
     r = version_of("-u OPENBLAS_CORETYPE PARAMD_CPU=generic");
     assert_string_equal(r.set, "generic");
@@ -88,50 +78,32 @@ static void an_older_set_brings_its_kernels_of_blas_along(void **state)
 }
 #endif
 
-static void a_flag_goes_before_the_environment(void **state)
-{
-    char text[64];
-    test_daemon *daemon;
-
-    (void)state;
-    setenv("PARAMD_CPU", "generic", 1);
-    daemon = daemon_start((const char *const[]){ "--cpu", "auto", NULL });
-    snprintf(text, sizeof text, "CPU %s, BLAS core ", pd_cpu_names[pd_cpu_newest()]);
-    assert_true(daemon_says(daemon, text, 10));
-    assert_int_equal(daemon_stop(daemon, 10), 0);
-}
-
-static void an_unknown_set_is_refused_with_the_choices(void **state)
+TEST(an_unknown_set_is_refused_with_the_choices)
 {
     char text[1024];
 
-    (void)state;
     assert_int_equal(daemon_refuses((const char *const[]){ "--cpu", "avx3", NULL }, text, sizeof text), 2);
     assert_non_null(strstr(text, PD_CPU_CHOICES));
 }
 
-static void a_set_that_the_cpu_lacks_is_refused(void **state)
+TEST(a_set_that_the_cpu_lacks_is_refused)
 {
     char text[1024];
 
-    (void)state;
     if (pd_cpu_newest() == PD_CPU_AVX512) skip();
     assert_int_equal(daemon_refuses((const char *const[]){ "--cpu", "avx512", NULL }, text, sizeof text), 2);
     assert_non_null(strstr(text, "threads.cpu"));
 }
 
-int main(void)
+/* The last test: it changes PARAMD_CPU. */
+TEST(a_flag_goes_before_the_environment)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(our_loops_use_the_set_that_the_environment_names),
-        cmocka_unit_test(blas_computes_with_the_kernels_that_the_environment_names),
-        cmocka_unit_test(the_daemon_computes_with_them_too),
-#ifdef __x86_64__
-        cmocka_unit_test(an_older_set_brings_its_kernels_of_blas_along),
-#endif
-        cmocka_unit_test(an_unknown_set_is_refused_with_the_choices),
-        cmocka_unit_test(a_set_that_the_cpu_lacks_is_refused),
-        cmocka_unit_test(a_flag_goes_before_the_environment), /* the last one: it changes PARAMD_CPU */
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    char text[64];
+    test_daemon *daemon;
+
+    setenv("PARAMD_CPU", "generic", 1);
+    daemon = daemon_start((const char *const[]){ "--cpu", "auto", NULL });
+    snprintf(text, sizeof text, "CPU %s, BLAS core ", pd_cpu_names[pd_cpu_newest()]);
+    assert_true(daemon_says(daemon, text, 10));
+    assert_int_equal(daemon_stop(daemon, 10), 0);
 }

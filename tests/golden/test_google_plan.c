@@ -1,13 +1,7 @@
 /* Tests the plan of scalable_shampoo for every shape of upstream's table, google_shampoo/preconditioner_plan.json:
  * the merged shape, the size of each statistic, and the exponent of its inverse root. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "forecast.h"
@@ -44,12 +38,11 @@ static void assert_statistics(const pd_plan *plan, const json_t *table)
     }
 }
 
-static void statistics_and_exponents_are_upstreams(void **state)
+TEST(statistics_and_exponents_are_upstreams)
 {
     const json_t *table;
     size_t i, with_tasks = 0;
 
-    (void)state;
     json_array_foreach(entries, i, table)
     {
         pd_shape_entry entry;
@@ -73,13 +66,18 @@ static void statistics_and_exponents_are_upstreams(void **state)
     assert_true(with_tasks > 50);
 }
 
-int main(void)
+static int open_tables(void **state)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(statistics_and_exponents_are_upstreams) };
-    int failed;
-
+    (void)state;
     entries = golden_table("google_shampoo/preconditioner_plan.json");
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    json_decref(entries);
-    return failed;
+    return 0;
 }
+
+static int close_tables(void **state)
+{
+    (void)state;
+    json_decref(entries);
+    return 0;
+}
+
+GROUP(open_tables, close_tables);

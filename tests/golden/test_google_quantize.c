@@ -1,13 +1,7 @@
 /* Quantizes the values of upstream's table, google_shampoo/quantized_value.safetensors. The input is float32 and both
  * sides divide and round in the same way. So codes, bucket sizes, diagonals and the values read back are equal bit for
  * bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "golden.h"
 #include "quantize.h"
@@ -64,12 +58,11 @@ static void check_case(int index, const char *dtype, bool apart)
     free(memory);
 }
 
-static void every_case_is_equal_to_the_last_bit(void **state)
+TEST(every_case_is_equal_to_the_last_bit)
 {
     json_t *cases = golden_cases(&file), *entry;
     size_t i;
 
-    (void)state;
     json_array_foreach(cases, i, entry)
     {
         check_case((int)golden_int(entry, "index"), json_string_value(json_object_get(entry, "dtype")),
@@ -79,13 +72,18 @@ static void every_case_is_equal_to_the_last_bit(void **state)
     assert_true(i > 0);
 }
 
-int main(void)
+static int open_files(void **state)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_case_is_equal_to_the_last_bit) };
-    int rc;
-
+    (void)state;
     golden_open(&file, "google_shampoo/quantized_value.safetensors");
-    rc = cmocka_run_group_tests(tests, NULL, NULL);
-    golden_close(&file);
-    return rc;
+    return 0;
 }
+
+static int close_files(void **state)
+{
+    (void)state;
+    golden_close(&file);
+    return 0;
+}
+
+GROUP(open_files, close_files);

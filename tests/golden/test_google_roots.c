@@ -3,14 +3,7 @@
  * noise that the trace records, plus 1e-6. It is relative to the norm for roots, relative to the value for
  * eigenvalues, and absolute for errors, which are at most about 1. A root whose error upstream finds too large must
  * be refused here, too. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "golden.h"
 #include "root_types.h"
@@ -101,11 +94,10 @@ static void check(int index, pd_mat A, int64_t padded_side, int p, double epsilo
     free(X.at);
 }
 
-static void roots_are_upstreams(void **state)
+TEST(roots_are_upstreams)
 {
     size_t i;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(golden_cases(&roots), i, entry)
     {
@@ -130,12 +122,11 @@ static int64_t side_without_padding(pd_mat A)
     return n;
 }
 
-static void padding_that_is_only_counted_gives_the_corner_of_the_padded_root(void **state)
+TEST(padding_that_is_only_counted_gives_the_corner_of_the_padded_root)
 {
     size_t i;
     json_t *entry;
     int padded = 0;
-    (void)state;
 
     json_array_foreach(golden_cases(&roots), i, entry)
     {
@@ -152,11 +143,10 @@ static void padding_that_is_only_counted_gives_the_corner_of_the_padded_root(voi
     assert_true(padded > 0);
 }
 
-static void power_iterations_are_upstreams(void **state)
+TEST(power_iterations_are_upstreams)
 {
     size_t c;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(golden_cases(&powers), c, entry)
     {
@@ -179,31 +169,30 @@ static void power_iterations_are_upstreams(void **state)
     assert_true(c > 0);
 }
 
-static void start_vectors_are_upstreams(void **state)
+TEST(start_vectors_are_upstreams)
 {
     const pd_st_tensor *theirs = golden_find(&powers, "start_vector/64");
     double v[64];
-    (void)state;
 
     pd_start_vector(v, 64);
     for (int64_t i = 0; i < 64; i++) assert_true(v[i] == element(&powers, theirs, i));
 }
 
-int main(void)
+static int open_files(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_are_upstreams),
-        cmocka_unit_test(padding_that_is_only_counted_gives_the_corner_of_the_padded_root),
-        cmocka_unit_test(power_iterations_are_upstreams),
-        cmocka_unit_test(start_vectors_are_upstreams),
-    };
-    int failed;
-
+    (void)state;
     golden_open(&roots, "google_shampoo/matrix_inverse_pth_root.safetensors");
     golden_open(&powers, "google_shampoo/power_iteration.safetensors");
     tolerance = 10 * atof(pd_safetensors_meta(roots.tensors, "noise")) + 1e-6;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
+}
+
+static int close_files(void **state)
+{
+    (void)state;
     golden_close(&powers);
     golden_close(&roots);
-    return failed;
+    return 0;
 }
+
+GROUP(open_files, close_files);

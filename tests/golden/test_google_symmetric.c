@@ -1,14 +1,7 @@
 /* Tests symmetric matrices in block rows against every case of google_shampoo/symmetric_matrices.safetensors. Results
  * agree to 1e-6 of each tensor's norm, since products are summed in another order. Functions that only move numbers
  * start from upstream's block rows, and their results are equal. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "golden.h"
 #include "symmetric.h"
@@ -81,24 +74,28 @@ static void check_case(const json_t *entry)
     free(full);
 }
 
-static void every_case_agrees(void **state)
+TEST(every_case_agrees)
 {
     json_t *entry;
     size_t i;
 
-    (void)state;
     json_array_foreach(golden_cases(&file), i, entry) check_case(entry);
     print_message("%d cases\n", (int)i);
     assert_true(i > 0);
 }
 
-int main(void)
+static int open_files(void **state)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_case_agrees) };
-    int rc;
-
+    (void)state;
     golden_open(&file, "google_shampoo/symmetric_matrices.safetensors");
-    rc = cmocka_run_group_tests(tests, NULL, NULL);
-    golden_close(&file);
-    return rc;
+    return 0;
 }
+
+static int close_files(void **state)
+{
+    (void)state;
+    golden_close(&file);
+    return 0;
+}
+
+GROUP(open_files, close_files);

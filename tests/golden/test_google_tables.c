@@ -1,13 +1,7 @@
 /* Tests shapes against upstream's own tables in google_shampoo: merged dimensions, blocks and their order, sides of
  * statistics, exponents. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "golden.h"
@@ -38,11 +32,10 @@ static void assert_shape(const pd_shape *ours, const json_t *theirs, const json_
         fail_msg("%s: we have rank %d, %lld ...", json_dumps(entry, 0), ours->rank, (long long)ours->dim[0]);
 }
 
-static void small_dimensions_are_merged_as_upstream_merges_them(void **state)
+TEST(small_dimensions_are_merged_as_upstream_merges_them)
 {
     size_t i;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(merges, i, entry)
     {
@@ -83,11 +76,10 @@ static void check_blocks(const pd_plan *plan, const json_t *entry)
     }
 }
 
-static void blocks_are_upstreams_in_upstreams_order(void **state)
+TEST(blocks_are_upstreams_in_upstreams_order)
 {
     size_t i;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(partitions, i, entry)
     {
@@ -100,11 +92,10 @@ static void blocks_are_upstreams_in_upstreams_order(void **state)
     assert_true(i > 0);
 }
 
-static void statistics_and_exponents_follow_from_the_shape(void **state)
+TEST(statistics_and_exponents_follow_from_the_shape)
 {
     size_t i;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(plans, i, entry)
     {
@@ -122,21 +113,22 @@ static void statistics_and_exponents_follow_from_the_shape(void **state)
     assert_true(i > 0);
 }
 
-int main(void)
+static int open_tables(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_dimensions_are_merged_as_upstream_merges_them),
-        cmocka_unit_test(blocks_are_upstreams_in_upstreams_order),
-        cmocka_unit_test(statistics_and_exponents_follow_from_the_shape),
-    };
-    int failed;
-
+    (void)state;
     merges = golden_table("google_shampoo/merge_small_dims.json");
     partitions = golden_table("google_shampoo/block_partitioner.json");
     plans = golden_table("google_shampoo/preconditioner_plan.json");
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
+}
+
+static int close_tables(void **state)
+{
+    (void)state;
     json_decref(merges);
     json_decref(partitions);
     json_decref(plans);
-    return failed;
+    return 0;
 }
+
+GROUP(open_tables, close_tables);

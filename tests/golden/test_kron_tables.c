@@ -1,14 +1,7 @@
 /* Tests kron against upstream's own tables in distributed_kron: which factors are diagonal, how dimensions are merged,
  * how blocks are cut and padded, the results of its einsum expressions, and on which machines its state lies. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "golden.h"
@@ -48,12 +41,11 @@ static int mode_of(const json_t *entry)
     return mode == NULL ? KRON_SAVE_NONE : strcmp(mode, "one_diag") == 0 ? KRON_SAVE_ONE_DIAG : KRON_SAVE_ALL_DIAG;
 }
 
-static void factors_are_diagonal_and_dimensions_merged_as_upstream_does(void **state)
+TEST(factors_are_diagonal_and_dimensions_merged_as_upstream_does)
 {
     json_t *entry;
     size_t i;
 
-    (void)state;
     json_array_foreach(types, i, entry)
     {
         pd_shape shape = shape_of(json_object_get(entry, "shape")),
@@ -95,12 +87,11 @@ static void assert_block(const pd_kron_shape *given, const pd_kron_cut *cut, con
     assert_int_equal(flat, json_integer_value(json_array_get(json_object_get(entry, "first_element_flat_index"), b)));
 }
 
-static void blocks_are_cut_and_padded_as_upstream_does(void **state)
+TEST(blocks_are_cut_and_padded_as_upstream_does)
 {
     json_t *entry;
     size_t i;
 
-    (void)state;
     json_array_foreach(cuts, i, entry)
     {
         pd_kron_shape given = given_shape(entry);
@@ -302,9 +293,8 @@ static void judge_expressions(factored *f, const json_t *entry)
     assert_close(x, P, f->n);
 }
 
-static void the_products_are_those_of_the_expressions(void **state)
+TEST(the_products_are_those_of_the_expressions)
 {
-    (void)state;
     each_product(judge_expressions);
 }
 
@@ -326,9 +316,8 @@ static void judge_contractions(factored *f, const json_t *entry)
     }
 }
 
-static void a_block_is_contracted_as_the_expressions_say(void **state)
+TEST(a_block_is_contracted_as_the_expressions_say)
 {
-    (void)state;
     each_product(judge_contractions);
 }
 
@@ -377,12 +366,11 @@ static void assert_factors(const json_t *entry, const pd_plan *plan)
     }
 }
 
-static void factors_begin_with_the_shapes_and_scale_of_upstreams(void **state)
+TEST(factors_begin_with_the_shapes_and_scale_of_upstreams)
 {
     json_t *entry;
     size_t i, planned = 0;
 
-    (void)state;
     json_array_foreach(products, i, entry)
     {
         pd_kron_shape given = given_shape(entry);
@@ -454,12 +442,11 @@ static void assert_places(const json_t *entry, const pd_plan *plan)
         assert_place(entry, &plan->slots[((const pd_kron_own *)plan->own)->q + (int64_t)d], spec, scanned);
 }
 
-static void state_lies_where_what_it_follows_does(void **state)
+TEST(state_lies_where_what_it_follows_does)
 {
     json_t *entry;
     size_t i, compared = 0;
 
-    (void)state;
     json_array_foreach(places, i, entry)
     {
         pd_declaration declaration = { .name = "w", .shape = shape_of(json_object_get(entry, "shape")) };
@@ -486,26 +473,24 @@ static void state_lies_where_what_it_follows_does(void **state)
     assert_true(compared >= 4);
 }
 
-int main(void)
+static int open_tables(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_are_diagonal_and_dimensions_merged_as_upstream_does),
-        cmocka_unit_test(blocks_are_cut_and_padded_as_upstream_does),
-        cmocka_unit_test(the_products_are_those_of_the_expressions),
-        cmocka_unit_test(a_block_is_contracted_as_the_expressions_say),
-        cmocka_unit_test(factors_begin_with_the_shapes_and_scale_of_upstreams),
-        cmocka_unit_test(state_lies_where_what_it_follows_does),
-    };
-    int failed;
-
+    (void)state;
     types = golden_table("distributed_kron/table_types_and_merging.json");
     cuts = golden_table("distributed_kron/table_block_partitioner.json");
     products = golden_table("distributed_kron/table_einsum_structure.json");
     places = golden_table("distributed_kron/table_sharding_specs.json");
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
+}
+
+static int close_tables(void **state)
+{
+    (void)state;
     json_decref(types);
     json_decref(cuts);
     json_decref(products);
     json_decref(places);
-    return failed;
+    return 0;
 }
+
+GROUP(open_tables, close_tables);

@@ -1,19 +1,13 @@
 /* Tests distribution against upstream's tables in meta_shampoo: blocks in a flat range of a tensor, and blocks that are
  * assigned to ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "assignment.h"
 #include "golden.h"
 #include "partition.h"
-#include "recovery.h"
+#include "replay_run.h"
 
 static json_t *recoveries, *assignments; /* rows of the recorded tables */
 
@@ -55,11 +49,10 @@ static void check_recovery(const json_t *row)
     }
 }
 
-static void a_flat_ranges_blocks_are_upstreams(void **state)
+TEST(a_flat_ranges_blocks_are_upstreams)
 {
     size_t i;
     json_t *row;
-    (void)state;
 
     json_array_foreach(recoveries, i, row) check_recovery(row);
     assert_true(i > 0);
@@ -119,28 +112,30 @@ static void check_assignment(const json_t *row)
     assert_int_equal(pd_gathered_bytes(rank_bytes, ranks) / ranks, number(row, "buffer_bytes_per_rank"));
 }
 
-static void blocks_are_dealt_to_ranks_as_upstream_deals_them(void **state)
+TEST(blocks_are_dealt_to_ranks_as_upstream_deals_them)
 {
     size_t i;
     json_t *row;
-    (void)state;
 
     json_array_foreach(assignments, i, row) check_assignment(row);
     assert_true(i > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flat_ranges_blocks_are_upstreams),
-        cmocka_unit_test(blocks_are_dealt_to_ranks_as_upstream_deals_them),
-    };
-    json_t *tables[2] = { NULL };
-    int failed;
+static json_t *tables[2];
 
+static int open_tables(void **state)
+{
+    (void)state;
     tables[0] = open_table(&recoveries, "meta_shampoo/table_fsdp_recovery.json");
     tables[1] = open_table(&assignments, "meta_shampoo/table_ddp_assignment.json");
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (int i = 0; i < 2; i++) json_decref(tables[i]);
-    return failed;
+    return 0;
 }
+
+static int close_tables(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) json_decref(tables[i]);
+    return 0;
+}
+
+GROUP(open_tables, close_tables);

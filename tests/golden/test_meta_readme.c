@@ -1,14 +1,7 @@
 /* Tests that the four examples of upstream's README are in server/optim/README.md as rules of a job, with the settings
  * of the recorded runs readme_* in meta_shampoo, but for the two changes that the guide names. The recorded runs
  * compute roots more often, so that they contain more of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "golden.h"
 #include "recipe.h"
@@ -55,7 +48,7 @@ static void read_trace(pd_recipe *recipe, const char *name)
     snprintf(file, sizeof file, "meta_shampoo/%s.safetensors", name);
     if (pd_trace_open(&trace, golden_path(file), &err) != PD_OK) fail_msg("%s", err.text);
     config = json_loads(pd_trace_meta(trace, "config"), 0, NULL);
-    if (pd_recipe_read(recipe, pd_trace_system(trace), config, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_recipe_read(recipe, trace->system, config, &err) != PD_OK) fail_msg("%s", err.text);
     json_decref(config);
     pd_trace_close(trace);
 }
@@ -67,9 +60,8 @@ static bool is_changed(const char *example, const char *hyper)
     return strcmp(hyper, "use_merge_dims") == 0 || (strcmp(example, "SGD") == 0 && strcmp(hyper, "lr") == 0);
 }
 
-static void examples_in_the_guide_are_upstreams_but_for_what_it_names(void **state)
+TEST(examples_in_the_guide_are_upstreams_but_for_what_it_names)
 {
-    (void)state;
     for (int e = 0; e < 4; e++) {
         char text[1024], *list[] = { text };
         pd_recipe recipe = { 0 };
@@ -91,11 +83,4 @@ static void examples_in_the_guide_are_upstreams_but_for_what_it_names(void **sta
         pd_rules_free(rules, n);
         pd_recipe_free(&recipe);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(examples_in_the_guide_are_upstreams_but_for_what_it_names) };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Tests shampoo against upstream's own tables in meta_shampoo: which options its constructor accepts and its errors for
  * others, when roots are computed and first used, merged dimensions, blocks and where their elements lie, and the keys
  * of saved state. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "golden.h"
@@ -105,11 +99,10 @@ static int set_options(pd_hypers *hypers, const json_t *entry, bool *parsed, pd_
     return rc == PD_OK ? pd_hypers_check(hypers, err) : rc;
 }
 
-static void options_are_taken_and_refused_as_upstream_does_it(void **state)
+TEST(options_are_taken_and_refused_as_upstream_does_it)
 {
     size_t i, texts = 0;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(validation, i, entry)
     {
@@ -128,11 +121,10 @@ static void options_are_taken_and_refused_as_upstream_does_it(void **state)
 
 /* ---- schedule ---- */
 
-static void roots_are_computed_and_used_when_upstreams_are(void **state)
+TEST(roots_are_computed_and_used_when_upstreams_are)
 {
     size_t i;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(schedules, i, entry)
     {
@@ -188,11 +180,10 @@ static void check_blocks(const json_t *entry, const char *key, const char *merge
     pd_plan_free(&plan);
 }
 
-static void dimensions_are_merged_and_cut_as_upstream_does_it(void **state)
+TEST(dimensions_are_merged_and_cut_as_upstream_does_it)
 {
     size_t i;
     json_t *entry;
-    (void)state;
 
     json_array_foreach(merges, i, entry)
     {
@@ -202,13 +193,12 @@ static void dimensions_are_merged_and_cut_as_upstream_does_it(void **state)
     assert_true(i > 0);
 }
 
-static void a_blocks_elements_are_upstreams(void **state)
+TEST(a_blocks_elements_are_upstreams)
 {
     enum { MOST = 4096 };
     static float whole[MOST], dense[MOST];
     size_t i;
     json_t *entry;
-    (void)state;
 
     for (int e = 0; e < MOST; e++) whole[e] = (float)e;
     json_array_foreach(offsets, i, entry)
@@ -291,11 +281,10 @@ static void check_keys(const pd_plan *plan, const char *name, const json_t *stat
     }
 }
 
-static void saved_state_has_upstreams_keys(void **state)
+TEST(saved_state_has_upstreams_keys)
 {
     size_t i, k;
     json_t *entry, *param;
-    (void)state;
 
     json_array_foreach(checkpoints, i, entry) json_array_foreach(json_object_get(entry, "params"), k, param)
     {
@@ -307,24 +296,24 @@ static void saved_state_has_upstreams_keys(void **state)
     assert_true(i > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_taken_and_refused_as_upstream_does_it),
-        cmocka_unit_test(roots_are_computed_and_used_when_upstreams_are),
-        cmocka_unit_test(dimensions_are_merged_and_cut_as_upstream_does_it),
-        cmocka_unit_test(a_blocks_elements_are_upstreams),
-        cmocka_unit_test(saved_state_has_upstreams_keys),
-    };
-    json_t *tables[5];
-    int failed;
+static json_t *tables[5];
 
+static int open_tables(void **state)
+{
+    (void)state;
     tables[0] = open_table(&validation, "meta_shampoo/table_validation.json");
     tables[1] = open_table(&schedules, "meta_shampoo/table_schedule.json");
     tables[2] = open_table(&merges, "meta_shampoo/table_merge_and_blocks.json");
     tables[3] = open_table(&offsets, "meta_shampoo/table_block_offsets.json");
     tables[4] = open_table(&checkpoints, "meta_shampoo/table_checkpoint_keys.json");
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (int i = 0; i < 5; i++) json_decref(tables[i]);
-    return failed;
+    return 0;
 }
+
+static int close_tables(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) json_decref(tables[i]);
+    return 0;
+}
+
+GROUP(open_tables, close_tables);

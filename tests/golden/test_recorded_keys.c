@@ -1,13 +1,6 @@
 /* Tests that every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its
  * parameter. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "golden.h"
 #include "state_keys.h"
@@ -78,7 +71,7 @@ static void names_slots_of_its_parameters(void **state)
     free(at);
 }
 
-int main(void)
+TEST_PROGRAM(all_recorded_runs)
 {
     static const char *const systems[] = { "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron" };
     int failed = 0;

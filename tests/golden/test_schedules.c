@@ -1,14 +1,8 @@
 /* Compares the learning rates of upstream's own schedules with ours, step by step, for every trace below. Rates that
  * upstream computes in float32 agree to one unit in the last place, and rates in float64 to four. */
-#include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <float.h>
 
 #include "golden.h"
 #include "schedule.h"
@@ -71,8 +65,8 @@ static void gives_the_recorded_rates(void **state)
     if (pd_trace_open(&trace, path, &err) != PD_OK || pd_trace_check(trace, &err) != PD_OK)
         fail_msg("%s: %s", path, err.text);
     schedule = schedule_of(it, trace);
-    assert_true(pd_trace_steps(trace) > 2);
-    for (int64_t step = 1; step <= pd_trace_steps(trace); step++) {
+    assert_true(trace->steps > 2);
+    for (int64_t step = 1; step <= trace->steps; step++) {
         double rate = pd_schedule_at(schedule, step - 1), theirs = NAN;
         assert_true(pd_trace_rate(trace, step, &theirs));
         if (!(fabs(rate - theirs) <= it->tolerance * fabs(theirs)))
@@ -82,7 +76,7 @@ static void gives_the_recorded_rates(void **state)
     pd_trace_close(trace);
 }
 
-int main(void)
+TEST_PROGRAM(all_schedules)
 {
     struct CMUnitTest tests[FILES];
 

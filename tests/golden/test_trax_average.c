@@ -1,14 +1,6 @@
 /* Replays every recorded average of Trax (folder trax_average), both with the arithmetic library and through a
  * daemon. Checks that the cases which Trax refuses (refused.json) are refused here too. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "golden.h"
 #include "recipe.h"
@@ -32,12 +24,11 @@ static int close_refused(void **state)
 
 /* Checks that a configuration is refused if upstream raises an error for it. If upstream computes a meaningless
  * result instead, our recipe must name that defect. */
-static void refuses_what_upstream_refuses(void **state)
+TEST(refuses_what_upstream_refuses)
 {
     json_t *entry;
     size_t i;
 
-    (void)state;
     json_array_foreach(refused, i, entry)
     {
         pd_recipe recipe;
@@ -56,10 +47,9 @@ static void refuses_what_upstream_refuses(void **state)
     assert_true(i > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(refuses_what_upstream_refuses) };
-    int failed = replayed_folder("trax_average", REPLAYED_NO_STATE);
+GROUP(open_refused, close_refused);
 
-    return failed != 0 ? failed : cmocka_run_group_tests(tests, open_refused, close_refused);
+TEST_PROGRAM(runs_agree_with_upstream)
+{
+    return replayed_folder("trax_average", REPLAYED_NO_STATE);
 }

@@ -1,16 +1,9 @@
 /* Tests that the comparison with recorded roots can fail: with a hyperparameter slightly off, inverse roots must lie
  * beyond their tolerance. Each run is copied with another hyperparameter. The copy keeps no recorded state but inverse
  * roots, since factors would fail first and hide them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 #include <jansson.h>
 
 #include "golden.h"
@@ -145,31 +138,17 @@ static void expect(void (*change)(json_t *config), bool holds)
     }
 }
 
-static void roots_of_the_recorded_hyperparameters_are_within_their_tolerance(void **state)
+TEST(roots_of_the_recorded_hyperparameters_are_within_their_tolerance)
 {
-    (void)state;
     expect(change_nothing, true);
 }
 
-static void roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance(void **state)
+TEST(roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance)
 {
-    (void)state;
     expect(change_epsilon, false);
 }
 
-static void roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance(void **state)
+TEST(roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance)
 {
-    (void)state;
     expect(change_beta2, false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_of_the_recorded_hyperparameters_are_within_their_tolerance),
-        cmocka_unit_test(roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance),
-        cmocka_unit_test(roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

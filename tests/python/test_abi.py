@@ -22,6 +22,7 @@ def fields_of(struct):
     """The names of a struct's fields, from the header."""
     body = re.search(rf"typedef struct {struct} \{{(.*?)\}} {struct};", TEXT, re.S)[1]
     body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)             # a pointer to a function
+    body = re.sub(r"union \{([^;]*;)[^}]*\};", r"\1", body)         # a field with older names
     names = []
     for declaration in filter(str.strip, body.split(";")):
         names += [re.search(r"(\w+)\s*(\[\w+\])?$", part.strip())[1] for part in declaration.split(",")]

@@ -7,7 +7,7 @@ import pytest
 
 import paramd
 from conftest import await_that
-from paramd import notes
+from paramd import notes, worker_state
 
 np = pytest.importorskip("numpy")
 RULE = "* adam lr=0.1"
@@ -20,7 +20,7 @@ class Worker:
     def __init__(self, url, job, rank=0, world_size=1, window=0, resume=None):
         self.weights = {"a": np.ones((5, 3), np.float32), "b": np.zeros(4, np.float32)}
         self.rng = np.random.default_rng(rank)
-        self.note = notes.Note(numpy=self.rng)
+        self.note = worker_state.WorkerState(numpy=self.rng)
         self.client = paramd.Client(url, job, rank=rank, world_size=world_size, rules=RULE, window=window,
                                     resume=resume)
         self.client.declare(self.weights)
@@ -33,7 +33,7 @@ class Worker:
     def push(self):
         gradients = {name: array + self.rng.standard_normal(array.shape).astype(np.float32)
                      for name, array in self.weights.items()}
-        return self.client.push_pull(gradients, self.weights, note=self.note.save())
+        return self.client.push_pull(gradients, self.weights, worker_state=self.note.save())
 
     def train(self, steps):
         """Takes steps until the job has taken so many. Returns how often the server has gone back."""
@@ -48,7 +48,7 @@ class Worker:
 
     def rewind(self):
         self.client.rewind(self.weights)
-        step, note = self.client.recall()
+        step, note = self.client.get_worker_state()
         assert step == self.step
         self.note.load(note)
 
@@ -90,30 +90,43 @@ def assert_same(weights, expected):
 
 def test_a_note_comes_back_to_the_process_that_takes_the_rank_over(daemon, job):
     first = Worker(daemon.url, job)
-    assert first.client.recall() == (0, b"")
+    assert first.client.get_worker_state() == (0, b"")
     first.train(3)
-    tickets = [first.client.push({name: first.weights[name]}, note=note) for name, note in (("a", b"x"), ("b", b"y"))]
+    tickets = [first.client.push({name: first.weights[name]}, worker_state=state)
+               for name, state in (("a", b"x"), ("b", b"y"))]
     for ticket in tickets:
         ticket.wait()
     second = Worker(daemon.url, job, resume=True)
-    assert second.client.recall() == (4, b"y")      # of one step the last note counts
+    assert second.client.get_worker_state() == (4, b"y")      # of one step the last note counts
     with pytest.raises(paramd.Aborted):
-        first.client.recall()
+        first.client.get_worker_state()
     second.end()
 
 
 @pytest.mark.parametrize("note", [b"\0", bytes(range(256)) * 4096], ids=["short", "longest"])
 def test_notes_are_any_bytes(daemon, job, note):
     worker = Worker(daemon.url, job)
-    worker.client.push_pull(worker.weights, worker.weights, note=note).wait()
-    assert worker.client.recall() == (1, note)
+    worker.client.push_pull(worker.weights, worker.weights, worker_state=note).wait()
+    assert worker.client.get_worker_state() == (1, note)
+    worker.end()
+
+
+def test_the_older_names_of_the_worker_state_work(daemon, job):
+    worker = Worker(daemon.url, job)
+    worker.client.push_pull(worker.weights, worker.weights, note=b"old").wait()
+    assert worker.client.recall() == worker.client.get_worker_state() == (1, b"old")
+    worker.client.push(worker.weights, note=b"older").wait()
+    assert worker.client.recall() == (2, b"older")
+    with pytest.raises(paramd.InvalidArgument, match="worker_state and note are the same argument"):
+        worker.client.push(worker.weights, worker_state=b"new", note=b"old")
+    assert notes.Note is worker_state.WorkerState
     worker.end()
 
 
 def test_a_note_that_is_too_long_is_refused_and_nothing_is_pushed(daemon, job):
     worker = Worker(daemon.url, job)
-    with pytest.raises(paramd.InvalidArgument, match="a note of 1048577 bytes: at most 1048576"):
-        worker.client.push(worker.weights, note=bytes((1 << 20) + 1))
+    with pytest.raises(paramd.InvalidArgument, match="a worker state of 1048577 bytes: at most 1048576"):
+        worker.client.push(worker.weights, worker_state=bytes((1 << 20) + 1))
     worker.train(1)
     worker.end()
 
@@ -221,7 +234,7 @@ def test_ranks_with_and_without_windows_and_a_new_process_go_on_together(durable
     def go_on(rank):
         if rank == 2:
             workers[2] = Worker(url, job, 2, 3)
-            step, note = workers[2].client.recall()
+            step, note = workers[2].client.get_worker_state()
             assert step == workers[2].step == KEPT
             workers[2].note.load(note)
         return workers[rank].train(STEPS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import paramd
-from paramd import notes
+from paramd import worker_state
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 jax = pytest.importorskip("jax")
@@ -27,7 +27,7 @@ def gradients(params, noise):
 def train(daemon, job, disturb=lambda remote: None, **options):
     """Trains with noise of NumPy, whose state is the note. Returns the parameters, and the steps that were taken."""
     rng, taken = np.random.default_rng(1), []
-    note = notes.Note(numpy=rng)
+    note = worker_state.WorkerState(numpy=rng)
     remote = paramd.jax.Remote({"w": jnp.ones((3, 2)), "b": jnp.zeros(2)}, "adam", daemon.url, job=job,
                                learning_rate=0.1, **options)
     params = remote.pull()
@@ -36,10 +36,10 @@ def train(daemon, job, disturb=lambda remote: None, **options):
         try:
             disturb(remote)
             mean = remote.mean("one", 1)
-            params = remote.step(params, gradients(params, rng.standard_normal()), note=note.save())
+            params = remote.step(params, gradients(params, rng.standard_normal()), worker_state=note.save())
         except paramd.Rewind:
             params = remote.rewind()
-            note.load(remote.client.recall()[1])
+            note.load(remote.client.get_worker_state()[1])
     assert float(mean) == 1
     stats = remote.client.stats
     params = jax.tree.map(np.asarray, remote.pull())
@@ -105,4 +105,12 @@ def test_with_delay_a_step_that_is_under_way_is_forgotten(durable_daemon, job, c
     assert remote.step_count == 1
     assert remote.pull()["w"].shape == (3,)
     assert "nobody waited for" not in capfd.readouterr().err
+    remote.leave()
+
+
+def test_the_older_name_of_the_worker_state_works(durable_daemon, job):
+    remote = paramd.jax.Remote({"w": jnp.ones(3)}, "sgd", durable_daemon.url, job=job, learning_rate=0.1)
+    params = remote.pull()
+    remote.step(params, gradients(params, 1.0), note=b"old")
+    assert remote.client.recall() == (1, b"old")
     remote.leave()

@@ -31,8 +31,8 @@ class Training:
         torch.manual_seed(1)
         self.model = torch.nn.Sequential(mlp(), torch.nn.Dropout(0.5))
         self.order, self.noise = torch.Generator().manual_seed(2), np.random.default_rng(3)
-        self.note = paramd.torch.Note(generators=self.order, numpy=self.noise, python=random)
-        self.opt = optimizer(self.model, daemon, job, "adam", lr=0.01, note=self.note, **options)
+        self.note = paramd.torch.WorkerState(generators=self.order, numpy=self.noise, python=random)
+        self.opt = optimizer(self.model, daemon, job, "adam", lr=0.01, worker_state=self.note, **options)
         self.data = rows(0, 40)
         self.micro = 1
 
@@ -109,15 +109,15 @@ def test_a_new_process_of_a_rank_goes_on_with_the_note_of_the_old_one(daemon, jo
     random.seed(99)
     second = Training(daemon, job)
     second.opt.param_groups[0]["lr"] = 0.01
-    assert second.opt.recalled[0] == 5
+    assert second.opt.worker_state[0] == 5
     second.train(STEPS)
     assert same_bits(second.end(), expected)
 
 
 def test_hyperparameters_that_a_scheduler_has_changed_come_back(daemon, job):
     def make():
-        model, note = mlp(), paramd.torch.Note()
-        opt = optimizer(model, daemon, job, "sgd", lr=0.1, note=note)
+        model, note = mlp(), paramd.torch.WorkerState()
+        opt = optimizer(model, daemon, job, "sgd", lr=0.1, worker_state=note)
         scheduler = torch.optim.lr_scheduler.StepLR(opt, 2, 0.5)
         note.add("scheduler", scheduler)
         return model, opt, scheduler
@@ -143,18 +143,29 @@ def test_hyperparameters_that_a_scheduler_has_changed_come_back(daemon, job):
 
 def test_a_function_gives_the_bytes_of_a_note(daemon, job):
     model, taken = mlp(), []
-    opt = optimizer(model, daemon, job, note=lambda: b"note %d" % len(taken))
+    opt = optimizer(model, daemon, job, worker_state=lambda: b"note %d" % len(taken))
     for step in range(3):                           # joins at the first forward pass
         opt.zero_grad()
         row_loss(model, rows(step)).backward()
         taken.append(step)
         opt.step()
-    assert opt.client.recall() == (3, b"note 3")
-    assert opt.recalled is None                     # of when it joined
+    assert opt.client.get_worker_state() == (3, b"note 3")
+    assert opt.worker_state is None                     # of when it joined
     opt.client.close()
     other = optimizer(mlp(), daemon, job)
-    assert other.recalled == (3, b"note 3")
+    assert other.worker_state == (3, b"note 3")
     other.close()
+
+
+def test_the_older_names_of_the_worker_state_work(daemon, job):
+    opt = optimizer(mlp(), daemon, job, note=lambda: b"old")
+    opt.join()
+    push_without_note(opt)
+    assert opt.recalled is opt.worker_state is None
+    assert paramd.torch.Note is paramd.torch.WorkerState
+    with pytest.raises(paramd.InvalidArgument, match="worker_state and note are the same argument"):
+        optimizer(mlp(), daemon, job, note=lambda: b"old", worker_state=lambda: b"new")
+    opt.close()
 
 
 def test_with_a_note_the_job_is_joined_before_the_first_batch(daemon, job):
@@ -179,22 +190,22 @@ def test_a_note_that_is_missing_or_older_is_told(daemon, job):
     plain.join()
     push_without_note(plain)
     plain.client.close()
-    with pytest.warns(UserWarning, match="goes on at step 1, and this rank has no note of it"):
-        second = optimizer(mlp(), daemon, job, note=paramd.torch.Note())
+    with pytest.warns(UserWarning, match="continues at step 1, and this rank has no worker state of it"):
+        second = optimizer(mlp(), daemon, job, worker_state=paramd.torch.WorkerState())
         second.join()
     second.step()
     push_without_note(second)
     second.client.close()
-    with pytest.warns(UserWarning, match="goes on at step 3, and this rank's note is of step 2"):
-        third = optimizer(mlp(), daemon, job, note=paramd.torch.Note())
+    with pytest.warns(UserWarning, match="continues at step 3, and this rank's worker state is of step"):
+        third = optimizer(mlp(), daemon, job, worker_state=paramd.torch.WorkerState())
         third.join()
     third.close()
 
 
 @pytest.mark.parametrize("note", [b"bytes", {"loader": 1}], ids=repr)
 def test_other_notes_are_refused(daemon, job, note):
-    with pytest.raises(paramd.InvalidArgument, match="note: expected a paramd.torch.Note, or a function"):
-        optimizer(mlp(), daemon, job, note=note)
+    with pytest.raises(paramd.InvalidArgument, match="worker_state: expected a paramd.torch.WorkerState, or"):
+        optimizer(mlp(), daemon, job, worker_state=note)
 
 
 def test_the_window_of_a_client_that_is_given_is_the_clients(daemon, job):
@@ -224,7 +235,7 @@ def test_take_steps_wants_a_step_from_each_call(daemon, job):
 
 def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon, job, monkeypatch):
     """The old process of rank 1 has pushed step 3. Rank 0 pushes it when the new process has joined at step 2."""
-    recall = paramd.Client.recall
+    recall = paramd.Client.get_worker_state
 
     def make(rank):
         return Training(daemon, job, rank=rank, world_size=2)
@@ -246,9 +257,9 @@ def test_a_step_that_closes_while_a_process_comes_back_is_not_taken_twice(daemon
         return recall(client)
 
     two = make(1)
-    monkeypatch.setattr(paramd.Client, "recall", late)
+    monkeypatch.setattr(paramd.Client, "get_worker_state", late)
     assert two.opt.step_count == 3
-    assert two.opt.recalled[0] == 3
+    assert two.opt.worker_state[0] == 3
     assert same_bits(weights(two.model), weights(zero.model))
     zero.opt.client.close()
     two.opt.client.close()
@@ -291,7 +302,7 @@ def test_a_run_without_a_window_goes_back_and_ends_with_the_same_bytes(durable_d
         warnings.simplefilter("error")              # a note of another step would be a warning
         assert training.train(STEPS, Killer(durable_daemon, training)) == [KEPT]
     assert float(training.mean) == 1
-    assert training.opt.recalled[0] == KEPT
+    assert training.opt.worker_state[0] == KEPT
     assert same_bits(training.end(), expected)
 
 
@@ -347,7 +358,8 @@ def test_a_shuffled_loader_goes_on_at_its_place(durable_daemon, job):
         torch.manual_seed(5)
         model = torch.nn.Sequential(mlp(), torch.nn.Dropout(0.5))
         loader = stateful.StatefulDataLoader(rows(0, 40), 8, shuffle=True)
-        opt = optimizer(model, durable_daemon, name, "adam", lr=0.01, note=paramd.torch.Note(loader=loader))
+        opt = optimizer(model, durable_daemon, name, "adam", lr=0.01,
+                        worker_state=paramd.torch.WorkerState(loader=loader))
         step, batches = opt.step_count, iter(loader)
         while step < STEPS:
             try:

@@ -27,7 +27,7 @@ class Keeper:
 # ---- generators ----
 
 def test_torchs_own_generator_is_in_every_note():
-    note = paramd.torch.Note()
+    note = paramd.torch.WorkerState()
     torch.randn(3)
     saved, expected = note.save(), torch.randn(20)
     note.load(saved)
@@ -36,7 +36,7 @@ def test_torchs_own_generator_is_in_every_note():
 
 def test_generators_go_on_where_their_note_was_saved():
     one, two = torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)
-    note = paramd.torch.Note(generators=[one, two])
+    note = paramd.torch.WorkerState(generators=[one, two])
     torch.randn(3, generator=one)
     saved = note.save()
     expected = torch.randn(20, generator=one), torch.randperm(9, generator=two)
@@ -49,10 +49,10 @@ def test_generators_go_on_where_their_note_was_saved():
 def test_a_note_of_other_cuda_devices_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [torch.zeros(16, dtype=torch.uint8)] * 3)
-    saved = paramd.torch.Note().save()
+    saved = paramd.torch.WorkerState().save()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(paramd.InvalidArgument, match="torch: .* generators of 3 CUDA devices, and this process has 1"):
-        paramd.torch.Note().load(saved)
+        paramd.torch.WorkerState().load(saved)
 
 
 # ---- values ----
@@ -63,7 +63,7 @@ def test_tensors_come_back_bit_for_bit(dtype):
     tensor = torch.arange(15).reshape(3, 5).to(dtype)
     for value in (tensor, tensor.t(), tensor[:0], tensor[1, 2]):
         keeper = Keeper({"x": value})
-        note = paramd.torch.Note(states={"object": keeper})
+        note = paramd.torch.WorkerState(states={"object": keeper})
         note.load(note.save())
         back = keeper.state["x"]
         assert back.dtype == dtype and back.shape == value.shape
@@ -79,14 +79,14 @@ def test_tensors_come_back_bit_for_bit(dtype):
 ], ids=["set", "complex", "sparse", "module"])
 def test_objects_of_unknown_types_are_refused_with_their_path(state, text):
     with pytest.raises(paramd.InvalidArgument, match=text):
-        paramd.torch.Note(loader=Keeper(state)).save()
+        paramd.torch.WorkerState(loader=Keeper(state)).save()
 
 
 def test_loaders_that_cannot_tell_their_place_are_refused():
     with pytest.raises(paramd.InvalidArgument, match=r"loader: torch's own DataLoader cannot tell .*\.StatefulDataL"):
-        paramd.torch.Note(loader=torch.utils.data.DataLoader([1, 2]))
+        paramd.torch.WorkerState(loader=torch.utils.data.DataLoader([1, 2]))
     with pytest.raises(paramd.InvalidArgument, match=r"generators\[0\]: expected a torch.Generator, got a int"):
-        paramd.torch.Note(generators=[1])
+        paramd.torch.WorkerState(generators=[1])
 
 
 @pytest.mark.parametrize("make", [
@@ -101,7 +101,7 @@ def test_loaders_that_cannot_tell_their_place_are_refused():
 def test_schedulers_go_on_where_their_note_was_saved(make):
     opt = torch.optim.SGD(mlp().parameters(), lr=0.1)
     scheduler = make(opt)
-    note = paramd.torch.Note(states={"scheduler": scheduler})
+    note = paramd.torch.WorkerState(states={"scheduler": scheduler})
 
     def rates(n):
         found = []
@@ -130,7 +130,7 @@ def made(workers, shuffled, generator):
     """A loader, its note, and an endless iterator of its batches."""
     loader = stateful.StatefulDataLoader(range(ROWS), BATCH, shuffle=shuffled, num_workers=workers,
                                          generator=generator)
-    note = paramd.torch.Note(loader=loader, generators=generator)
+    note = paramd.torch.WorkerState(loader=loader, generators=generator)
     return loader, note, batches(loader)
 
 
@@ -166,12 +166,12 @@ def test_a_sampler_with_a_state_goes_on():
 
     sampler = StatefulDistributedSampler(range(ROWS), num_replicas=2, rank=1, seed=3)
     loader = loader_of(sampler)
-    note = paramd.torch.Note(loader=loader)
+    note = paramd.torch.WorkerState(loader=loader)
     iterator = iter(loader)
     next(iterator)
     saved, expected = note.save(), [batch.tolist() for batch in iterator]
     other = loader_of(StatefulDistributedSampler(range(ROWS), num_replicas=2, rank=1, seed=3))
-    paramd.torch.Note(loader=other).load(saved)
+    paramd.torch.WorkerState(loader=other).load(saved)
     assert [batch.tolist() for batch in other] == expected != []
-    alone = paramd.torch.Note(sampler=sampler)
+    alone = paramd.torch.WorkerState(sampler=sampler)
     alone.load(alone.save())

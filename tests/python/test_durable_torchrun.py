@@ -22,7 +22,8 @@ import paramd.torch
 rank, restarts = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 model = mlp(seed=rank + 10 * restarts)              # other weights than the job's
 order = torch.Generator().manual_seed(rank + 100 * restarts)
-opt = paramd.torch.Optimizer(model, "adam", sys.argv[1], lr=0.01, note=paramd.torch.Note(generators=order))
+state = paramd.torch.WorkerState(generators=order)
+opt = paramd.torch.Optimizer(model, "adam", sys.argv[1], lr=0.01, worker_state=state)
 first = step = opt.step_count
 while step < {STEPS}:
     if step == {KEPT}:

@@ -96,7 +96,7 @@ def test_calls_in_the_wrong_order_are_refused_in_words(daemon, job):
         client.declare(weights)
         with pytest.raises(paramd.InvalidArgument, match="weights of all declared parameters, but it is missing"):
             client.init({})
-        with pytest.raises(paramd.FailedPrecondition, match="declared already"):
+        with pytest.raises(paramd.FailedPrecondition, match="already declared"):
             client.declare(weights)
         client.init(weights)
         with pytest.raises(paramd.InvalidArgument, match="expected weights for the same parameters as gradients"):

@@ -131,7 +131,7 @@ PYTORCH = [
     Example(TORCH, "optim.AdamW(model.parameters(), lr=1e-3)"),
     Example(TORCH, 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3)', on=on_text),
     Example(TORCH, 'paramd.torch.Optimizer(model, "adamw", lr=1e-2)', against=1e-2),
-    Example(TORCH, 'paramd.torch.Optimizer(model, "adamw", lr=1e-2, note=note)', against=1e-2),
+    Example(TORCH, 'paramd.torch.Optimizer(model, "adamw", lr=1e-2, worker_state=state)', against=1e-2),
     Example(TORCH, 'paramd.torch.Optimizer(model, "kron", lr=1e-3)', on=on_text),
     Example(TORCH, 'paramd.torch.Optimizer(model, "scalable_shampoo", lr=1e-3)', on=on_text),
     Example(TORCH, 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3, weight_decay=0.01, precondition_frequency=20)'),
@@ -142,7 +142,7 @@ PYTORCH = [
     Example(TORCH, '(paramd.torch.optim.AdamW, {"lr": 1e-3})'),
     Example(f"{PACKAGE}/torch/trainer.py", '(TrainerFactory, {"optimizer": "shampoo"})'),
     Example(f"{PACKAGE}/torch/__init__.py", 'paramd.torch.Optimizer(model, "shampoo", lr=1e-3)'),
-    Example(f"{PACKAGE}/torch/notes.py", 'paramd.torch.Optimizer(model, "adamw", lr=1e-3, note=note)'),
+    Example(f"{PACKAGE}/torch/worker_state.py", 'paramd.torch.Optimizer(model, "adamw", lr=1e-3, worker_state=state)'),
     Example(f"{PROGRAMS}/fashion.py", 'paramd.torch.Optimizer(model, "shampoo", lr=2e-3)', 2e-3),
     Example(f"{PROGRAMS}/fashion_adamw.py", "AdamW(model.parameters(), lr=2e-3)", 2e-3),
     Example(f"{PROGRAMS}/fashion_plain.py", "AdamW(model.parameters(), lr=2e-3)", 2e-3),
@@ -225,11 +225,12 @@ def test_rules_of_a_document_learn(server, example):
 
 
 def loss_in_torch(on, expression):
-    from paramd.torch import Note, TrainerFactory, optim
+    from paramd.torch import TrainerFactory, WorkerState, optim
 
     def make(model):
-        made = eval(expression, {"paramd": paramd, "torch": torch, "optim": optim, "model": model, "note": Note(),
-                                 "AdamW": optim.AdamW, "TrainerFactory": TrainerFactory, "rows": paramd.rows})
+        made = eval(expression, {"paramd": paramd, "torch": torch, "optim": optim, "model": model,
+                                 "state": WorkerState(), "AdamW": optim.AdamW, "TrainerFactory": TrainerFactory,
+                                 "rows": paramd.rows})
         if isinstance(made, str):
             made = paramd.torch.Optimizer(model, client=paramd.Client(rules=made))
         elif isinstance(made, tuple):               # what a Trainer takes: a factory or a class, and its arguments

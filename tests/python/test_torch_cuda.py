@@ -196,7 +196,7 @@ def test_a_loss_on_the_device_becomes_the_mean_of_the_job(daemon, job):
 
 def test_generators_of_cuda_go_on():
     own = torch.Generator("cuda").manual_seed(3)
-    note = paramd.torch.Note(generators=own)
+    note = paramd.torch.WorkerState(generators=own)
     torch.randn(3, device="cuda")
     saved = note.save()
     expected = torch.randn(20, device="cuda"), torch.randn(20, device="cuda", generator=own)

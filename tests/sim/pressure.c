@@ -10,7 +10,7 @@
  * known to be absent. */
 static bool could_be_summed(const pd_chunk *chunk, uint32_t rank)
 {
-    return chunk->summed <= rank && rank < chunk->prefix && chunk->slots[rank].state == PD_SLOT_HELD;
+    return chunk->summed <= rank && rank < chunk->prefix && chunk->contributions[rank].state == PD_CONTRIBUTION_HELD;
 }
 
 static void check_rank(const sim_server *server, const pd_job *job, uint32_t rank)
@@ -18,7 +18,7 @@ static void check_rank(const sim_server *server, const pd_job *job, uint32_t ran
     const pd_chunk *chunk;
 
     if (job->steps.quotas[rank].held == 0 || !sim_waits_for_memory(server, job->ranks[rank].conn)) return;
-    DL_FOREACH(job->steps.partial, chunk)
+    DL_FOREACH(job->steps.chunks.partial, chunk)
     if (could_be_summed(chunk, rank))
         sim_fail("liveness", "%s rank %u waits for memory, and nobody sums what it holds of %s", job->steps.name, rank,
                  chunk->param->name);
@@ -34,6 +34,6 @@ void sim_pressure_check(const sim_server *server)
     if (server->store->ingest.held == 0 || sim_failed_allocations() > 0)
         return; /* no contribution is stored; or a notice was lost with a failed allocation */
     HASH_ITER(hh, server->store->jobs.names, job, next)
-    for (uint32_t rank = 0; rank < job->steps.members.ranks && job->steps.partial != NULL; rank++)
+    for (uint32_t rank = 0; rank < job->steps.members.ranks && job->steps.chunks.partial != NULL; rank++)
         check_rank(server, job, rank);
 }

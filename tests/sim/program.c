@@ -381,7 +381,7 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     }
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL)
         return infinite || (sim_failed_allocations() > 0);
-    if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot be ended") != NULL) return true;
+    if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot end step") != NULL) return true;
     return is_worth_another_try(rc);
 }
 

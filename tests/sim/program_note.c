@@ -67,7 +67,7 @@ void sim_program_recall(sim_worker *w)
 {
     pd_error err;
 
-    if (pd_core_recall(w->core, &w->ticket, &err) != PD_OK)
+    if (pd_core_get_worker_state(w->core, &w->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
         sim_program_go_on(w, RECALL);

@@ -17,10 +17,10 @@ static const char root[] = SIM_STATE_DIR;
 /* Hands a checkpoint back to the step thread, which takes its published versions back and frees it. */
 static void hand_back(sim_server *server, pd_checkpoint_image *kept)
 {
-    pd_request *request = pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 });
+    pd_request *request = pd_request_new(PD_REQ_CHECKPOINT_WRITTEN, (pd_ticket){ 0, 0 });
 
     if (request == NULL) sim_fail("harness", "no memory for the keeper's answer");
-    request->u.kept = kept;
+    request->u.checkpoint_image = kept;
     request->job = kept->number;
     sim_step_post(server, request);
 }
@@ -97,9 +97,9 @@ static void keeper_turn(sim *s, void *who, uint64_t life)
 void sim_keeper_keep(void *arg, pd_effect *effect)
 {
     sim_server *server = arg;
-    pd_checkpoint_image *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.checkpoint_image;
 
-    effect->u.kept = NULL;
+    effect->u.checkpoint_image = NULL;
     pd_effect_free(effect);
     if (server->dying) {
         hand_back(server, kept);

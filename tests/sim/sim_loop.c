@@ -176,8 +176,8 @@ static void check_lent(const sim_server *server)
     const pd_daemon *daemon = server->daemon;
     uint64_t now = now_ms((void *)server);
 
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        const pd_conn *conn = daemon->conns[i];
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        const pd_conn *conn = daemon->table.at[i];
         if (conn == NULL || conn->output.lent.n == 0) continue;
         if (now > conn->output.lent.since_ms + 2 * SILENCE_MS + 4000)
             sim_fail("liveness", "%llu answers are lent since %.1f s", (unsigned long long)conn->output.lent.n,
@@ -274,7 +274,7 @@ pd_store *sim_server_store(sim_server *server)
 
 uint64_t sim_bytes_in_flight(const sim_server *server)
 {
-    return server->daemon->admission.used;
+    return server->daemon->ingest.admission.used;
 }
 
 static bool rests(const pd_conn *conn)
@@ -296,16 +296,16 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
 {
     const pd_daemon *daemon = server->daemon;
 
-    *bytes = LOOP_BYTES + pd_pool_kept(daemon->pool);
+    *bytes = LOOP_BYTES + pd_pool_kept(daemon->ingest.pool);
     for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
         *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES +
                   (server->s->plan->shares ? SHARED_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) : 0);
     for (const pd_figure *figure = daemon->figures.first; figure != NULL; figure = figure->next) *bytes += FIGURE_BYTES;
-    if (server->loop_due || server->mail_due || daemon->admission.used > 0 || daemon->http.n > 0) return false;
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        if (daemon->conns[i] == NULL) continue;
-        if (!rests(daemon->conns[i])) return false;
-        *bytes += CONN_BYTES + daemon->conns[i]->output.lent.bytes;
+    if (server->loop_due || server->mail_due || daemon->ingest.admission.used > 0 || daemon->http.n > 0) return false;
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        if (daemon->table.at[i] == NULL) continue;
+        if (!rests(daemon->table.at[i])) return false;
+        *bytes += CONN_BYTES + daemon->table.at[i]->output.lent.bytes;
     }
     return true;
 }
@@ -324,16 +324,16 @@ void sim_server_describe(sim_server *server)
 
     sim_step_describe(server);
     printf("the loop at the end: %llu of %llu bytes in flight, %llu reserved by %u ranks\n",
-           (unsigned long long)daemon->admission.used, (unsigned long long)daemon->admission.budget,
-           (unsigned long long)daemon->admission.reserved, daemon->admission.ranks);
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        const pd_conn *conn = daemon->conns[i];
+           (unsigned long long)daemon->ingest.admission.used, (unsigned long long)daemon->ingest.admission.budget,
+           (unsigned long long)daemon->ingest.admission.reserved, daemon->ingest.admission.ranks);
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        const pd_conn *conn = daemon->table.at[i];
         if (conn == NULL) continue;
         printf("  connection %llu: state %d, job %u rank %u, %s, %llu of its %llu bytes in flight, %zu requests under "
                "way\n",
                (unsigned long long)conn->number, (int)conn->state, conn->job, conn->rank,
-               pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->quota.charged,
-               (unsigned long long)conn->quota.reserve, conn->pendings.n);
+               pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->params.quota.charged,
+               (unsigned long long)conn->params.quota.reserve, conn->pendings.n);
     }
 }
 
@@ -349,7 +349,7 @@ static uint64_t most_ranks(const sim_plan *plan)
 
 void sim_server_check(sim_server *server)
 {
-    const pd_admission *admission = &server->daemon->admission;
+    const pd_admission *admission = &server->daemon->ingest.admission;
     uint64_t deadline = server->stop_asked_ns + (DRAIN_MS + 4000) * SIM_MS;
 
     if (server->daemon->http.n > PD_HTTP_MOST)
@@ -368,10 +368,10 @@ void sim_server_check(sim_server *server)
 void sim_server_check_rest(sim_server *server)
 {
     sim_step_check_rest(server);
-    sim_check_zero("bytes in flight", server->daemon->admission.used);
-    sim_check_zero("ingest reserved by connections", server->daemon->admission.reserved);
-    sim_check_zero("ranks with a share", server->daemon->admission.ranks);
-    sim_check_zero("bytes of payload buffers", pd_pool_used(server->daemon->pool));
+    sim_check_zero("bytes in flight", server->daemon->ingest.admission.used);
+    sim_check_zero("ingest reserved by connections", server->daemon->ingest.admission.reserved);
+    sim_check_zero("ranks with a share", server->daemon->ingest.admission.ranks);
+    sim_check_zero("bytes of payload buffers", pd_pool_used(server->daemon->ingest.pool));
     sim_check_zero("HTTP connections", server->daemon->http.n);
 }
 
@@ -405,7 +405,7 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
 
 bool sim_loop_is_caught_up(const sim_server *server)
 {
-    return server->daemon->backlog == NULL;
+    return server->daemon->mail.backlog == NULL;
 }
 
 void sim_loop_finish_background(sim_server *server)
@@ -446,8 +446,8 @@ void sim_loop_make(sim_server *server)
         sim_fail("harness", "the server cannot be made: %s", err.text);
     pd_conversation_start(server->daemon, server->requests);
     if (!server->s->plan->scrapes) return;
-    close(server->daemon->statm); /* the memory of the process is another number in each run */
-    server->daemon->statm = -1;
+    close(server->daemon->counters.statm); /* the memory of the process is another number in each run */
+    server->daemon->counters.statm = -1;
 }
 
 sim_server *sim_server_new(sim *s)

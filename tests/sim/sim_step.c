@@ -205,9 +205,9 @@ static void describe_job(const pd_job *job)
     char missing[64];
 
     printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name,
-           job->inbox.first != NULL ? "yes" : "no", job->steps.complete != NULL ? "yes" : "no",
-           job->steps.partial != NULL ? "yes" : "no", job->steps.ready != NULL ? "yes" : "no", job->steps.n_open,
-           (double)job->steps.retry_ns / 1e9);
+           job->waiting.inbox.first != NULL ? "yes" : "no", job->steps.chunks.complete != NULL ? "yes" : "no",
+           job->steps.chunks.partial != NULL ? "yes" : "no", job->steps.queue.ready != NULL ? "yes" : "no",
+           job->steps.queue.n_open, (double)job->steps.shortage.retry_ns / 1e9);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state,
                job->steps.quotas[r].declared, (unsigned long long)job->steps.quotas[r].reserve,

@@ -307,9 +307,3 @@ void daemon_thaw(const test_daemon *daemon)
 {
     kill(daemon->pid, SIGCONT);
 }
-
-/* Chooses the tests to run: CMOCKA_TEST_FILTER='*reconnect*' runs the tests whose name matches the pattern. */
-__attribute__((constructor)) static void choose_tests(void)
-{
-    cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
-}

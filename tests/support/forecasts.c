@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "coupled_row.h"
-#include "forecast_text.h"
+#include "forecast.h"
 #include "wide_row.h"
 
 static int varied_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)

@@ -39,10 +39,10 @@ pd_checkpoint_image *kept_copy(const pd_checkpoint_image *from)
     to->number = 0;
     to->job = strdup(from->job);
     to->head = copy_bytes(from->head, from->head_bytes);
-    to->notes = calloc(from->n_notes + 1, sizeof *to->notes);
-    for (uint32_t i = 0; i < from->n_notes; i++) {
-        to->notes[i] = from->notes[i];
-        to->notes[i].at = copy_bytes(from->notes[i].at, from->notes[i].bytes);
+    to->worker_states = calloc(from->n_worker_states + 1, sizeof *to->worker_states);
+    for (uint32_t i = 0; i < from->n_worker_states; i++) {
+        to->worker_states[i] = from->worker_states[i];
+        to->worker_states[i].at = copy_bytes(from->worker_states[i].at, from->worker_states[i].bytes);
     }
     copy_params(to, from);
     return to;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "info_entries.h"
+#include "stats.h"
 #include "kept_sample.h"
 
 const pd_checkpoint_about sample_about = {
@@ -69,7 +69,7 @@ static bool add_params(pd_checkpoint_image *kept)
 static bool add_notes(pd_checkpoint_image *kept)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        pd_worker_state *note = &kept->notes[kept->n_notes++];
+        pd_worker_state *note = &kept->worker_states[kept->n_worker_states++];
         *note = (pd_worker_state){ .rank = 2 * i, .step = kept->step - i, .bytes = 5 * i };
         if ((note->at = filled(note->bytes, kept->step, 50 + i)) == NULL) return false;
     }
@@ -85,10 +85,10 @@ pd_checkpoint_image *sample_kept(uint64_t step, uint64_t keep)
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(kept->head_bytes, step, 99);
     kept->params = calloc(PARAMS, sizeof *kept->params);
-    kept->notes = calloc(2, sizeof *kept->notes);
+    kept->worker_states = calloc(2, sizeof *kept->worker_states);
     kept->memory = aligned_alloc(ALIGN, WEIGHTS);
     if (kept->memory != NULL) fill(kept->memory, WEIGHTS, step, 77);
-    if (kept->job != NULL && kept->head != NULL && kept->params != NULL && kept->notes != NULL &&
+    if (kept->job != NULL && kept->head != NULL && kept->params != NULL && kept->worker_states != NULL &&
         kept->memory != NULL && add_params(kept) && add_notes(kept))
         return kept;
     pd_checkpoint_image_free(kept);
@@ -162,11 +162,11 @@ void assert_kept_same(const pd_checkpoint_image *a, const pd_checkpoint_image *b
     assert_memory_equal(a->head, b->head, a->head_bytes);
     assert_int_equal(a->n_params, b->n_params);
     for (uint32_t i = 0; i < a->n_params; i++) assert_params_same(&a->params[i], &b->params[i]);
-    assert_int_equal(a->n_notes, b->n_notes);
-    for (uint32_t i = 0; i < a->n_notes; i++) {
-        assert_int_equal(a->notes[i].rank, b->notes[i].rank);
-        assert_int_equal(a->notes[i].step, b->notes[i].step);
-        assert_int_equal(a->notes[i].bytes, b->notes[i].bytes);
-        assert_memory_equal(a->notes[i].at, b->notes[i].at, a->notes[i].bytes);
+    assert_int_equal(a->n_worker_states, b->n_worker_states);
+    for (uint32_t i = 0; i < a->n_worker_states; i++) {
+        assert_int_equal(a->worker_states[i].rank, b->worker_states[i].rank);
+        assert_int_equal(a->worker_states[i].step, b->worker_states[i].step);
+        assert_int_equal(a->worker_states[i].bytes, b->worker_states[i].bytes);
+        assert_memory_equal(a->worker_states[i].at, b->worker_states[i].at, a->worker_states[i].bytes);
     }
 }

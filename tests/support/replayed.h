@@ -31,7 +31,7 @@ void assert_fails_without_memory(const tracefile *file);
 typedef enum replayed_state { REPLAYED_NO_STATE, REPLAYED_STATE, REPLAYED_STATE_IF_ANY } replayed_state;
 
 /* Runs one test for each recorded run of a system. Returns the program's exit status. The weights of each parameter may
- * differ from the recorded ones by pd_trace_tolerance, and recorded state by the tolerances of replay_state.h. Traces
+ * differ from the recorded ones by pd_trace.tolerance, and recorded state by the tolerances of replay_state.h. Traces
  * that record a defect of upstream's or no run are skipped, and the reason is printed. */
 int replayed_folder(const char *system, replayed_state state);
 

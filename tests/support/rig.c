@@ -207,10 +207,10 @@ static void on_answer(rig *r, const pd_effect *effect)
 static void on_recalled(rig *r, const pd_effect *effect)
 {
     on_answer(r, effect);
-    r->note_step = effect->u.recalled.step;
-    assert_true(effect->u.recalled.bytes < sizeof r->note);
+    r->note_step = effect->u.worker_state.step;
+    assert_true(effect->u.worker_state.bytes < sizeof r->note);
     memset(r->note, 0, sizeof r->note);
-    if (effect->u.recalled.bytes > 0) memcpy(r->note, effect->u.recalled.at, effect->u.recalled.bytes);
+    if (effect->u.worker_state.bytes > 0) memcpy(r->note, effect->u.worker_state.at, effect->u.worker_state.bytes);
 }
 
 static void absorb(rig *r, pd_effect *effect)
@@ -266,10 +266,10 @@ static void absorb(rig *r, pd_effect *effect)
         forget_board(r, effect->job);
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
-    case PD_EFF_KEEP: rig_on_kept(r, effect->u.kept); break;
+    case PD_EFF_WRITE_CHECKPOINT: rig_on_kept(r, effect->u.checkpoint_image); break;
     case PD_EFF_WAL: rig_on_entry(r, effect->u.wal); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
-    case PD_EFF_RECALL: on_recalled(r, effect); break;
+    case PD_EFF_WORKER_STATE: on_recalled(r, effect); break;
     case PD_EFF_CHECKPOINT:
         on_answer(r, effect);
         r->checkpoint_step = effect->u.checkpoint.step;

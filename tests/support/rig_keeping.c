@@ -20,7 +20,7 @@ static void *must(void *at)
 /* Gives a checkpoint back to the store: it is written, or the disk has failed. */
 static void give_back(rig *r, pd_checkpoint_image *kept)
 {
-    pd_request *request = must(pd_request_new(PD_REQ_KEPT, (pd_ticket){ 0, 0 }));
+    pd_request *request = must(pd_request_new(PD_REQ_CHECKPOINT_WRITTEN, (pd_ticket){ 0, 0 }));
 
     kept->ns = 5000000;
     if (r->disk_error != NULL)
@@ -34,7 +34,7 @@ static void give_back(rig *r, pd_checkpoint_image *kept)
         r->kept++;
         rig_forget_entries(r, kept->step);
     }
-    request->u.kept = kept;
+    request->u.checkpoint_image = kept;
     pd_store_apply(r->store, request, r->now);
 }
 
@@ -71,19 +71,20 @@ int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double
 
 int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text)
 {
-    pd_request *request = must(pd_request_new(PD_REQ_NOTE, rig_ticket(r, conn)));
+    pd_request *request = must(pd_request_new(PD_REQ_WORKER_STATE, rig_ticket(r, conn)));
 
     request->job = r->job;
     request->rank = rank;
-    request->u.note.step = step;
-    request->u.note.bytes = strlen(text);
-    if (text[0] != '\0') memcpy(rig_payload(r, conn, strlen(text), &request->u.note.buffer), text, strlen(text));
+    request->u.worker_state.step = step;
+    request->u.worker_state.bytes = strlen(text);
+    if (text[0] != '\0')
+        memcpy(rig_payload(r, conn, strlen(text), &request->u.worker_state.buffer), text, strlen(text));
     return rig_apply(r, request);
 }
 
 int rig_recall(rig *r, uint32_t rank, uint64_t conn)
 {
-    pd_request *request = must(pd_request_new(PD_REQ_RECALL, rig_ticket(r, conn)));
+    pd_request *request = must(pd_request_new(PD_REQ_GET_WORKER_STATE, rig_ticket(r, conn)));
 
     request->job = r->job;
     request->rank = rank;

@@ -7,7 +7,7 @@
 
 /* Initialises a round over chunks that belong to no parameter. The round waits for all ranks. */
 static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_elements, uint32_t world,
-                             pd_chunk *chunks, pd_slot *slots, pd_range *ranges)
+                             pd_chunk *chunks, pd_contribution *slots, pd_rank_range *ranges)
 {
     static pd_membership members;
 
@@ -21,7 +21,7 @@ static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_el
                                              .elements = elements,
                                              .chunk_elements = chunk_elements,
                                              .chunks = chunks,
-                                             .slots = slots,
+                                             .contributions = slots,
                                              .ranges = ranges });
 }
 

@@ -104,7 +104,7 @@ scene *scene_new_chunks(uint64_t elements)
 void scene_turn(scene *s)
 {
     /* On a busy machine a turn may use its time up and leave frames to later ones. */
-    for (int i = 0; i < 4 || s->daemon->pace.first != NULL; i++) pd_daemon_turn(s->daemon);
+    for (int i = 0; i < 4 || s->daemon->peers.pace.first != NULL; i++) pd_daemon_turn(s->daemon);
 }
 
 void scene_answer(scene *s)

@@ -1,11 +1,5 @@
 /* Tests that pd_client_abi tells sizes and offsets of the public structs, in the order that client.h promises. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "paramd/client.h"
 
@@ -33,10 +27,9 @@ static const known structs[STRUCTS] = {
     KNOWN(pd_client_stats, replayed),
 };
 
-static void every_struct_has_its_size_and_its_fields(void **state)
+TEST(every_struct_has_its_size_and_its_fields)
 {
     size_t numbers[MOST], n = pd_client_abi(numbers, MOST), at = 0;
-    (void)state;
 
     assert_true(n <= MOST);
     for (int i = 0; i < STRUCTS; i++) {
@@ -51,29 +44,17 @@ static void every_struct_has_its_size_and_its_fields(void **state)
     assert_int_equal(at, n);
 }
 
-static void no_field_is_left_out_at_the_end_of_a_struct(void **state)
+TEST(no_field_is_left_out_at_the_end_of_a_struct)
 {
-    (void)state;
     for (int i = 0; i < STRUCTS; i++) assert_true(structs[i].size - structs[i].end < sizeof(double));
 }
 
-static void only_as_many_numbers_are_written_as_there_is_room_for(void **state)
+TEST(only_as_many_numbers_are_written_as_there_is_room_for)
 {
     size_t numbers[4] = { 7, 7, 7, 7 }, all = pd_client_abi(NULL, 0);
-    (void)state;
 
     assert_int_equal(pd_client_abi(numbers, 2), all);
     assert_int_equal(numbers[0], sizeof(pd_error));
     assert_int_equal(numbers[1], 2);
     assert_int_equal(numbers[2], 7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_struct_has_its_size_and_its_fields),
-        cmocka_unit_test(no_field_is_left_out_at_the_end_of_a_struct),
-        cmocka_unit_test(only_as_many_numbers_are_written_as_there_is_room_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,12 @@
 /* Tests what roles and quotas do on connections: jobs that somebody may not see, ranks of others, counted quotas, and
  * roles that change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "conn.h"
-#include "methods.h"
-#include "oom.h"
+#include "handlers.h"
 #include "request.h"
 #include "scene.h"
 
@@ -95,9 +86,10 @@ static pd_error refusal_of(scene *s, unsigned method, const char *job)
     return err;
 }
 
-static void a_job_without_a_role_is_answered_like_one_that_does_not_exist(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_job_without_a_role_is_answered_like_one_that_does_not_exist, scene *s)
 {
-    scene *s = *state;
     int bob;
 
     scene_roles(s, "token:bob push bob-*\ntoken:alice admin alice-*\n");
@@ -116,9 +108,8 @@ static void a_job_without_a_role_is_answered_like_one_that_does_not_exist(void *
     close(bob);
 }
 
-static void the_words_for_a_job_that_may_not_be_seen_are_those_of_the_store(void **state)
+TEST(the_words_for_a_job_that_may_not_be_seen_are_those_of_the_store, scene *s)
 {
-    scene *s = *state;
     pd_error err;
     int fd;
 
@@ -146,9 +137,8 @@ static const Paramd__StatusReply *status(scene *s)
     return reply;
 }
 
-static void lists_and_status_leave_out_the_jobs_of_others(void **state)
+TEST(lists_and_status_leave_out_the_jobs_of_others, scene *s)
 {
-    scene *s = *state;
     const Paramd__StatusReply *reply;
     int alice, bob;
 
@@ -170,9 +160,8 @@ static void lists_and_status_leave_out_the_jobs_of_others(void **state)
     close(bob);
 }
 
-static void only_an_admin_of_the_job_sees_its_workers_identities(void **state)
+TEST(only_an_admin_of_the_job_sees_its_workers_identities, scene *s)
 {
-    scene *s = *state;
     const Paramd__WorkerInfo *worker;
     int fd;
 
@@ -216,9 +205,8 @@ static int hello_as(scene *s, const char *identity, uint64_t nonce)
     return fd;
 }
 
-static void a_rank_is_not_taken_from_another_identity(void **state)
+TEST(a_rank_is_not_taken_from_another_identity, scene *s)
 {
-    scene *s = *state;
     int alice, mallory;
 
     scene_roles(s, "* push j\n");
@@ -242,9 +230,8 @@ static void a_rank_is_not_taken_from_another_identity(void **state)
     close(mallory);
 }
 
-static void without_roles_a_new_process_takes_a_rank_over_from_any_identity(void **state)
+TEST(without_roles_a_new_process_takes_a_rank_over_from_any_identity, scene *s)
 {
-    scene *s = *state;
     int alice = join(s, "token:alice", "j", 1), other = hello_as(s, "token:other", 1);
 
     scene_expect_error(s, other, PD_PERMISSION_DENIED, "belongs to a process of another identity");
@@ -257,16 +244,15 @@ static void without_roles_a_new_process_takes_a_rank_over_from_any_identity(void
 
 /* ---- quotas ---- */
 
-static void connections_beyond_the_quota_are_refused_and_then_closed(void **state)
+TEST(connections_beyond_the_quota_are_refused_and_then_closed, scene *s)
 {
-    scene *s = *state;
     int fds[4], last;
 
     scene_roles(s, "* read *\nquota token:alice connections=2\n");
     for (int i = 0; i < 2; i++) fds[i] = scene_operator(s);
     fds[2] = scene_connect(s);
     scene_settle(s);
-    scene_expect_error(s, fds[2], PD_RESOURCE_EXHAUSTED, "2 connections of token:alice are open already");
+    scene_expect_error(s, fds[2], PD_RESOURCE_EXHAUSTED, "2 connections of token:alice are already open");
     s->identity = "token:bob";
     fds[3] = scene_operator(s); /* has a quota of its own */
     s->identity = "token:alice";
@@ -279,7 +265,7 @@ static void connections_beyond_the_quota_are_refused_and_then_closed(void **stat
     close(fds[3]);
 }
 
-static void a_flood_of_connections_leaves_room_for_other_identities(void **state)
+TEST_STATE(a_flood_of_connections_leaves_room_for_other_identities)
 {
     scene *s = *state;
     int fds[40], n = 0, bob;
@@ -297,9 +283,8 @@ static void a_flood_of_connections_leaves_room_for_other_identities(void **state
     while (n > 0) close(fds[--n]);
 }
 
-static void requests_beyond_the_quota_are_refused_on_all_connections_together(void **state)
+TEST(requests_beyond_the_quota_are_refused_on_all_connections_together, scene *s)
 {
-    scene *s = *state;
     int worker, one, two;
     Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
 
@@ -325,9 +310,8 @@ static void requests_beyond_the_quota_are_refused_on_all_connections_together(vo
     close(worker);
 }
 
-static void a_job_beyond_the_quota_is_refused_until_another_ends(void **state)
+TEST(a_job_beyond_the_quota_is_refused_until_another_ends, scene *s)
 {
-    scene *s = *state;
     int one, two;
 
     scene_roles(s, "* admin *\nquota token:alice jobs=1\n");
@@ -348,9 +332,8 @@ static void a_job_beyond_the_quota_is_refused_until_another_ends(void **state)
     close(two);
 }
 
-static void bytes_beyond_the_quota_are_refused_and_name_it(void **state)
+TEST(bytes_beyond_the_quota_are_refused_and_name_it, scene *s)
 {
-    scene *s = *state;
     int fd, other;
 
     scene_roles(s, "* admin *\nquota token:alice bytes=4k\n");
@@ -372,9 +355,8 @@ static void bytes_beyond_the_quota_are_refused_and_name_it(void **state)
 
 /* ---- roles that change ---- */
 
-static void a_worker_that_has_lost_its_role_is_ended_at_its_next_request(void **state)
+TEST(a_worker_that_has_lost_its_role_is_ended_at_its_next_request, scene *s)
 {
-    scene *s = *state;
     int fd;
 
     scene_roles(s, "token:alice push j\n");
@@ -388,9 +370,8 @@ static void a_worker_that_has_lost_its_role_is_ended_at_its_next_request(void **
     close(fd);
 }
 
-static void an_operator_gets_and_loses_roles_with_the_connection_open(void **state)
+TEST(an_operator_gets_and_loses_roles_with_the_connection_open, scene *s)
 {
-    scene *s = *state;
     int worker = join(s, "token:bob", "j", 1), fd;
 
     s->identity = "token:alice";
@@ -414,10 +395,10 @@ static pd_conn *only_conn(scene *s)
 {
     pd_conn *found = NULL;
 
-    for (size_t i = 0; i < s->daemon->capacity; i++) {
-        if (s->daemon->conns[i] == NULL) continue;
+    for (size_t i = 0; i < s->daemon->table.capacity; i++) {
+        if (s->daemon->table.at[i] == NULL) continue;
         assert_null(found);
-        found = s->daemon->conns[i];
+        found = s->daemon->table.at[i];
     }
     assert_non_null(found);
     return found;
@@ -432,9 +413,8 @@ static void expect_answer(scene *s, int fd, unsigned method, const char *job, in
 
 /* A role that is remembered falsely is believed until another job is named or the roles change: so a request about the
  * same job does not look through the roles. */
-static void the_role_for_the_job_that_was_named_last_is_remembered(void **state)
+TEST(the_role_for_the_job_that_was_named_last_is_remembered, scene *s)
 {
-    scene *s = *state;
     pd_conn *conn;
     int fd;
 
@@ -443,20 +423,19 @@ static void the_role_for_the_job_that_was_named_last_is_remembered(void **state)
     scene_settle(s);
     conn = only_conn(s);
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
-    conn->access.asked_role = PD_ROLE_ADMIN;
+    conn->peer.access.asked_role = PD_ROLE_ADMIN;
     expect_answer(s, fd, PD_DROP, "j", PD_NOT_FOUND, "there is no job j"); /* from the store */
     expect_answer(s, fd, PD_DROP, "k", PD_PERMISSION_DENIED, "token:alice has push");
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has read");
-    conn->access.asked_role = PD_ROLE_ADMIN;
+    conn->peer.access.asked_role = PD_ROLE_ADMIN;
     scene_roles(s, "token:alice push j\n");
     expect_answer(s, fd, PD_DROP, "j", PD_PERMISSION_DENIED, "token:alice has push");
     close(fd);
 }
 
 /* Only names of at most PD_NAME_MAX bytes are compared with the patterns of the roles. */
-static void a_name_that_no_job_can_have_is_not_looked_up(void **state)
+TEST(a_name_that_no_job_can_have_is_not_looked_up, scene *s)
 {
-    scene *s = *state;
     char longest[PD_NAME_MAX + 1], longer[PD_NAME_MAX + 2];
     int fd;
 
@@ -467,9 +446,9 @@ static void a_name_that_no_job_can_have_is_not_looked_up(void **state)
     fd = scene_operator(s);
     scene_settle(s);
     expect_answer(s, fd, PD_DROP, longest, PD_PERMISSION_DENIED, "token:alice has read");
-    assert_string_equal(only_conn(s)->access.asked, longest);
+    assert_string_equal(only_conn(s)->peer.access.asked, longest);
     expect_answer(s, fd, PD_DROP, longer, PD_NOT_FOUND, "there is no job jjj");
-    assert_string_equal(only_conn(s)->access.asked, longest);
+    assert_string_equal(only_conn(s)->peer.access.asked, longest);
     close(fd);
     fd = scene_connect(s);
     expect_answer(s, fd, PD_HELLO, longer, PD_INVALID_ARGUMENT, "job name of 257 bytes");
@@ -478,9 +457,8 @@ static void a_name_that_no_job_can_have_is_not_looked_up(void **state)
 
 /* ---- the log ---- */
 
-static void the_log_names_who_gave_a_command_and_whose_was_refused(void **state)
+TEST(the_log_names_who_gave_a_command_and_whose_was_refused, scene *s)
 {
-    scene *s = *state;
     int worker, fd;
 
     scene_roles(s, "token:bob push j\ntoken:alice read j\ntoken:root admin j\n");
@@ -498,29 +476,4 @@ static void the_log_names_who_gave_a_command_and_whose_was_refused(void **state)
     if (strstr(s->said, "job j: Drop was refused, by token:alice as") == NULL) fail_msg("%s", s->said);
     if (strstr(s->said, "job j: drop, by token:root as") == NULL) fail_msg("%s", s->said);
     close(worker);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_job_without_a_role_is_answered_like_one_that_does_not_exist),
-        TEST(the_words_for_a_job_that_may_not_be_seen_are_those_of_the_store),
-        TEST(lists_and_status_leave_out_the_jobs_of_others),
-        TEST(only_an_admin_of_the_job_sees_its_workers_identities),
-        TEST(a_rank_is_not_taken_from_another_identity),
-        TEST(without_roles_a_new_process_takes_a_rank_over_from_any_identity),
-        TEST(connections_beyond_the_quota_are_refused_and_then_closed),
-        TEST(a_flood_of_connections_leaves_room_for_other_identities),
-        TEST(requests_beyond_the_quota_are_refused_on_all_connections_together),
-        TEST(a_job_beyond_the_quota_is_refused_until_another_ends),
-        TEST(bytes_beyond_the_quota_are_refused_and_name_it),
-        TEST(a_worker_that_has_lost_its_role_is_ended_at_its_next_request),
-        TEST(an_operator_gets_and_loses_roles_with_the_connection_open),
-        TEST(the_role_for_the_job_that_was_named_last_is_remembered),
-        TEST(a_name_that_no_job_can_have_is_not_looked_up),
-        TEST(the_log_names_who_gave_a_command_and_whose_was_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* Tests the optimizer adafactor: which declarations it refuses, which state it keeps, and how its steps depend on each
  * other. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "golden.h"
-#include "oom.h"
 #include "optimizer.h"
 
 static pd_hypers hypers;
@@ -82,68 +74,61 @@ static pd_plan planned(const pd_declaration *declaration)
 
 /* ---- refusals ---- */
 
-static void refuses_rank_three_without_a_rule(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(refuses_rank_three_without_a_rule)
 {
-    (void)state;
     is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule");
 }
 
-static void refuses_rank_three_by_heuristic(void **state)
+TEST(refuses_rank_three_by_heuristic)
 {
-    (void)state;
     set("factor_map", "['.*':HEURISTIC]");
     is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule");
 }
 
-static void refuses_a_rule_of_another_rank(void **state)
+TEST(refuses_a_rule_of_another_rank)
 {
-    (void)state;
     set("factor_map", "['.*':(ROW,COLUMN)]");
     is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "incorrect rank for its shape (2, 3, 4): expected one for each "
                                                        "of 3 dimensions, got 2; a rule for it alone can stand before");
 }
 
-static void names_every_way_out_for_a_rank_above_two(void **state)
+TEST(names_every_way_out_for_a_rank_above_two)
 {
-    (void)state;
     is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } },
                          "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no");
 }
 
-static void quotes_what_is_not_a_regular_expression(void **state)
+TEST(quotes_what_is_not_a_regular_expression)
 {
-    (void)state;
     set("factor_map", "['(a':HEURISTIC]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
                          "factor_map: \"(a\" is an invalid regular expression: missing closing parenthesis at byte 2");
 }
 
-static void refuses_a_parameter_without_a_rule(void **state)
+TEST(refuses_a_parameter_without_a_rule)
 {
-    (void)state;
     set("factor_map", "['decoder':HEURISTIC]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
                          "factor_map: no expression matches the parameter's name: add a last one, '.*'");
 }
 
-static void refuses_a_map_where_nothing_is_factored(void **state)
+TEST(refuses_a_map_where_nothing_is_factored)
 {
-    (void)state;
     set("factored", "no");
     set("factor_map", "['.*':none]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factorization rules have been provided");
 }
 
-static void refuses_to_go_without_a_learning_rate(void **state)
+TEST(refuses_to_go_without_a_learning_rate)
 {
-    (void)state;
     set("learning_rate", "none");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no learning rate provided");
 }
 
-static void refuses_a_scale_option_that_is_no_flag(void **state)
+TEST(refuses_a_scale_option_that_is_no_flag)
 {
-    (void)state;
     set("multiply_by_parameter_scale", "0.5");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "must be either yes, no or rules");
     set("multiply_by_parameter_scale", "['.*':0.5]");
@@ -152,11 +137,10 @@ static void refuses_a_scale_option_that_is_no_flag(void **state)
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no expression matches");
 }
 
-static void takes_any_rank_without_factors(void **state)
+TEST(takes_any_rank_without_factors)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("factored", "no");
     declaration = parameter((pd_shape){ 3, { 2, 3, 4 } });
     plan = planned(&declaration);
@@ -169,10 +153,9 @@ static void takes_any_rank_without_factors(void **state)
     pd_plan_free(&plan);
 }
 
-static void refuses_mixed_and_unknown_axes(void **state)
+TEST(refuses_mixed_and_unknown_axes)
 {
     pd_declaration declaration;
-    (void)state;
     set("logical_factor_rules", "standard");
     declaration = parameter((pd_shape){ 3, { 2, 3, 4 } });
     declaration.axes = "embed,mlp,relpos_buckets";
@@ -183,12 +166,11 @@ static void refuses_mixed_and_unknown_axes(void **state)
     is_refused(&declaration, "expected 3 names");
 }
 
-static void refuses_a_parameter_without_axes_beside_others_that_have_some(void **state)
+TEST(refuses_a_parameter_without_axes_beside_others_that_have_some)
 {
     pd_declaration both[2];
     double stats[PD_MAX_MODEL_STATS];
     pd_plan plan;
-    (void)state;
     set("logical_factor_rules", "standard");
     both[0] = both[1] = parameter((pd_shape){ 2, { 3, 4 } });
     both[0].axes = "embed,mlp";
@@ -200,11 +182,10 @@ static void refuses_a_parameter_without_axes_beside_others_that_have_some(void *
     pd_plan_free(&plan);
 }
 
-static void refuses_steps_that_begin_before_their_offset(void **state)
+TEST(refuses_steps_that_begin_before_their_offset)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("step_offset", "3");
     declaration = parameter((pd_shape){ 1, { 4 } });
     declaration.start_step = 2;
@@ -214,12 +195,11 @@ static void refuses_steps_that_begin_before_their_offset(void **state)
     pd_plan_free(&plan);
 }
 
-static void refuses_values_outside_their_ranges(void **state)
+TEST(refuses_values_outside_their_ranges)
 {
     static const struct {
         const char *name, *value;
     } cases[] = { { "beta1", "1" }, { "beta1", "-0.5" }, { "decay_rate", "0" } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pd_hypers own;
         pd_hypers_init(&own, hypers.row);
@@ -232,10 +212,9 @@ static void refuses_values_outside_their_ranges(void **state)
     assert_int_equal(pd_hypers_set(&hypers, "epsilon1", "-1", &err), PD_OUT_OF_RANGE);
 }
 
-static void refuses_momentum_that_comes_or_goes(void **state)
+TEST(refuses_momentum_that_comes_or_goes)
 {
     pd_hypers now = hypers;
-    (void)state;
     assert_int_equal(pd_hypers_set(&now, "beta1", "0.9", &err), PD_OK);
     assert_int_equal(pd_hypers_check_step(&hypers, &now, &err), PD_INVALID_ARGUMENT);
     assert_int_equal(pd_hypers_check_step(&now, &hypers, &err), PD_INVALID_ARGUMENT);
@@ -246,7 +225,7 @@ static void refuses_momentum_that_comes_or_goes(void **state)
 
 /* Checks that the list `covered` names every declaration that the original adafactor (t5x) refused when the
  * reference data was recorded. Each refused declaration has its own test above. */
-static void covers_what_upstream_refuses(void **state)
+TEST(covers_what_upstream_refuses)
 {
     static const char *const covered[] = {
         "rank 3 without an explicit rule",
@@ -263,7 +242,6 @@ static void covers_what_upstream_refuses(void **state)
     };
     json_t *list = golden_table("t5x_adafactor/refused.json"), *entry;
     size_t i;
-    (void)state;
     json_array_foreach(list, i, entry)
     {
         const char *what = json_string_value(json_object_get(entry, "what"));
@@ -282,11 +260,10 @@ static void has_slot(const pd_plan *plan, size_t i, const char *name, pd_shape s
     assert_true(pd_shape_equal(&plan->slots[i].shape, &shape));
 }
 
-static void moments_lack_the_dimensions_that_they_average_over(void **state)
+TEST(moments_lack_the_dimensions_that_they_average_over)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("factor_map", "['.*':(BATCH,ROW,COLUMN,COLUMN)]");
     declaration = parameter((pd_shape){ 4, { 2, 6, 3, 4 } });
     plan = planned(&declaration);
@@ -296,11 +273,10 @@ static void moments_lack_the_dimensions_that_they_average_over(void **state)
     pd_plan_free(&plan);
 }
 
-static void moments_say_which_dimensions_they_follow(void **state)
+TEST(moments_say_which_dimensions_they_follow)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("factor_map", "['.*':(COLUMN,BATCH,ROW,COLUMN)]");
     declaration = parameter((pd_shape){ 4, { 2, 6, 3, 4 } });
     plan = planned(&declaration);
@@ -310,11 +286,10 @@ static void moments_say_which_dimensions_they_follow(void **state)
     pd_plan_free(&plan);
 }
 
-static void momentum_is_state_only_where_it_is_asked_for(void **state)
+TEST(momentum_is_state_only_where_it_is_asked_for)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     declaration = parameter((pd_shape){ 1, { 10 } });
     plan = planned(&declaration);
     has_slot(&plan, 0, "v", (pd_shape){ 1, { 10 } });
@@ -333,22 +308,20 @@ static void momentum_is_state_only_where_it_is_asked_for(void **state)
     pd_plan_free(&plan);
 }
 
-static void a_large_matrix_needs_little_besides(void **state)
+TEST(a_large_matrix_needs_little_besides)
 {
     pd_declaration declaration = parameter((pd_shape){ 2, { 8192, 8192 } });
     pd_plan plan = planned(&declaration);
-    (void)state;
     assert_true(pd_plan_state_bytes(&plan) == 2 * 4 * 8192);
     assert_true(pd_plan_step_bytes(&plan) < 4 * 8192ll * 8192 / 32);
     assert_true(plan.n_blocks >= 32);
     pd_plan_free(&plan);
 }
 
-static void sums_of_few_long_rows_are_not_kept_by_the_block(void **state)
+TEST(sums_of_few_long_rows_are_not_kept_by_the_block)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("min_dim_size_to_factor", "2");
     declaration = parameter((pd_shape){ 2, { 40, 70000 } });
     plan = planned(&declaration);
@@ -356,13 +329,12 @@ static void sums_of_few_long_rows_are_not_kept_by_the_block(void **state)
     pd_plan_free(&plan);
 }
 
-static void blocks_cover_each_element_once(void **state)
+TEST(blocks_cover_each_element_once)
 {
     static const pd_shape shapes[] = {
         { 2, { 5000, 70 } }, { 2, { 70, 5000 } }, { 1, { 200001 } }, { 2, { 3, 4 } }, { 0 },
         { 2, { 0, 4 } },     { 2, { 1, 300000 } }
     };
-    (void)state;
     set("min_dim_size_to_factor", "1");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         pd_declaration declaration = parameter(shapes[i]);
@@ -381,11 +353,10 @@ static void blocks_cover_each_element_once(void **state)
 
 /* ---- notes ---- */
 
-static void says_that_a_rule_is_ignored(void **state)
+TEST(says_that_a_rule_is_ignored)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("factor_map", "['.*':(ROW,COLUMN)]");
     declaration = parameter((pd_shape){ 2, { 3, 4 } });
     plan = planned(&declaration);
@@ -400,11 +371,10 @@ static void says_that_a_rule_is_ignored(void **state)
     pd_plan_free(&plan);
 }
 
-static void says_that_a_table_of_axes_has_no_effect(void **state)
+TEST(says_that_a_table_of_axes_has_no_effect)
 {
     pd_declaration declaration;
     pd_plan plan;
-    (void)state;
     set("logical_factor_rules", "standard");
     declaration = parameter((pd_shape){ 2, { 3, 4 } });
     plan = planned(&declaration);
@@ -429,22 +399,20 @@ static void take_steps(pd_shape shape, const float *g, float *w, int64_t n, int 
     pd_model_free(model);
 }
 
-static void the_first_step_of_a_vector_is_its_signs(void **state)
+TEST(the_first_step_of_a_vector_is_its_signs)
 {
     const float g[4] = { 3, -0.01f, 1e-5f, -7 };
     float w[4];
-    (void)state;
     take_steps((pd_shape){ 1, { 4 } }, g, w, 4, 1);
     for (int i = 0; i < 4; i++) assert_true(fabsf(w[i] - (g[i] > 0 ? 0.9f : 1.1f)) < 1e-6f);
 }
 
 /* The square of one gradient element is within float32's range, but the sum of two squares is not, so their mean is
  * infinite. */
-static void a_mean_is_infinite_where_its_sum_leaves_float32(void **state)
+TEST(a_mean_is_infinite_where_its_sum_leaves_float32)
 {
     const float g[4] = { 1.5e19f, 1.5e19f, 1.5e19f, 1.5e19f };
     float w[4];
-    (void)state;
     set("min_dim_size_to_factor", "2");
     take_steps((pd_shape){ 2, { 2, 2 } }, g, w, 4, 1);
     assert_true(isnan(w[0]));
@@ -456,14 +424,13 @@ static void a_mean_is_infinite_where_its_sum_leaves_float32(void **state)
 
 /* At a late step the factor by which the new square is added to the moment is 0 in float32. An infinite square times
  * 0 is NaN. With skip_nan_updates, neither the moment nor the weight of that element changes. */
-static void an_infinite_square_with_a_share_of_0_moves_no_weight(void **state)
+TEST(an_infinite_square_with_a_share_of_0_moves_no_weight)
 {
     const float g[4] = { 1, INFINITY, 1e20f, -2 };
     float w[4], after[4];
     pd_declaration declaration;
     pd_step_io io = { .gradient = (const float[]){ 1, 1, 1, 1 }, .before = w, .after = after };
     pd_model *model;
-    (void)state;
     set("decay_rate", "3");
     set("clipping_threshold", "none");
     set("skip_nan_updates", "yes");
@@ -484,10 +451,9 @@ static void an_infinite_square_with_a_share_of_0_moves_no_weight(void **state)
     assert_true(after[0] != 1 && after[3] != 1);
 }
 
-static void a_step_does_not_depend_on_the_gradients_size(void **state)
+TEST(a_step_does_not_depend_on_the_gradients_size)
 {
     float g[ELEMENTS], w[ELEMENTS], again[ELEMENTS];
-    (void)state;
     set("min_dim_size_to_factor", "2");
     for (int i = 0; i < ELEMENTS; i++) g[i] = (float)((i * 7) % 11 - 5) / 4;
     take_steps((pd_shape){ 2, { SIDE, SIDE } }, g, w, ELEMENTS, 3);
@@ -496,10 +462,9 @@ static void a_step_does_not_depend_on_the_gradients_size(void **state)
     for (int i = 0; i < ELEMENTS; i++) assert_true(fabsf(w[i] - again[i]) < 1e-6f);
 }
 
-static void stacked_layers_step_as_each_would_alone(void **state)
+TEST(stacked_layers_step_as_each_would_alone)
 {
     float g[2 * ELEMENTS], w[2 * ELEMENTS], alone[ELEMENTS];
-    (void)state;
     for (int i = 0; i < 2 * ELEMENTS; i++) g[i] = (float)((i * 7) % 11 - 5) / (i < ELEMENTS ? 4 : 400);
     set("factor_map", "['.*':(BATCH,ROW,COLUMN)]");
     take_steps((pd_shape){ 3, { 2, SIDE, SIDE } }, g, w, 2 * ELEMENTS, 3);
@@ -511,10 +476,9 @@ static void stacked_layers_step_as_each_would_alone(void **state)
     }
 }
 
-static void bfloat16_weights_stay_bfloat16(void **state)
+TEST(bfloat16_weights_stay_bfloat16)
 {
     float g[ELEMENTS], w[ELEMENTS];
-    (void)state;
     set("param_dtype", "bfloat16");
     set("weight_decay_rate", "0.013");
     for (int i = 0; i < ELEMENTS; i++) g[i] = (float)((i * 7) % 11 - 5) / 4;
@@ -526,28 +490,25 @@ static void bfloat16_weights_stay_bfloat16(void **state)
     }
 }
 
-static void a_parameter_without_elements_takes_steps(void **state)
+TEST(a_parameter_without_elements_takes_steps)
 {
     float none[1] = { 0 };
-    (void)state;
     set("min_dim_size_to_factor", "0");
     take_steps((pd_shape){ 2, { 0, 5 } }, none, none, 0, 2);
     take_steps((pd_shape){ 1, { 0 } }, none, none, 0, 2);
 }
 
-static void the_rule_of_a_group_asks_for_its_norm(void **state)
+TEST(the_rule_of_a_group_asks_for_its_norm)
 {
-    (void)state;
     assert_true(hypers.row->clip_norm(hypers.value) == 0);
     set("global_norm_clip_threshold", "2.5");
     assert_true(hypers.row->clip_norm(hypers.value) == 2.5);
 }
 
-static void without_memory_nothing_is_declared(void **state)
+TEST(without_memory_nothing_is_declared)
 {
     pd_declaration declaration;
     int64_t n;
-    (void)state;
     set("factor_map", "['(en|de)coder':(BATCH,ROW,COLUMN)]");
     set("multiply_by_parameter_scale", "['kernel':no]");
     set("beta1", "0.9");
@@ -566,45 +527,4 @@ static void without_memory_nothing_is_declared(void **state)
         if (!failed) break;
     }
     assert_true(n > 20);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(refuses_rank_three_without_a_rule),
-        CASE(refuses_rank_three_by_heuristic),
-        CASE(refuses_a_rule_of_another_rank),
-        CASE(names_every_way_out_for_a_rank_above_two),
-        CASE(quotes_what_is_not_a_regular_expression),
-        CASE(refuses_a_parameter_without_a_rule),
-        CASE(refuses_a_map_where_nothing_is_factored),
-        CASE(refuses_to_go_without_a_learning_rate),
-        CASE(refuses_a_scale_option_that_is_no_flag),
-        CASE(takes_any_rank_without_factors),
-        CASE(refuses_mixed_and_unknown_axes),
-        CASE(refuses_a_parameter_without_axes_beside_others_that_have_some),
-        CASE(refuses_steps_that_begin_before_their_offset),
-        CASE(refuses_values_outside_their_ranges),
-        CASE(refuses_momentum_that_comes_or_goes),
-        CASE(covers_what_upstream_refuses),
-        CASE(moments_lack_the_dimensions_that_they_average_over),
-        CASE(moments_say_which_dimensions_they_follow),
-        CASE(momentum_is_state_only_where_it_is_asked_for),
-        CASE(a_large_matrix_needs_little_besides),
-        CASE(sums_of_few_long_rows_are_not_kept_by_the_block),
-        CASE(blocks_cover_each_element_once),
-        CASE(says_that_a_rule_is_ignored),
-        CASE(says_that_a_table_of_axes_has_no_effect),
-        CASE(the_first_step_of_a_vector_is_its_signs),
-        CASE(a_mean_is_infinite_where_its_sum_leaves_float32),
-        CASE(an_infinite_square_with_a_share_of_0_moves_no_weight),
-        CASE(a_step_does_not_depend_on_the_gradients_size),
-        CASE(stacked_layers_step_as_each_would_alone),
-        CASE(bfloat16_weights_stay_bfloat16),
-        CASE(a_parameter_without_elements_takes_steps),
-        CASE(the_rule_of_a_group_asks_for_its_norm),
-        CASE(without_memory_nothing_is_declared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

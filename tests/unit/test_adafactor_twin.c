@@ -1,14 +1,6 @@
 /* Tests adafactor against a second implementation in float64 that works element by element, without blocks.
  * Shapes, rules and options are random. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "paramd/optim.h"
 
@@ -303,9 +295,8 @@ static void measure(config *c)
     assert_int_equal(pd_shape_elements(&c->shape, &c->n), PD_OK);
 }
 
-static void agrees_with_its_twin_on_small_shapes(void **state)
+TEST(agrees_with_its_twin_on_small_shapes)
 {
-    (void)state;
     seed = 5;
     for (int i = 0; i < CASES; i++) {
         config c = { .shape.rank = (int)draw(6) };
@@ -324,7 +315,7 @@ static void agrees_with_its_twin_on_small_shapes(void **state)
 }
 
 /* These shapes are cut into several blocks. The cases cover every way of cutting. */
-static void agrees_with_its_twin_on_shapes_of_many_blocks(void **state)
+TEST(agrees_with_its_twin_on_shapes_of_many_blocks)
 {
     static const struct {
         pd_shape shape;
@@ -349,7 +340,6 @@ static void agrees_with_its_twin_on_shapes_of_many_blocks(void **state)
         { { 4, { 40, 5, 30, 30 } }, { NONE, BATCH, ROW, COLUMN } },
         { { 5, { 2, 100, 3, 20, 20 } }, { BATCH, ROW, BATCH, COLUMN, COLUMN } },
     };
-    (void)state;
     seed = 9;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config c = { .shape = cases[i].shape };
@@ -359,12 +349,4 @@ static void agrees_with_its_twin_on_shapes_of_many_blocks(void **state)
         take_rule(&c);
         agrees(&c);
     }
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test(name)
-    const struct CMUnitTest tests[] = { CASE(agrees_with_its_twin_on_small_shapes),
-                                        CASE(agrees_with_its_twin_on_shapes_of_many_blocks) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

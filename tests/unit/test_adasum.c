@@ -1,16 +1,8 @@
 /* Tests Adasum: the tree of pairs, any number of vectors, and that no thread count changes the bits. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "adasum.h"
 #include "convert.h"
-#include "oom.h"
 #include "roots.h"
 
 enum { K_MAX = 130, FEW = 40, N_MAX = 70001, RUNS_MAX = 64 };
@@ -203,19 +195,20 @@ static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths
     }
 }
 
-static void tree_of_any_number_is_the_butterfly(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(tree_of_any_number_is_the_butterfly, fixture *f)
 {
-    check_lengths(*state, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 });
+    check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 });
 }
 
-static void dot_product_form_of_any_number_is_its_formula(void **state)
+TEST(dot_product_form_of_any_number_is_its_formula, fixture *f)
 {
-    check_lengths(*state, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 });
+    check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 });
 }
 
-static void dot_products_run_over_the_whole_vector(void **state)
+TEST(dot_products_run_over_the_whole_vector, fixture *f)
 {
-    fixture *f = *state;
     static const int counts[] = { 2, 3, 8, 11, 16 };
 
     for (size_t c = 0; c < 5; c++) {
@@ -227,10 +220,8 @@ static void dot_products_run_over_the_whole_vector(void **state)
 
 /* ---- properties ---- */
 
-static void one_vector_is_itself(void **state)
+TEST(one_vector_is_itself, fixture *f)
 {
-    fixture *f = *state;
-
     fill(f, 1, 700, false);
     f->x[0][3] = -0.0f;
     f->x[0][4] = 1e-42f;
@@ -243,9 +234,8 @@ static void one_vector_is_itself(void **state)
     assert_true(isnan(f->to[5]) && f->to[6] == f->x[0][6]);
 }
 
-static void one_vector_is_read_once(void **state)
+TEST(one_vector_is_read_once, fixture *f)
 {
-    fixture *f = *state;
     pd_vectors v;
     pd_adasum *a;
 
@@ -260,9 +250,8 @@ static void one_vector_is_read_once(void **state)
 
 /* If there are more vectors, a unit of work covers fewer elements of each. So every unit reads about as many bytes,
  * and none takes long. */
-static void units_are_cut_finer_where_many_vectors_contribute(void **state)
+TEST(units_are_cut_finer_where_many_vectors_contribute, fixture *f)
 {
-    fixture *f = *state;
     pd_vectors v;
     pd_adasum *a;
 
@@ -275,10 +264,8 @@ static void units_are_cut_finer_where_many_vectors_contribute(void **state)
     }
 }
 
-static void identical_vectors_give_themselves(void **state)
+TEST(identical_vectors_give_themselves, fixture *f)
 {
-    fixture *f = *state;
-
     for (int k = 2; k <= 33; k += k < 9 ? 1 : 8)
         for (int form = PD_ADASUM_TREE; form <= PD_ADASUM_VDOT; form++) {
             fill(f, k, 600, false);
@@ -288,10 +275,8 @@ static void identical_vectors_give_themselves(void **state)
         }
 }
 
-static void orthogonal_vectors_give_their_sum(void **state)
+TEST(orthogonal_vectors_give_their_sum, fixture *f)
 {
-    fixture *f = *state;
-
     for (int k = 2; k <= 33; k += k < 9 ? 1 : 8)
         for (int form = PD_ADASUM_TREE; form <= PD_ADASUM_VDOT; form++) {
             fill(f, k, 40 * k, true);
@@ -303,10 +288,8 @@ static void orthogonal_vectors_give_their_sum(void **state)
         }
 }
 
-static void opposite_vectors_cancel_to_the_bit(void **state)
+TEST(opposite_vectors_cancel_to_the_bit, fixture *f)
 {
-    fixture *f = *state;
-
     for (int k = 2; k <= 32; k *= 2) {
         fill(f, k, 300, false);
         for (int r = 1; r < k; r++)
@@ -316,10 +299,8 @@ static void opposite_vectors_cancel_to_the_bit(void **state)
     }
 }
 
-static void vectors_that_cancelled_take_nothing_from_the_others(void **state)
+TEST(vectors_that_cancelled_take_nothing_from_the_others, fixture *f)
 {
-    fixture *f = *state;
-
     fill(f, 4, 300, false); /* the vectors are a, -a, b, b: merge(merge(a, -a), merge(b, b)) = b */
     for (int i = 0; i < 300; i++) f->x[1][i] = -f->x[0][i], f->x[3][i] = f->x[2][i];
     assert_true(average(f, PD_ADASUM_TREE));
@@ -332,10 +313,8 @@ static void vectors_that_cancelled_take_nothing_from_the_others(void **state)
 
 /* In each pair, the second vector is nearly the negative of the first, so the pair's sum is short. Its direction is
  * still exact, and the other vectors must lose their component along this direction. */
-static void vectors_that_nearly_cancelled_still_count(void **state)
+TEST(vectors_that_nearly_cancelled_still_count, fixture *f)
 {
-    fixture *f = *state;
-
     for (float left = 0.1f; left > 5e-5f; left /= 10) {
         fill(f, 8, 600, false);
         for (int r = 1; r < 8; r += 2)
@@ -344,10 +323,8 @@ static void vectors_that_nearly_cancelled_still_count(void **state)
     }
 }
 
-static void zero_vectors_leave_the_others_unchanged(void **state)
+TEST(zero_vectors_leave_the_others_unchanged, fixture *f)
 {
-    fixture *f = *state;
-
     fill(f, 2, 300, false);
     memset(f->x[1], 0, 300 * sizeof(float));
     assert_true(average(f, PD_ADASUM_TREE));
@@ -357,20 +334,16 @@ static void zero_vectors_leave_the_others_unchanged(void **state)
     for (int i = 0; i < 300; i++) assert_true(f->to[i] == 0);
 }
 
-static void zeros_spoil_the_dot_product_form(void **state)
+TEST(zeros_spoil_the_dot_product_form, fixture *f)
 {
-    fixture *f = *state;
-
     fill(f, 3, 300, false);
     memset(f->x[1], 0, 300 * sizeof(float));
     assert_false(average(f, PD_ADASUM_VDOT));
     for (int i = 0; i < 300; i++) assert_true(isnan(f->to[i]));
 }
 
-static void epsilon_counts_for_the_smallest_norms_alone(void **state)
+TEST(epsilon_counts_for_the_smallest_norms_alone, fixture *f)
 {
-    fixture *f = *state;
-
     f->k = 2, f->n = 1;
     f->x[0][0] = f->x[1][0] = 1e-12f;
     assert_true(average(f, PD_ADASUM_TREE));
@@ -386,9 +359,8 @@ static void epsilon_counts_for_the_smallest_norms_alone(void **state)
                                                          * times one vector */
 }
 
-static void a_value_that_is_not_finite_spoils_everything(void **state)
+TEST(a_value_that_is_not_finite_spoils_everything, fixture *f)
 {
-    fixture *f = *state;
     static const float bad[] = { NAN, INFINITY, -INFINITY };
 
     for (int k = 2; k <= 20; k += 3)
@@ -401,9 +373,8 @@ static void a_value_that_is_not_finite_spoils_everything(void **state)
             }
 }
 
-static void scales_with_its_vectors(void **state)
+TEST(scales_with_its_vectors, fixture *f)
 {
-    fixture *f = *state;
     float *kept = f->scratch[K_MAX - 1];
 
     for (int form = PD_ADASUM_TREE; form <= PD_ADASUM_VDOT; form++) {
@@ -419,9 +390,8 @@ static void scales_with_its_vectors(void **state)
     }
 }
 
-static void swapping_partners_changes_no_bit(void **state)
+TEST(swapping_partners_changes_no_bit, fixture *f)
 {
-    fixture *f = *state;
     float *kept = f->scratch[K_MAX - 1], *x;
 
     fill(f, 2, 900, true);
@@ -432,9 +402,8 @@ static void swapping_partners_changes_no_bit(void **state)
     assert_memory_equal(f->to, kept, 900 * sizeof *kept);
 }
 
-static void the_order_of_pairs_matters_from_four_vectors_on(void **state)
+TEST(the_order_of_pairs_matters_from_four_vectors_on, fixture *f)
 {
-    fixture *f = *state;
     float *kept = f->scratch[K_MAX - 1], *x;
     float most = 0;
 
@@ -449,9 +418,8 @@ static void the_order_of_pairs_matters_from_four_vectors_on(void **state)
 
 /* ---- bits ---- */
 
-static void neither_threads_nor_cuts_change_a_bit(void **state)
+TEST(neither_threads_nor_cuts_change_a_bit, fixture *f)
 {
-    fixture *f = *state;
     static const int counts[] = { 2, 8, 11, 20 }, runs[] = { 1, 2, 7, 63 };
 
     for (size_t c = 0; c < 4; c++)
@@ -466,9 +434,8 @@ static void neither_threads_nor_cuts_change_a_bit(void **state)
         }
 }
 
-static void short_types_are_converted_on_the_way(void **state)
+TEST(short_types_are_converted_on_the_way, fixture *f)
 {
-    fixture *f = *state;
     uint16_t *h = malloc(2 * 1300 * sizeof *h);
     int64_t ends[2] = { 601, 1300 };
     pd_vector_run at[6];
@@ -496,16 +463,14 @@ static void short_types_are_converted_on_the_way(void **state)
 
 /* ---- edges ---- */
 
-static void only_powers_of_two_give_the_result_of_trax(void **state)
+TEST(only_powers_of_two_give_the_result_of_trax)
 {
-    (void)state;
     for (int k = 1; k <= 64; k++)
         assert_int_equal(pd_adasum_is_exact(k), k == 1 || k == 2 || k == 4 || k == 8 || k == 16 || k == 32 || k == 64);
 }
 
-static void scratch_is_an_eighth_of_the_vectors(void **state)
+TEST(scratch_is_an_eighth_of_the_vectors)
 {
-    (void)state;
     for (int k = 1; k <= 8; k++) assert_int_equal(pd_adasum_scratch_vectors(PD_ADASUM_TREE, k), 0);
     assert_int_equal(pd_adasum_scratch_vectors(PD_ADASUM_TREE, 9), 1);
     assert_int_equal(pd_adasum_scratch_vectors(PD_ADASUM_TREE, 16), 1);
@@ -514,9 +479,8 @@ static void scratch_is_an_eighth_of_the_vectors(void **state)
     assert_int_equal(pd_adasum_scratch_vectors(PD_ADASUM_VDOT, 4096), 0);
 }
 
-static void no_elements_are_done_at_once(void **state)
+TEST(no_elements_are_done_at_once, fixture *f)
 {
-    fixture *f = *state;
     pd_vectors v = { 2, 0, NULL, NULL };
     pd_adasum *a;
 
@@ -529,9 +493,8 @@ static void no_elements_are_done_at_once(void **state)
     pd_adasum_end(NULL);
 }
 
-static void without_memory_nothing_is_planned(void **state)
+TEST(without_memory_nothing_is_planned, fixture *f)
 {
-    fixture *f = *state;
     pd_vectors v;
     pd_adasum *a = NULL;
     int rc, failed = 0;
@@ -549,9 +512,8 @@ static void without_memory_nothing_is_planned(void **state)
     pd_adasum_end(a);
 }
 
-static void passes_allocate_nothing(void **state)
+TEST(passes_allocate_nothing, fixture *f)
 {
-    fixture *f = *state;
     pd_vectors v;
     pd_adasum *a;
     int64_t before;
@@ -566,37 +528,4 @@ static void passes_allocate_nothing(void **state)
         assert_int_equal(oom_allocations(), before);
         pd_adasum_end(a);
     }
-}
-
-int main(void)
-{
-#define WITH_VECTORS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_VECTORS(tree_of_any_number_is_the_butterfly),
-        WITH_VECTORS(dot_product_form_of_any_number_is_its_formula),
-        WITH_VECTORS(dot_products_run_over_the_whole_vector),
-        WITH_VECTORS(one_vector_is_itself),
-        WITH_VECTORS(one_vector_is_read_once),
-        WITH_VECTORS(units_are_cut_finer_where_many_vectors_contribute),
-        WITH_VECTORS(identical_vectors_give_themselves),
-        WITH_VECTORS(orthogonal_vectors_give_their_sum),
-        WITH_VECTORS(opposite_vectors_cancel_to_the_bit),
-        WITH_VECTORS(vectors_that_cancelled_take_nothing_from_the_others),
-        WITH_VECTORS(vectors_that_nearly_cancelled_still_count),
-        WITH_VECTORS(zero_vectors_leave_the_others_unchanged),
-        WITH_VECTORS(zeros_spoil_the_dot_product_form),
-        WITH_VECTORS(epsilon_counts_for_the_smallest_norms_alone),
-        WITH_VECTORS(a_value_that_is_not_finite_spoils_everything),
-        WITH_VECTORS(scales_with_its_vectors),
-        WITH_VECTORS(swapping_partners_changes_no_bit),
-        WITH_VECTORS(the_order_of_pairs_matters_from_four_vectors_on),
-        WITH_VECTORS(neither_threads_nor_cuts_change_a_bit),
-        WITH_VECTORS(short_types_are_converted_on_the_way),
-        cmocka_unit_test(only_powers_of_two_give_the_result_of_trax),
-        cmocka_unit_test(scratch_is_an_eighth_of_the_vectors),
-        WITH_VECTORS(no_elements_are_done_at_once),
-        WITH_VECTORS(without_memory_nothing_is_planned),
-        WITH_VECTORS(passes_allocate_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

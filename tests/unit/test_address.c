@@ -1,14 +1,6 @@
 /* Tests addresses: the syntax for listening and connecting, checks with random texts, and error texts that say how
  * to correct an address. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "address.h"
 
@@ -34,9 +26,8 @@ static void expect_tcp(const char *text, pd_address_use use, const char *host, c
     assert_string_equal(address.port, port);
 }
 
-static void every_form_is_read_to_connect_and_to_listen(void **state)
+TEST(every_form_is_read_to_connect_and_to_listen)
 {
-    (void)state;
     for (int use = PD_TO_CONNECT; use <= PD_TO_LISTEN; use++) {
         expect_tcp("tcp://localhost:7070", use, "localhost", "7070");
         expect_tcp("10.0.0.1:1", use, "10.0.0.1", "1");
@@ -50,26 +41,23 @@ static void every_form_is_read_to_connect_and_to_listen(void **state)
     }
 }
 
-static void a_client_may_leave_the_port_out(void **state)
+TEST(a_client_may_leave_the_port_out)
 {
-    (void)state;
     expect_tcp("tcp://ps.example.org", PD_TO_CONNECT, "ps.example.org", "7070");
     expect_tcp("localhost", PD_TO_CONNECT, "localhost", "7070");
     expect_tcp("[::1]", PD_TO_CONNECT, "::1", "7070");
 }
 
-static void a_server_may_take_every_interface_and_a_free_port(void **state)
+TEST(a_server_may_take_every_interface_and_a_free_port)
 {
-    (void)state;
     expect_tcp("*:7070", PD_TO_LISTEN, "", "7070");
     expect_tcp("tcp://*:0", PD_TO_LISTEN, "", "0");
 }
 
-static void a_list_keeps_its_order(void **state)
+TEST(a_list_keeps_its_order)
 {
     pd_address *list;
     size_t n;
-    (void)state;
 
     assert_int_equal(pd_addresses_parse(&list, &n, "a:1, unix:///b ,tcp://[::1]:3", PD_TO_LISTEN, NULL), PD_OK);
     assert_int_equal(n, 3);
@@ -92,7 +80,7 @@ static void expect_refusal(const char *text, pd_address_use use, const char *why
     assert_null(list);
 }
 
-static void a_wrong_address_is_refused_with_the_reason(void **state)
+TEST(a_wrong_address_is_refused_with_the_reason)
 {
     static const char *const both[][2] = {
         { "", "empty" },
@@ -116,7 +104,6 @@ static void a_wrong_address_is_refused_with_the_reason(void **state)
         { "good:1,,other:1", "empty" },
         { "good:1,", "empty" },
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof both / sizeof both[0]; i++) {
         expect_refusal(both[i][0], PD_TO_CONNECT, both[i][1]);
@@ -127,10 +114,9 @@ static void a_wrong_address_is_refused_with_the_reason(void **state)
     expect_refusal("localhost", PD_TO_LISTEN, "port is missing");
 }
 
-static void lengths_are_bounded(void **state)
+TEST(lengths_are_bounded)
 {
     char host[600], path[300] = "unix:///";
-    (void)state;
 
     memset(host, 'h', 255);
     strcpy(host + 255, ":1");
@@ -174,11 +160,10 @@ static void expect_sound(const pd_address *address, pd_address_use use)
     assert_memory_equal(&again, address, sizeof again);
 }
 
-static void every_accepted_address_is_valid_and_reads_back_from_its_text(void **state)
+TEST(every_accepted_address_is_valid_and_reads_back_from_its_text)
 {
     enum { DRAWS = 100000 };
     uint32_t seed = 1, taken = 0;
-    (void)state;
 
     for (int i = 0; i < DRAWS; i++) {
         pd_address_use use = i % 2 == 0 ? PD_TO_CONNECT : PD_TO_LISTEN;
@@ -198,18 +183,4 @@ static void every_accepted_address_is_valid_and_reads_back_from_its_text(void **
     }
     assert_in_range(taken, DRAWS / 100, DRAWS / 2); /* enough of the random texts are valid addresses, and enough are
                                                      * not */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_is_read_to_connect_and_to_listen),
-        cmocka_unit_test(a_client_may_leave_the_port_out),
-        cmocka_unit_test(a_server_may_take_every_interface_and_a_free_port),
-        cmocka_unit_test(a_list_keeps_its_order),
-        cmocka_unit_test(a_wrong_address_is_refused_with_the_reason),
-        cmocka_unit_test(lengths_are_bounded),
-        cmocka_unit_test(every_accepted_address_is_valid_and_reads_back_from_its_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

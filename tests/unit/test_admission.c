@@ -1,22 +1,13 @@
 /* Tests which ranks may have frames in flight: quotas, reserves, and which frames are refused when the budget is
  * used up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "payloads.h"
 
-static void a_rank_with_nothing_in_flight_may_always_send_a_frame(void **state)
+TEST(a_rank_with_nothing_in_flight_may_always_send_a_frame)
 {
     pd_admission a = { .budget = 100 };
     pd_quota one = { 0 }, two = { 0 };
-    (void)state;
 
     assert_int_equal(pd_admission_join(&a, &one, 50, NULL), PD_OK);
     assert_int_equal(pd_admission_join(&a, &two, 50, NULL), PD_OK);
@@ -27,11 +18,10 @@ static void a_rank_with_nothing_in_flight_may_always_send_a_frame(void **state)
     assert_true(pd_admission_take(&a, &one, 50));
 }
 
-static void divides_what_is_left_over_evenly(void **state)
+TEST(divides_what_is_left_over_evenly)
 {
     pd_admission a = { .budget = 100 };
     pd_quota one = { 0 }, two = { 0 };
-    (void)state;
 
     pd_admission_join(&a, &one, 10, NULL);
     assert_true(pd_admission_take(&a, &one, 10));
@@ -46,25 +36,23 @@ static void divides_what_is_left_over_evenly(void **state)
     assert_int_equal(a.used, 100);
 }
 
-static void a_rank_has_at_most_128_mib_beyond_its_reserve(void **state)
+TEST(a_rank_has_at_most_128_mib_beyond_its_reserve)
 {
     const uint64_t mib = 1 << 20;
     pd_admission a = { .budget = 4096 * mib };
     pd_quota one = { 0 };
     uint64_t frames = 0;
-    (void)state;
 
     pd_admission_join(&a, &one, 4 * mib, NULL);
     while (pd_admission_take(&a, &one, 4 * mib)) frames++;
     assert_int_equal(frames, 1 + 128 / 4);
 }
 
-static void refuses_a_frame_beyond_the_budget(void **state)
+TEST(refuses_a_frame_beyond_the_budget)
 {
     pd_admission a = { .budget = 100 };
     pd_quota one = { 0 }, two = { 0 };
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_admission_join(&a, &one, 60, NULL), PD_OK);
     assert_int_equal(pd_admission_join(&a, &two, 41, &err), PD_RESOURCE_EXHAUSTED);
@@ -75,11 +63,10 @@ static void refuses_a_frame_beyond_the_budget(void **state)
     assert_int_equal(pd_admission_join(&a, &two, 41, NULL), PD_OK);
 }
 
-static void joining_again_replaces_the_reserve(void **state)
+TEST(joining_again_replaces_the_reserve)
 {
     pd_admission a = { .budget = 100 };
     pd_quota one = { 0 };
-    (void)state;
 
     pd_admission_join(&a, &one, 60, NULL);
     assert_int_equal(pd_admission_join(&a, &one, 80, NULL), PD_OK);
@@ -87,11 +74,10 @@ static void joining_again_replaces_the_reserve(void **state)
     assert_int_equal(a.ranks, 1);
 }
 
-static void frames_in_flight_of_a_rank_that_left_still_count(void **state)
+TEST(frames_in_flight_of_a_rank_that_left_still_count)
 {
     pd_admission a = { .budget = 100 };
     pd_quota gone = { 0 }, one = { 0 };
-    (void)state;
 
     pd_admission_join(&a, &gone, 50, NULL);
     assert_true(pd_admission_take(&a, &gone, 50));
@@ -101,17 +87,4 @@ static void frames_in_flight_of_a_rank_that_left_still_count(void **state)
     assert_false(pd_admission_take(&a, &one, 40));
     pd_admission_give(&a, NULL, 50);
     assert_true(pd_admission_take(&a, &one, 40));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_with_nothing_in_flight_may_always_send_a_frame),
-        cmocka_unit_test(divides_what_is_left_over_evenly),
-        cmocka_unit_test(a_rank_has_at_most_128_mib_beyond_its_reserve),
-        cmocka_unit_test(refuses_a_frame_beyond_the_budget),
-        cmocka_unit_test(joining_again_replaces_the_reserve),
-        cmocka_unit_test(frames_in_flight_of_a_rank_that_left_still_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

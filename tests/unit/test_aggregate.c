@@ -1,17 +1,10 @@
 /* Tests sums of contributions: the result has the same bits in one pass or many, with one thread or four. */
+#include "test.h"
+
 #include "sums.h"
 #include "convert.h"
-#include "oom.h"
 #include "rig.h"
 #include "rounds.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 5, N = 200000 }; /* N elements are one chunk, which is summed in several ranges */
 
@@ -20,7 +13,7 @@ typedef struct fixture {
     pd_buffer_pool *pool;
     pd_round round;
     pd_chunk chunk;
-    pd_slot slots[WORLD];
+    pd_contribution slots[WORLD];
     pd_request *frames[WORLD];
     float *g[WORLD];
 } fixture;
@@ -58,12 +51,13 @@ static int tear_down(void **state)
 static void give(fixture *f, uint32_t rank)
 {
     pd_round_add(&f->round, &f->chunk, rank,
-                 (pd_slot){ .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
+                 (pd_contribution){
+                     .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_CONTRIBUTION_HELD, .dtype = PD_F32 });
 }
 
 static void leave_out(fixture *f, uint32_t rank)
 {
-    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
+    pd_round_add(&f->round, &f->chunk, rank, (pd_contribution){ .state = PD_CONTRIBUTION_ABSENT });
 }
 
 static void pass(fixture *f, pd_sums *sums, uint32_t upto, pd_aggregation how, int threads, float **accumulator)
@@ -99,9 +93,10 @@ static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threa
     return out;
 }
 
-static void all_ways_to_cut_give_the_same_bits(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(all_ways_to_cut_give_the_same_bits, fixture *f)
 {
-    fixture *f = *state;
     float *expected = malloc(N * sizeof(float)), *got = malloc(N * sizeof(float));
 
     for (pd_aggregation how = PD_MEAN; how <= PD_SUM; how++) {
@@ -113,9 +108,8 @@ static void all_ways_to_cut_give_the_same_bits(void **state)
     free(got);
 }
 
-static void each_aggregate_is_what_it_says(void **state)
+TEST(each_aggregate_is_what_it_says, fixture *f)
 {
-    fixture *f = *state;
     float *sum = malloc(N * sizeof(float)), *mean = malloc(N * sizeof(float)), *weighted = malloc(N * sizeof(float));
 
     f->frames[1]->u.data.presummed = true;
@@ -133,9 +127,8 @@ static void each_aggregate_is_what_it_says(void **state)
     free(weighted);
 }
 
-static void the_last_ranks_may_be_absent_after_a_pass(void **state)
+TEST(the_last_ranks_may_be_absent_after_a_pass, fixture *f)
 {
-    fixture *f = *state;
     pd_sums sums = { 0 };
     float *accumulator = NULL;
 
@@ -149,9 +142,8 @@ static void the_last_ranks_may_be_absent_after_a_pass(void **state)
     pd_sums_free(&sums);
 }
 
-static void a_round_without_contributions_needs_no_sum(void **state)
+TEST(a_round_without_contributions_needs_no_sum, fixture *f)
 {
-    fixture *f = *state;
     pd_sums sums = { 0 };
     float *accumulator = NULL;
 
@@ -163,10 +155,9 @@ static void a_round_without_contributions_needs_no_sum(void **state)
     pd_sums_free(&sums);
 }
 
-static void finds_values_that_are_not_finite_in_any_range(void **state)
+TEST(finds_values_that_are_not_finite_in_any_range, fixture *f)
 {
     static const int places[] = { 0, N / 2, N - 1 };
-    fixture *f = *state;
 
     for (int i = 0; i < 3; i++) {
         pd_sums sums = { 0 };
@@ -182,10 +173,8 @@ static void finds_values_that_are_not_finite_in_any_range(void **state)
     }
 }
 
-static void without_memory_there_is_no_plan(void **state)
+TEST(without_memory_there_is_no_plan, fixture *f)
 {
-    fixture *f = *state;
-
     for (uint32_t r = 0; r < WORLD; r++) give(f, r);
     for (int64_t n = 0;; n++) {
         pd_sums sums = { 0 };
@@ -220,8 +209,8 @@ typedef struct scene {
     uint16_t narrow[MOST_RANKS][MOST_ELEMENTS];
     pd_round round;
     pd_chunk chunks[MOST_CHUNKS];
-    pd_slot slots[MOST_CHUNKS * MOST_RANKS];
-    pd_range ranges[MOST_RANKS];
+    pd_contribution slots[MOST_CHUNKS * MOST_RANKS];
+    pd_rank_range ranges[MOST_RANKS];
 } scene;
 
 static void random_range(scene *s, uint32_t r, uint64_t *seed)
@@ -260,16 +249,18 @@ static void random_scene(scene *s, uint64_t *seed)
 
 static void file(scene *s, pd_chunk *chunk, uint32_t rank)
 {
-    pd_run run = pd_round_run(&s->round, chunk, rank);
+    pd_range run = pd_round_chunk_range(&s->round, chunk, rank);
     const void *at = s->dtype[rank] == PD_F32 ? (const void *)(s->g[rank] + run.first) : s->narrow[rank] + run.first;
 
     if (run.n == 0) return;
     if (s->absent[rank])
-        pd_round_add(&s->round, chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
+        pd_round_add(&s->round, chunk, rank, (pd_contribution){ .state = PD_CONTRIBUTION_ABSENT });
     else
-        pd_round_add(
-            &s->round, chunk, rank,
-            (pd_slot){ .u.at = at, .frame = s->frames[rank], .state = PD_SLOT_HELD, .dtype = (uint8_t)s->dtype[rank] });
+        pd_round_add(&s->round, chunk, rank,
+                     (pd_contribution){ .u.at = at,
+                                        .frame = s->frames[rank],
+                                        .state = PD_CONTRIBUTION_HELD,
+                                        .dtype = (uint8_t)s->dtype[rank] });
 }
 
 static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator,
@@ -344,10 +335,9 @@ static bool check_element(const scene *s, int64_t e, pd_aggregation how, float g
     return true;
 }
 
-static void each_element_is_divided_by_the_ranks_that_cover_it_in_any_order(void **state)
+TEST(each_element_is_divided_by_the_ranks_that_cover_it_in_any_order, fixture *f)
 {
     static scene s;
-    fixture *f = *state;
     uint64_t seed = 11;
 
     for (int turn = 0; turn < 1500; turn++) {
@@ -375,10 +365,8 @@ static void each_element_is_divided_by_the_ranks_that_cover_it_in_any_order(void
 /* The mean of one contribution is the contribution itself, not the contribution multiplied by its weight and then
  * divided by the weight, which would round twice. This also holds if it was summed before the other ranks were known
  * to be absent. */
-static void the_mean_of_one_contribution_is_the_contribution(void **state)
+TEST(the_mean_of_one_contribution_is_the_contribution, fixture *f)
 {
-    fixture *f = *state;
-
     f->frames[1]->u.data.weight = 0.1;
     for (int early = 0; early < 2; early++) {
         pd_sums sums = { 0 };
@@ -396,20 +384,4 @@ static void the_mean_of_one_contribution_is_the_contribution(void **state)
         pd_buffer_pool_give(f->pool, accumulator);
         pd_sums_free(&sums);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(all_ways_to_cut_give_the_same_bits),
-        TEST(each_aggregate_is_what_it_says),
-        TEST(the_last_ranks_may_be_absent_after_a_pass),
-        TEST(a_round_without_contributions_needs_no_sum),
-        TEST(each_element_is_divided_by_the_ranks_that_cover_it_in_any_order),
-        TEST(the_mean_of_one_contribution_is_the_contribution),
-        TEST(finds_values_that_are_not_finite_in_any_range),
-        TEST(without_memory_there_is_no_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* Tests the archive (the format in which objects are saved): one function of an object both writes and reads it, and
  * damaged bytes are refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "archived.h"
-#include "oom.h"
 
 enum { HEADER = 16, NAME = 1 + sizeof "thing" - 1, FIRST_FIELD = HEADER + NAME + 8 + 8 };
 
@@ -65,13 +56,12 @@ static void refuses_with(size_t at, const void *bytes, size_t length, int code, 
     free(image);
 }
 
-static void every_kind_of_field_comes_back_with_its_bits(void **state)
+TEST(every_kind_of_field_comes_back_with_its_bits)
 {
     size_t n;
     uint8_t *image = some_image(&n);
     archived a = some_thing(), b;
 
-    (void)state;
     assert_int_equal(archived_read(&b, image, n, NULL), PD_OK);
     assert_true(b.flag);
     assert_int_equal(b.small, a.small);
@@ -85,13 +75,12 @@ static void every_kind_of_field_comes_back_with_its_bits(void **state)
     free(image);
 }
 
-static void a_list_comes_back_with_its_texts(void **state)
+TEST(a_list_comes_back_with_its_texts)
 {
     size_t n;
     uint8_t *image = some_image(&n);
     archived b;
 
-    (void)state;
     assert_int_equal(archived_read(&b, image, n, NULL), PD_OK);
     assert_int_equal(b.n_points, 3);
     assert_string_equal(b.points[0].label, "one");
@@ -102,13 +91,12 @@ static void a_list_comes_back_with_its_texts(void **state)
     free(image);
 }
 
-static void an_empty_list_is_read_as_null(void **state)
+TEST(an_empty_list_is_read_as_null)
 {
     archived a = { 0 }, b;
     uint8_t *image;
     size_t n;
 
-    (void)state;
     assert_int_equal(archived_write(&a, &image, &n, NULL), PD_OK);
     assert_int_equal(archived_read(&b, image, n, NULL), PD_OK);
     assert_null(b.points);
@@ -116,53 +104,47 @@ static void an_empty_list_is_read_as_null(void **state)
     free(image);
 }
 
-static void an_image_that_is_cut_anywhere_is_refused(void **state)
+TEST(an_image_that_is_cut_anywhere_is_refused)
 {
     size_t n;
     uint8_t *image = some_image(&n);
 
-    (void)state;
     for (size_t cut = 0; cut < n; cut++) refuses(image, cut, PD_DATA_LOSS, "expected");
     free(image);
 }
 
-static void bytes_behind_the_image_are_refused(void **state)
+TEST(bytes_behind_the_image_are_refused)
 {
     size_t n;
     uint8_t *image = some_image(&n), *longer = calloc(1, n + 1);
 
-    (void)state;
     memcpy(longer, image, n);
     refuses(longer, n + 1, PD_DATA_LOSS, "bytes");
     free(longer);
     free(image);
 }
 
-static void bytes_that_are_no_image_are_refused(void **state)
+TEST(bytes_that_are_no_image_are_refused)
 {
-    (void)state;
     refuses_with(0, "safe", 4, PD_DATA_LOSS, "no image");
 }
 
-static void another_version_of_the_format_is_refused(void **state)
+TEST(another_version_of_the_format_is_refused)
 {
-    (void)state;
     refuses_with(4, &(uint32_t){ PD_ARCHIVE_VERSION + 1 }, 4, PD_UNIMPLEMENTED, "expected version 1, found 2");
 }
 
-static void another_section_is_refused_and_both_are_named(void **state)
+TEST(another_section_is_refused_and_both_are_named)
 {
-    (void)state;
     refuses_with(HEADER + 1, "thong", 5, PD_DATA_LOSS, "expected section thing, found thong");
 }
 
-static void a_section_longer_than_the_image_is_refused(void **state)
+TEST(a_section_longer_than_the_image_is_refused)
 {
-    (void)state;
     refuses_with(HEADER + NAME, &(uint64_t){ UINT64_MAX / 2 }, 8, PD_DATA_LOSS, "section thing is cut");
 }
 
-static void a_section_that_ends_late_is_refused(void **state)
+TEST(a_section_that_ends_late_is_refused)
 {
     pd_archive archive;
     pd_error err = { 0 };
@@ -170,7 +152,6 @@ static void a_section_that_ends_late_is_refused(void **state)
     uint64_t a = 1, b = 2;
     size_t n;
 
-    (void)state;
     pd_archive_begin_write(&archive);
     pd_archive_enter(&archive, "pair");
     pd_archive_value(&archive, &a);
@@ -186,23 +167,20 @@ static void a_section_that_ends_late_is_refused(void **state)
     free(image);
 }
 
-static void other_fields_are_refused(void **state)
+TEST(other_fields_are_refused)
 {
-    (void)state;
     refuses_with(FIRST_FIELD - 8, "\0\0\0\0\0\0\0", 8, PD_UNIMPLEMENTED, "thing: its fields are not those");
 }
 
-static void a_flag_of_2_is_refused(void **state)
+TEST(a_flag_of_2_is_refused)
 {
-    (void)state;
     refuses_with(FIRST_FIELD, "\2", 1, PD_DATA_LOSS, "thing: flag is out of its bounds");
 }
 
-static void a_number_out_of_its_bounds_is_refused(void **state)
+TEST(a_number_out_of_its_bounds_is_refused)
 {
     static const int32_t wrong[] = { -4, 6, INT32_MIN, INT32_MAX };
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         refuses_with(FIRST_FIELD + 2, &wrong[i], 4, PD_DATA_LOSS, "thing: level is out of its bounds");
 }
@@ -218,35 +196,32 @@ static size_t find(const uint8_t *image, size_t n, const char *text)
     return 0;
 }
 
-static void a_text_with_a_nul_inside_is_refused(void **state)
+TEST(a_text_with_a_nul_inside_is_refused)
 {
     size_t n, at;
     uint8_t *image = some_image(&n);
 
-    (void)state;
     at = find(image, n, "any text");
     free(image);
     refuses_with(at + 2, "", 1, PD_DATA_LOSS, "text is no text");
 }
 
-static void a_list_longer_than_it_may_be_is_refused(void **state)
+TEST(a_list_longer_than_it_may_be_is_refused)
 {
     size_t n, at;
     uint8_t *image = some_image(&n);
 
-    (void)state;
     at = find(image, n, "any text") + strlen("any text");
     free(image);
     refuses_with(at, &(uint64_t){ ARCHIVED_MOST + 1 }, 8, PD_DATA_LOSS, "expected at most 8");
 }
 
-static void a_false_count_asks_for_no_memory(void **state)
+TEST(a_false_count_asks_for_no_memory)
 {
     pd_archive archive;
     uint8_t *image;
     size_t n, many = (size_t)1 << 40;
 
-    (void)state;
     pd_archive_begin_write(&archive);
     pd_archive_count(&archive, &many, SIZE_MAX, 1);
     assert_int_equal(pd_archive_end(&archive, &image, &n, NULL), PD_OK);
@@ -257,14 +232,13 @@ static void a_false_count_asks_for_no_memory(void **state)
     free(image);
 }
 
-static void an_image_of_something_else_is_refused_with_both_texts(void **state)
+TEST(an_image_of_something_else_is_refused_with_both_texts)
 {
     pd_archive archive;
     pd_error err = { 0 };
     uint8_t *image;
     size_t n;
 
-    (void)state;
     pd_archive_begin_write(&archive);
     pd_archive_agree(&archive, "optimizer", "adam");
     assert_int_equal(pd_archive_end(&archive, &image, &n, NULL), PD_OK);
@@ -275,13 +249,12 @@ static void an_image_of_something_else_is_refused_with_both_texts(void **state)
     free(image);
 }
 
-static void the_first_error_counts_and_later_visits_change_nothing(void **state)
+TEST(the_first_error_counts_and_later_visits_change_nothing)
 {
     pd_archive archive;
     pd_error err = { 0 };
     uint64_t value = 7;
 
-    (void)state;
     pd_archive_begin_read(&archive, "", 0);
     pd_archive_value(&archive, &value);
     assert_int_equal(pd_archive_fail(&archive, PD_INTERNAL, "later"), PD_DATA_LOSS);
@@ -301,11 +274,10 @@ static int write_once(const void *what)
     return rc;
 }
 
-static void memory_that_fails_while_writing_gives_no_image(void **state)
+TEST(memory_that_fails_while_writing_gives_no_image)
 {
     archived thing = some_thing();
 
-    (void)state;
     assert_true(oom_each(write_once, &thing) > 0);
 }
 
@@ -324,41 +296,12 @@ static int read_once(const void *what)
     return rc;
 }
 
-static void memory_that_fails_while_reading_is_an_error(void **state)
+TEST(memory_that_fails_while_reading_is_an_error)
 {
     size_t n;
     uint8_t *image = some_image(&n);
 
-    (void)state;
     /* reading the object allocates four times: the text, the list, two labels */
     assert_int_equal(oom_each(read_once, &(bytes){ image, n }), 4);
     free(image);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_field_comes_back_with_its_bits),
-        cmocka_unit_test(a_list_comes_back_with_its_texts),
-        cmocka_unit_test(an_empty_list_is_read_as_null),
-        cmocka_unit_test(an_image_that_is_cut_anywhere_is_refused),
-        cmocka_unit_test(bytes_behind_the_image_are_refused),
-        cmocka_unit_test(bytes_that_are_no_image_are_refused),
-        cmocka_unit_test(another_version_of_the_format_is_refused),
-        cmocka_unit_test(another_section_is_refused_and_both_are_named),
-        cmocka_unit_test(a_section_longer_than_the_image_is_refused),
-        cmocka_unit_test(a_section_that_ends_late_is_refused),
-        cmocka_unit_test(other_fields_are_refused),
-        cmocka_unit_test(a_flag_of_2_is_refused),
-        cmocka_unit_test(a_number_out_of_its_bounds_is_refused),
-        cmocka_unit_test(a_text_with_a_nul_inside_is_refused),
-        cmocka_unit_test(a_list_longer_than_it_may_be_is_refused),
-        cmocka_unit_test(a_false_count_asks_for_no_memory),
-        cmocka_unit_test(an_image_of_something_else_is_refused_with_both_texts),
-        cmocka_unit_test(the_first_error_counts_and_later_visits_change_nothing),
-        cmocka_unit_test(memory_that_fails_while_writing_gives_no_image),
-        cmocka_unit_test(memory_that_fails_while_reading_is_an_error),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

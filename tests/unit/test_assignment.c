@@ -1,33 +1,23 @@
 /* Tests how blocks are ordered by size and assigned to ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "assignment.h"
-#include "oom.h"
 #include "shampoo_step.h"
 
-static void the_largest_comes_first_and_of_equal_ones_the_earlier(void **state)
+TEST(the_largest_comes_first_and_of_equal_ones_the_earlier)
 {
     pd_load load[] = { { 3, 0 }, { 7, 1 }, { 3, 2 }, { 0.5, 3 }, { 7, 4 }, { 3, 5 } };
     static const uint64_t order[] = { 1, 4, 0, 2, 5, 3 };
-    (void)state;
 
     pd_load_sort(load, 6);
     for (int i = 0; i < 6; i++) assert_int_equal(load[i].place, order[i]);
     pd_load_sort(NULL, 0);
 }
 
-static void the_order_is_the_same_whatever_it_was_before(void **state)
+TEST(the_order_is_the_same_whatever_it_was_before)
 {
     enum { N = 200 };
     pd_load load[N], again[N];
-    (void)state;
 
     for (int i = 0; i < N; i++) load[i] = (pd_load){ (double)(i * 37 % 11), (uint64_t)i };
     for (int i = 0; i < N; i++) again[i] = load[i * 77 % N];
@@ -38,9 +28,8 @@ static void the_order_is_the_same_whatever_it_was_before(void **state)
         assert_true(pd_load_leads(load[i - 1], load[i]) && !pd_load_leads(load[i], load[i - 1]));
 }
 
-static void buffers_are_multiples_of_64_bytes(void **state)
+TEST(buffers_are_multiples_of_64_bytes)
 {
-    (void)state;
     assert_int_equal(pd_assigned_bytes(0, PD_F32), 0);
     assert_int_equal(pd_assigned_bytes(1, PD_F32), 64);
     assert_int_equal(pd_assigned_bytes(16, PD_F32), 64);
@@ -53,12 +42,11 @@ static void buffers_are_multiples_of_64_bytes(void **state)
 
 /* Assigns blocks of 128, 64, 500 and 256 bytes to two ranks. Buffers are multiples of 64 bytes, so 500 counts as
  * 512. */
-static void each_block_goes_to_the_rank_with_the_fewest_bytes(void **state)
+TEST(each_block_goes_to_the_rank_with_the_fewest_bytes)
 {
     static const int64_t bytes[] = { 128, 64, 512, 256 };
     int owner[4];
     int64_t rank_bytes[2];
-    (void)state;
 
     assert_int_equal(pd_assign_blocks(owner, rank_bytes, bytes, 4, 2, NULL), PD_OK);
     assert_true(owner[0] == 1 && owner[1] == 1 && owner[2] == 0 && owner[3] == 1);
@@ -66,24 +54,22 @@ static void each_block_goes_to_the_rank_with_the_fewest_bytes(void **state)
     assert_int_equal(pd_gathered_bytes(rank_bytes, 2), 1024);
 }
 
-static void of_equal_ranks_the_lower_takes_the_block(void **state)
+TEST(of_equal_ranks_the_lower_takes_the_block)
 {
     static const int64_t bytes[] = { 64, 64, 64, 64, 64, 64, 64 };
     int owner[7];
     int64_t rank_bytes[3];
-    (void)state;
 
     assert_int_equal(pd_assign_blocks(owner, rank_bytes, bytes, 7, 3, NULL), PD_OK);
     for (int i = 0; i < 7; i++) assert_int_equal(owner[i], i % 3);
 }
 
 /* The assignment is greedy, largest block first. So no rank carries more than the mean plus one block. */
-static void no_rank_exceeds_the_mean_by_more_than_one_block(void **state)
+TEST(no_rank_exceeds_the_mean_by_more_than_one_block)
 {
     enum { N = 300, RANKS = 7 };
     int64_t bytes[N], rank_bytes[RANKS], sum = 0, largest = 0, all = 0;
     int owner[N];
-    (void)state;
 
     for (int i = 0; i < N; i++) {
         bytes[i] = 64 * (1 + i * i % 97);
@@ -101,13 +87,12 @@ static void no_rank_exceeds_the_mean_by_more_than_one_block(void **state)
     assert_int_equal(all, sum);
 }
 
-static void a_rank_with_nothing_is_refused_with_the_assignment_made(void **state)
+TEST(a_rank_with_nothing_is_refused_with_the_assignment_made)
 {
     static const int64_t bytes[] = { 64, 128 };
     int owner[2];
     int64_t rank_bytes[3];
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_assign_blocks(owner, rank_bytes, bytes, 2, 3, &err), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "Some workers have no parameters to work on"));
@@ -116,19 +101,17 @@ static void a_rank_with_nothing_is_refused_with_the_assignment_made(void **state
     assert_int_equal(pd_assign_blocks(owner, rank_bytes, bytes, 0, 1, &err), PD_FAILED_PRECONDITION);
 }
 
-static void sums_that_do_not_fit_are_the_largest_number(void **state)
+TEST(sums_that_do_not_fit_are_the_largest_number)
 {
     static const int64_t rank_bytes[] = { INT64_MAX / 2, 0, 0 };
-    (void)state;
 
     assert_int_equal(pd_gathered_bytes(rank_bytes, 3), INT64_MAX);
     assert_int_equal(pd_gathered_bytes(rank_bytes, 2), INT64_MAX - 1);
 }
 
-static void running_out_of_memory_is_reported(void **state)
+TEST(running_out_of_memory_is_reported)
 {
     static const int64_t bytes[] = { 64, 128 };
-    (void)state;
 
     for (int64_t n = 0; n < 2; n++) {
         int owner[2];
@@ -141,10 +124,9 @@ static void running_out_of_memory_is_reported(void **state)
     }
 }
 
-static void a_group_is_a_divisor_of_the_world_or_all_of_it(void **state)
+TEST(a_group_is_a_divisor_of_the_world_or_all_of_it)
 {
     int size = 0;
-    (void)state;
 
     for (int world = 1; world <= 12; world++)
         for (int64_t trainers = 1; trainers <= world; trainers++) {
@@ -156,12 +138,11 @@ static void a_group_is_a_divisor_of_the_world_or_all_of_it(void **state)
     assert_int_equal(size, 12);
 }
 
-static void other_groups_are_refused_with_the_number(void **state)
+TEST(other_groups_are_refused_with_the_number)
 {
     static const int64_t bad[] = { 0, -2, 5, 9, INT64_MAX };
     int size = 77;
     pd_error err;
-    (void)state;
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char number[32];
@@ -170,22 +151,4 @@ static void other_groups_are_refused_with_the_number(void **state)
         assert_true(strstr(err.text, number) != NULL && strstr(err.text, "8") != NULL);
         assert_int_equal(size, 77);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_comes_first_and_of_equal_ones_the_earlier),
-        cmocka_unit_test(the_order_is_the_same_whatever_it_was_before),
-        cmocka_unit_test(buffers_are_multiples_of_64_bytes),
-        cmocka_unit_test(each_block_goes_to_the_rank_with_the_fewest_bytes),
-        cmocka_unit_test(of_equal_ranks_the_lower_takes_the_block),
-        cmocka_unit_test(no_rank_exceeds_the_mean_by_more_than_one_block),
-        cmocka_unit_test(a_rank_with_nothing_is_refused_with_the_assignment_made),
-        cmocka_unit_test(sums_that_do_not_fit_are_the_largest_number),
-        cmocka_unit_test(running_out_of_memory_is_reported),
-        cmocka_unit_test(a_group_is_a_divisor_of_the_world_or_all_of_it),
-        cmocka_unit_test(other_groups_are_refused_with_the_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

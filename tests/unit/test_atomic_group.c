@@ -1,24 +1,16 @@
 /* Tests atomic groups (pd_optim_bind): the steps of all members of a group succeed or fail together. Members wait
  * for each other's preconditioner tasks, which compute roots of matrices beside the steps. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "stern_steps.h"
 
 enum { STEPS = 4 };
 
-static void all_steps_of_an_atomic_group_are_refused_with_the_first(void **state)
-{
-    stern_steps *f = *state;
+EACH_TEST(stern_set_up, stern_tear_down);
 
+TEST(all_steps_of_an_atomic_group_are_refused_with_the_first, stern_steps *f)
+{
     stern_make(f, STERN_OPTIONS("lr", "1"));
     stern_fill(f, 1);
     f->gradient[1][5] = NAN;
@@ -36,10 +28,8 @@ static void all_steps_of_an_atomic_group_are_refused_with_the_first(void **state
     stern_finish(f);
 }
 
-static void roots_are_adopted_up_to_the_refused_block_and_not_after_it(void **state)
+TEST(roots_are_adopted_up_to_the_refused_block_and_not_after_it, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("lr", "1"));
     stern_fill(f, 1);
     f->gradient[1][5] = NAN;
@@ -58,10 +48,8 @@ static void roots_are_adopted_up_to_the_refused_block_and_not_after_it(void **st
     stern_finish(f);
 }
 
-static void an_atomic_group_without_a_refusal_steps(void **state)
+TEST(an_atomic_group_without_a_refusal_steps, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("lr", "1"));
     for (int s = 1; s <= STEPS; s++) {
         stern_fill(f, s);
@@ -72,9 +60,8 @@ static void an_atomic_group_without_a_refusal_steps(void **state)
     stern_finish(f);
 }
 
-static void a_member_without_roots_is_refused_with_the_others(void **state)
+TEST(a_member_without_roots_is_refused_with_the_others, stern_steps *f)
 {
-    stern_steps *f = *state;
     pd_declaration rootless = stern_declare(0, STERN_OPTIONS("roots", "no"));
 
     stern_make(f, STERN_OPTIONS("lr", "1"));
@@ -91,10 +78,8 @@ static void a_member_without_roots_is_refused_with_the_others(void **state)
     stern_finish(f);
 }
 
-static void a_member_waits_for_the_others_tasks(void **state)
+TEST(a_member_waits_for_the_others_tasks, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("lr", "1"));
     stern_fill(f, 1);
     stern_begin_bound(f);
@@ -119,10 +104,8 @@ static void a_member_waits_for_the_others_tasks(void **state)
     stern_finish(f);
 }
 
-static void a_member_waits_for_others_that_have_not_run(void **state)
+TEST(a_member_waits_for_others_that_have_not_run, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("root_delay", "1"));
     stern_fill(f, 1);
     stern_step(f);
@@ -139,10 +122,8 @@ static void a_member_waits_for_others_that_have_not_run(void **state)
     stern_finish(f);
 }
 
-static void nobody_waits_where_no_root_is_adopted(void **state)
+TEST(nobody_waits_where_no_root_is_adopted, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("interval", "2", "root_delay", "1"));
     for (int s = 1; s <= 2; s++) {
         stern_fill(f, s);
@@ -163,10 +144,8 @@ static void nobody_waits_where_no_root_is_adopted(void **state)
     stern_finish(f);
 }
 
-static void ready_members_are_refused_together_for_a_root_that_failed(void **state)
+TEST(ready_members_are_refused_together_for_a_root_that_failed, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("root_delay", "ready", "refuses", "failures"));
     stern_fill(f, 1);
     f->gradient[1][4] = -100;
@@ -190,10 +169,8 @@ static void ready_members_are_refused_together_for_a_root_that_failed(void **sta
     stern_finish(f);
 }
 
-static void steps_may_be_freed_while_they_wait(void **state)
+TEST(steps_may_be_freed_while_they_wait, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("lr", "1"));
     stern_fill(f, 1);
     stern_begin_bound(f);
@@ -255,9 +232,8 @@ static void play(stern_steps *f, outcome *o, int order, int threads)
     stern_finish(f);
 }
 
-static void bits_do_not_depend_on_the_order_of_members_or_on_threads(void **state)
+TEST(bits_do_not_depend_on_the_order_of_members_or_on_threads, stern_steps *f)
 {
-    stern_steps *f = *state;
     outcome first, other;
 
     play(f, &first, 0, 1);
@@ -268,24 +244,4 @@ static void bits_do_not_depend_on_the_order_of_members_or_on_threads(void **stat
             play(f, &other, order, threads);
             assert_memory_equal(&first, &other, sizeof first);
         }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, stern_set_up, stern_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(all_steps_of_an_atomic_group_are_refused_with_the_first),
-        TEST(roots_are_adopted_up_to_the_refused_block_and_not_after_it),
-        TEST(an_atomic_group_without_a_refusal_steps),
-        TEST(a_member_without_roots_is_refused_with_the_others),
-        TEST(a_member_waits_for_the_others_tasks),
-        TEST(a_member_waits_for_others_that_have_not_run),
-        TEST(nobody_waits_where_no_root_is_adopted),
-        TEST(ready_members_are_refused_together_for_a_root_that_failed),
-        TEST(steps_may_be_freed_while_they_wait),
-        TEST(bits_do_not_depend_on_the_order_of_members_or_on_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

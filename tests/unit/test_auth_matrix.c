@@ -1,19 +1,11 @@
 /* Tests every method of the protocol in the hands of every kind of identity: who may call it, and how the others are
  * refused. Prints the results as a table, the figure auth_matrix. A new method fails here until it has a row. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "methods.h"
+#include "handlers.h"
 #include "request.h"
 #include "scene.h"
 
@@ -354,19 +346,17 @@ static int check_row(const row *r)
     return wrong;
 }
 
-static void every_method_is_refused_and_allowed_as_its_roles_say(void **state)
+TEST(every_method_is_refused_and_allowed_as_its_roles_say)
 {
     int wrong = 0;
 
-    (void)state;
     print_head();
     for (int i = 0; i < ROWS; i++) wrong += check_row(&rows[i]);
     assert_int_equal(wrong, 0);
 }
 
-static void every_method_has_a_row(void **state)
+TEST(every_method_has_a_row)
 {
-    (void)state;
     for (unsigned m = 0; m < PD_METHODS; m++) {
         bool found = false;
         for (int i = 0; i < ROWS; i++) found = found || rows[i].method == m;
@@ -375,9 +365,8 @@ static void every_method_has_a_row(void **state)
 }
 
 /* No role lets a peer send another request before its Hello. */
-static void without_hello_nothing_is_run(void **state)
+TEST(without_hello_nothing_is_run)
 {
-    (void)state;
     for (int i = 0; i < ROWS; i++) {
         scene *s;
         int fd;
@@ -390,15 +379,4 @@ static void without_hello_nothing_is_run(void **state)
         close(fd);
         scene_free(s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_method_has_a_row),
-        cmocka_unit_test(every_method_is_refused_and_allowed_as_its_roles_say),
-        cmocka_unit_test(without_hello_nothing_is_run),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests how lists of pairs, names of dimensions and tables of such names are read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "axes.h"
-#include "oom.h"
 
 static pd_error err;
 
@@ -35,9 +27,8 @@ static void reads(const char *text, const char *wanted)
     assert_string_equal(got, wanted);
 }
 
-static void pairs_stand_in_the_order_of_the_text(void **state)
+TEST(pairs_stand_in_the_order_of_the_text)
 {
-    (void)state;
     reads("[b:1,a:2,b:3]", "b=1|a=2|b=3");
     reads("b:1,a:2", "b=1|a=2");
     reads("  [ b : 1 , a : 2 ]  ", "b=1|a=2");
@@ -46,28 +37,25 @@ static void pairs_stand_in_the_order_of_the_text(void **state)
     reads("[ ]", "");
 }
 
-static void a_quoted_key_holds_anything(void **state)
+TEST(a_quoted_key_holds_anything)
 {
-    (void)state;
     reads("['.*/(a|b)[:,]{1,2} x$':NONE]", ".*/(a|b)[:,]{1,2} x$=NONE");
     reads("'it''s':yes,'':no", "it's=yes|=no");
     reads("'''':yes", "'=yes");
     reads("'\\w+\\':yes", "\\w+\\=yes");
 }
 
-static void a_value_may_be_a_list(void **state)
+TEST(a_value_may_be_a_list)
 {
-    (void)state;
     reads("[a:(ROW, COLUMN),b:[ROW],c:()]", "a=(ROW, COLUMN)|b=[ROW]|c=()");
 }
 
-static void a_text_that_is_no_list_of_pairs_is_refused(void **state)
+TEST(a_text_that_is_no_list_of_pairs_is_refused)
 {
     static const char *const texts[] = { "a",    "a:",     ":b",       "a:b,",  ",a:b", "a:b,,c:d",
                                          "'a:b", "'a'b:c", "a'b:c",    "a b:c", "[a:b", "a:b]",
                                          "a:(b", "a:b)",   "[a:b]c:d", "(a:b)", "a(:b", "'a'" };
     pd_pairs pairs;
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (pd_pairs_read(&pairs, texts[i], &err) != PD_INVALID_ARGUMENT) fail_msg("%s was taken", texts[i]);
         says("expected key:value");
@@ -75,11 +63,10 @@ static void a_text_that_is_no_list_of_pairs_is_refused(void **state)
     }
 }
 
-static void the_number_of_pairs_is_bounded(void **state)
+TEST(the_number_of_pairs_is_bounded)
 {
     char text[4 * (PD_MAX_PAIRS + 1) + 1] = "";
     pd_pairs pairs;
-    (void)state;
     for (int i = 0; i < PD_MAX_PAIRS; i++) strcat(text, i > 0 ? ",a:b" : "a:b");
     assert_int_equal(pd_pairs_read(&pairs, text, &err), PD_OK);
     assert_int_equal(pairs.n, PD_MAX_PAIRS);
@@ -92,10 +79,9 @@ static void the_number_of_pairs_is_bounded(void **state)
 
 /* ---- names of dimensions ---- */
 
-static void axes_name_each_dimension(void **state)
+TEST(axes_name_each_dimension)
 {
     pd_axes axes;
-    (void)state;
     assert_int_equal(pd_axes_read(&axes, "layers, embed ,,mlp", 4, &err), PD_OK);
     assert_int_equal(axes.n, 4);
     assert_string_equal(axes.name[0], "layers");
@@ -106,21 +92,19 @@ static void axes_name_each_dimension(void **state)
     assert_int_equal(axes.n, 2);
 }
 
-static void axes_may_be_missing(void **state)
+TEST(axes_may_be_missing)
 {
     pd_axes axes;
-    (void)state;
     assert_int_equal(pd_axes_read(&axes, NULL, 3, &err), PD_OK);
     assert_int_equal(axes.n, 0);
     assert_int_equal(pd_axes_read(&axes, "", 3, &err), PD_OK);
     assert_int_equal(axes.n, 0);
 }
 
-static void there_are_as_many_names_as_dimensions(void **state)
+TEST(there_are_as_many_names_as_dimensions)
 {
     pd_axes axes;
     char commas[32];
-    (void)state;
     assert_int_equal(pd_axes_read(&axes, "embed", 2, &err), PD_INVALID_ARGUMENT);
     says("expected 2 names");
     assert_int_equal(pd_axes_read(&axes, "embed,", 1, &err), PD_INVALID_ARGUMENT);
@@ -131,11 +115,10 @@ static void there_are_as_many_names_as_dimensions(void **state)
     assert_int_equal(pd_axes_read(&axes, commas, PD_MAX_RANK, &err), PD_INVALID_ARGUMENT);
 }
 
-static void the_name_of_an_axis_is_bounded(void **state)
+TEST(the_name_of_an_axis_is_bounded)
 {
     pd_axes axes;
     char name[PD_AXIS_NAME + 1];
-    (void)state;
     memset(name, 'x', PD_AXIS_NAME);
     name[PD_AXIS_NAME] = '\0';
     assert_int_equal(pd_axes_read(&axes, name, 1, &err), PD_INVALID_ARGUMENT);
@@ -144,7 +127,7 @@ static void the_name_of_an_axis_is_bounded(void **state)
     assert_string_equal(axes.name[0], name + 1);
 }
 
-static void the_leading_dimensions_are_the_scanned_layers(void **state)
+TEST(the_leading_dimensions_are_the_scanned_layers)
 {
     static const struct {
         const char *text;
@@ -160,7 +143,6 @@ static void the_leading_dimensions_are_the_scanned_layers(void **state)
         { "Layers,embed", 2, 0 },
     };
     pd_axes axes;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(pd_axes_read(&axes, cases[i].text, cases[i].rank, &err), PD_OK);
         assert_int_equal(pd_axes_leading_batch(&axes), cases[i].leading);
@@ -180,7 +162,7 @@ static pd_dim_rule rule_of(const char *table, const char *name)
     return rule;
 }
 
-static void the_standard_table_is_upstreams(void **state)
+TEST(the_standard_table_is_upstreams)
 {
     static const struct {
         const char *name;
@@ -204,7 +186,6 @@ static void the_standard_table_is_upstreams(void **state)
     };
     pd_axis_table table;
     pd_dim_rule rule;
-    (void)state;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         assert_int_equal(rule_of("standard", wanted[i].name), wanted[i].rule);
     assert_int_equal(pd_axis_table_read(&table, "standard", &err), PD_OK);
@@ -214,11 +195,10 @@ static void the_standard_table_is_upstreams(void **state)
     pd_axis_table_free(&table);
 }
 
-static void a_users_table_has_only_its_own_entries(void **state)
+TEST(a_users_table_has_only_its_own_entries)
 {
     pd_axis_table table;
     pd_dim_rule rule;
-    (void)state;
     assert_int_equal(rule_of("[a:ROW,b:col,c:Column,d:BATCH,e:none,f:unfactorized]", "c"), PD_DIM_COLUMN);
     assert_int_equal(rule_of("[a:ROW,b:col,c:Column,d:BATCH,e:none,f:unfactorized]", "b"), PD_DIM_COLUMN);
     assert_int_equal(rule_of("[a:ROW,b:col,c:Column,d:BATCH,e:none,f:unfactorized]", "f"), PD_DIM_NONE);
@@ -228,7 +208,7 @@ static void a_users_table_has_only_its_own_entries(void **state)
     pd_axis_table_free(&table);
 }
 
-static void a_table_that_says_something_else_is_refused(void **state)
+TEST(a_table_that_says_something_else_is_refused)
 {
     static const struct {
         const char *text, *words;
@@ -240,7 +220,6 @@ static void a_table_that_says_something_else_is_refused(void **state)
         { "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:ROW]", "1 to 64 bytes" },
     };
     pd_axis_table table;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(pd_axis_table_read(&table, cases[i].text, &err), PD_INVALID_ARGUMENT);
         says(cases[i].words);
@@ -248,11 +227,10 @@ static void a_table_that_says_something_else_is_refused(void **state)
     }
 }
 
-static void without_memory_a_table_says_so(void **state)
+TEST(without_memory_a_table_says_so)
 {
     pd_axis_table table;
     int64_t n;
-    (void)state;
     for (n = 0;; n++) {
         bool failed;
         int rc;
@@ -266,37 +244,13 @@ static void without_memory_a_table_says_so(void **state)
     assert_true(n >= 3);
 }
 
-static void rules_have_names(void **state)
+TEST(rules_have_names)
 {
     static const pd_dim_rule all[] = { PD_DIM_NONE, PD_DIM_ROW, PD_DIM_COLUMN, PD_DIM_BATCH };
     pd_dim_rule rule;
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         assert_true(pd_dim_rule_read(&rule, pd_dim_rule_name(all[i])));
         assert_int_equal(rule, all[i]);
     }
     assert_string_equal(pd_dim_rule_name(PD_DIM_COLUMN), "COLUMN");
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test(name)
-    const struct CMUnitTest tests[] = {
-        CASE(pairs_stand_in_the_order_of_the_text),
-        CASE(a_quoted_key_holds_anything),
-        CASE(a_value_may_be_a_list),
-        CASE(a_text_that_is_no_list_of_pairs_is_refused),
-        CASE(the_number_of_pairs_is_bounded),
-        CASE(axes_name_each_dimension),
-        CASE(axes_may_be_missing),
-        CASE(there_are_as_many_names_as_dimensions),
-        CASE(the_name_of_an_axis_is_bounded),
-        CASE(the_leading_dimensions_are_the_scanned_layers),
-        CASE(the_standard_table_is_upstreams),
-        CASE(a_users_table_has_only_its_own_entries),
-        CASE(a_table_that_says_something_else_is_refused),
-        CASE(without_memory_a_table_says_so),
-        CASE(rules_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests matrix products with blocks of a tensor against sums over elements in float64. The cases are a block that is
  * used in place, a dense block, and a block that is copied first. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "block_products.h"
 
@@ -151,26 +143,23 @@ static void contractions(const float *whole, const pd_shape *shape, const pd_blo
     free(scratch);
 }
 
-static void statistics_are_sums_over_all_other_dimensions(void **state)
+TEST(statistics_are_sums_over_all_other_dimensions)
 {
-    (void)state;
     each_block(grams);
 }
 
-static void each_dimension_is_multiplied_by_its_matrix(void **state)
+TEST(each_dimension_is_multiplied_by_its_matrix)
 {
-    (void)state;
     each_block(contractions);
 }
 
-static void without_beta_the_old_statistic_is_not_read(void **state)
+TEST(without_beta_the_old_statistic_is_not_read)
 {
     float S[9], g[3] = { 1, 2, 3 };
     pd_shape shape = { 1, { 3 } };
     pd_block block = pd_partition_block(&shape, 0, 0);
     pd_block_view view = pd_block_look(g, &shape, &block, NULL);
 
-    (void)state;
     for (int i = 0; i < 9; i++) S[i] = NAN;
     pd_block_gram(pd_mat_dense(S, 3, 3), 0, 1, &view, 0);
     assert_true(S[0] == 1 && S[3] == 2 && S[4] == 4 && S[6] == 3 && S[7] == 6 && S[8] == 9);
@@ -178,7 +167,7 @@ static void without_beta_the_old_statistic_is_not_read(void **state)
 
 /* A large block of a matrix is used in place. A dense copy of the same block, as a tensor of its own, must give the
  * same result. */
-static void a_large_block_gives_the_same_result_inside_a_matrix_and_alone(void **state)
+TEST(a_large_block_gives_the_same_result_inside_a_matrix_and_alone)
 {
     enum { ROWS = 230, COLS = 300, HIGH = 190, WIDE = 200 };
     static float whole[ROWS * COLS], alone[HIGH * WIDE], out[ROWS * COLS], out_alone[HIGH * WIDE], S[WIDE * WIDE],
@@ -190,7 +179,6 @@ static void a_large_block_gives_the_same_result_inside_a_matrix_and_alone(void *
                   view_alone = pd_block_look(alone, &own, &all, NULL);
     double sum, sum_alone;
 
-    (void)state;
     assert_int_equal(pd_block_view_scratch(&shape, &block), 0);
     for (int i = 0; i < ROWS * COLS; i++) whole[i] = number(i);
     for (int i = 0; i < WIDE * WIDE; i++) P[0][i] = number(3 * i), P[1][i] = number(5 * i + 1);
@@ -207,15 +195,4 @@ static void a_large_block_gives_the_same_result_inside_a_matrix_and_alone(void *
     pd_block_gather(alone, out, &shape, &block);
     assert_memory_equal(alone, out_alone, sizeof alone);
     free(scratch);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statistics_are_sums_over_all_other_dimensions),
-        cmocka_unit_test(each_dimension_is_multiplied_by_its_matrix),
-        cmocka_unit_test(without_beta_the_old_statistic_is_not_read),
-        cmocka_unit_test(a_large_block_gives_the_same_result_inside_a_matrix_and_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,18 +3,13 @@
  *
  * How long a part takes depends on the machine, so the tests count parts: a request whose time is estimated at many
  * budgets must take about as many parts. BOUNDED_PARAMS=65536 prints the longest call of each request as well. */
+#include "test.h"
+
+#include <time.h>
+
 #include "glob.h"
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 enum { NAME = 256 };
 
@@ -262,17 +257,16 @@ static void start(bench *b)
 
 /* ---- tests ---- */
 
-static void the_first_declare_is_worked_in_parts(void **state)
-{
-    bench *b = *state;
+EACH_TEST(begin, end);
 
+TEST(the_first_declare_is_worked_in_parts, bench *b)
+{
     start(b);
     assert_calls(b, 5000, b->batch_ns);
 }
 
-static void a_declare_again_is_worked_in_parts(void **state)
+TEST(a_declare_again_is_worked_in_parts, bench *b)
 {
-    bench *b = *state;
     const char *rules[2];
     char glob[PD_GLOB_MAX + 1], rule[PD_GLOB_MAX + 32];
 
@@ -288,11 +282,10 @@ static void a_declare_again_is_worked_in_parts(void **state)
     assert_int_equal(apply(b, "declare of the same rank", declare(b, 1), 1e6), PD_OK);
 }
 
-static void a_list_is_worked_in_parts_whatever_its_glob_is(void **state)
+TEST(a_list_is_worked_in_parts_whatever_its_glob_is, bench *b)
 {
     static const pd_info_what lists[] = { PD_INFO_PARAMS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE,
                                           PD_INFO_JOBS };
-    bench *b = *state;
     char glob[PD_GLOB_MAX + 1], what[64];
 
     start(b);
@@ -313,9 +306,8 @@ static void a_list_is_worked_in_parts_whatever_its_glob_is(void **state)
     assert_int_equal(b->info->total, b->n);
 }
 
-static void a_setting_is_worked_in_parts_whatever_its_glob_is(void **state)
+TEST(a_setting_is_worked_in_parts_whatever_its_glob_is, bench *b)
 {
-    bench *b = *state;
     char glob[PD_GLOB_MAX + 1], what[64];
 
     start(b);
@@ -346,9 +338,8 @@ static char *long_schedule(size_t n)
     return text;
 }
 
-static void schedules_are_as_long_as_frames_allow(void **state)
+TEST(schedules_are_as_long_as_frames_allow, bench *b)
 {
-    bench *b = *state;
     char *schedule = long_schedule(getenv("BOUNDED_PARAMS") != NULL ? 6000 : 400),
          *text = malloc(strlen(schedule) + 64);
     const char *rules[] = { text };
@@ -367,17 +358,4 @@ static void schedules_are_as_long_as_frames_allow(void **state)
     assert_int_equal(apply(b, "list of settings", list(b, PD_INFO_SETTINGS, "*", 0), 1e5), PD_OK);
     free(text);
     free(schedule);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_first_declare_is_worked_in_parts, begin, end),
-        cmocka_unit_test_setup_teardown(a_declare_again_is_worked_in_parts, begin, end),
-        cmocka_unit_test_setup_teardown(a_list_is_worked_in_parts_whatever_its_glob_is, begin, end),
-        cmocka_unit_test_setup_teardown(a_setting_is_worked_in_parts_whatever_its_glob_is, begin, end),
-        cmocka_unit_test_setup_teardown(schedules_are_as_long_as_frames_allow, begin, end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

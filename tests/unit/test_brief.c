@@ -1,13 +1,6 @@
 /* Tests which connections give way to a newcomer when there are the most that the daemon takes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,28 +50,28 @@ static void close_all(int *fds, int n)
 
 /* ---- */
 
-static void a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing, scene *s)
 {
-    scene *s = *state;
     int fds[MOST], fd;
 
     connect_silent(s, "token:alice", fds, MOST);
     fd = scene_operator(s);
     assert_true(is_closed(fds[0]));
     for (int i = 1; i < MOST; i++) assert_false(is_closed(fds[i]));
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     close_all(fds, MOST);
     close(fd);
 }
 
-static void a_flood_by_one_identity_takes_no_place_of_another(void **state)
+TEST(a_flood_by_one_identity_takes_no_place_of_another, scene *s)
 {
-    scene *s = *state;
     int first, flood[5 * MOST];
 
     connect_silent(s, "token:bob", &first, 1);
     connect_silent(s, "token:mallory", flood, 5 * MOST);
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     assert_false(is_closed(first));
     scene_hello(s, first, "", 0, 0);
     scene_settle(s);
@@ -87,9 +80,8 @@ static void a_flood_by_one_identity_takes_no_place_of_another(void **state)
     close(first);
 }
 
-static void those_that_have_said_hello_stay(void **state)
+TEST(those_that_have_said_hello_stay, scene *s)
 {
-    scene *s = *state;
     int fds[MOST], fd;
 
     s->identity = "token:alice";
@@ -97,15 +89,14 @@ static void those_that_have_said_hello_stay(void **state)
     for (int i = 1; i < MOST; i++) fds[i] = scene_operator(s);
     fd = scene_connect(s);
     scene_settle(s);
-    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "8 connections are open already (server.max_connections)");
+    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "8 connections are already open (server.max_connections)");
     for (int i = 0; i < MOST; i++) assert_false(is_closed(fds[i]));
     close_all(fds, MOST);
     close(fd);
 }
 
-static void those_that_end_with_an_error_go_first(void **state)
+TEST(those_that_end_with_an_error_go_first, scene *s)
 {
-    scene *s = *state;
     int silent[MOST - 1], bad, fd;
 
     connect_silent(s, "token:alice", silent, MOST - 1);
@@ -113,7 +104,7 @@ static void those_that_end_with_an_error_go_first(void **state)
     bad = scene_connect(s);
     scene_say(s, bad, PD_STATUS); /* before Hello: an error that ends the connection */
     scene_settle(s);
-    assert_int_equal(s->daemon->n_conns, MOST);
+    assert_int_equal(s->daemon->table.n, MOST);
     fd = scene_operator(s);
     scene_expect_error(s, bad, PD_FAILED_PRECONDITION, "expected Hello as the first request");
     assert_true(is_closed(bad));
@@ -121,17 +112,4 @@ static void those_that_end_with_an_error_go_first(void **state)
     close_all(silent, MOST - 1);
     close(bad);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_newcomer_takes_the_place_of_the_oldest_that_has_said_nothing),
-        TEST(a_flood_by_one_identity_takes_no_place_of_another),
-        TEST(those_that_have_said_hello_stay),
-        TEST(those_that_end_with_an_error_go_first),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as
  * a job that was not interrupted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "checkpoint_state.h"
 #include "course.h"
@@ -100,9 +94,8 @@ static void check(const course *p, bool lazy, uint64_t seed)
     rig_free(&b);
 }
 
-static void every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits(void **state)
+TEST(every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits)
 {
-    (void)state;
     for (const pd_optimizer_ops *const *row = pd_optimizer_table; *row != NULL; row++) {
         char rule[96];
         snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
@@ -113,10 +106,9 @@ static void every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits(void **
     }
 }
 
-static void results_of_roots_that_come_after_the_cut_join_the_checkpoint(void **state)
+TEST(results_of_roots_that_come_after_the_cut_join_the_checkpoint)
 {
     char rule[256];
-    (void)state;
 
     for (int delay = 0; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
@@ -138,9 +130,8 @@ static void results_of_roots_that_come_after_the_cut_join_the_checkpoint(void **
     }
 }
 
-static void coded_and_wide_slots_come_back_from_a_checkpoint(void **state)
+TEST(coded_and_wide_slots_come_back_from_a_checkpoint)
 {
-    (void)state;
     check(&(course){ .options = "checkpoint_every=4",
                      .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=2 "
                               "preconditioning_compute_steps=4" },
@@ -152,9 +143,8 @@ static void coded_and_wide_slots_come_back_from_a_checkpoint(void **state)
     check(&(course){ .options = "checkpoint_every=4", .rules = "* kron mu_dtype=bfloat16" }, false, 3);
 }
 
-static void groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint(void **state)
+TEST(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         check(&(course){ .options = "checkpoint_every=4", .rules = "* kron", .absent = true }, false, 10 + seed);
         check(&(course){ .options = "checkpoint_every=4", .rules = "* adam", .ranged = true, .absent = true }, false,
@@ -180,12 +170,11 @@ static void groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint(v
 
 /* ---- a cut while the job trains. The first checkpoint is that of the initial weights. ---- */
 
-static void a_parameter_rests_at_the_multiple_until_the_others_reach_it(void **state)
+TEST(a_parameter_rests_at_the_multiple_until_the_others_reach_it)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=2");
     kept_job_step(&r, 1);
     for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
@@ -203,12 +192,11 @@ static void a_parameter_rests_at_the_multiple_until_the_others_reach_it(void **s
     rig_free(&r);
 }
 
-static void parameters_that_lag_too_long_are_taken_at_their_own_steps(void **state)
+TEST(parameters_that_lag_too_long_are_taken_at_their_own_steps)
 {
     pd_store_config config = kept_config();
     rig r, next;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=2");
     kept_job_step(&r, 1);
     for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
@@ -261,22 +249,20 @@ static void check_uneven(const course *p)
     rig_free(&b);
 }
 
-static void a_job_goes_on_from_uneven_steps_with_the_same_bits(void **state)
+TEST(a_job_goes_on_from_uneven_steps_with_the_same_bits)
 {
-    (void)state;
     check_uneven(&(course){ .options = "checkpoint_every=4", .rules = "* adam", .overrides = true });
     check_uneven(&(course){ .options = "checkpoint_every=4", .rules = "* kron" });
     check_uneven(&(course){ .options = "checkpoint_every=4 aggregate=median", .rules = "* adamw" });
 }
 
-static void a_step_that_is_under_way_too_long_costs_the_checkpoint(void **state)
+TEST(a_step_that_is_under_way_too_long_costs_the_checkpoint)
 {
     const course p = { .options = "checkpoint_every=2",
                        .rules = "layer.weight shampoo max_preconditioner_dim=16 precondition_frequency=1;* adam" };
     uint64_t seed = 1;
     rig r;
 
-    (void)state;
     start(&r, &p, 1);
     train(&r, &p, 1, 1, &seed);
     r.lazy_tasks = true;
@@ -312,11 +298,10 @@ static void train_to_roots(rig *r, const course *p)
     course_step_to(r, p, 4, COURSE_WORLD * COURSE_PARAMS);
 }
 
-static void the_checkpoint_waits_for_roots_and_the_steps_do_not(void **state)
+TEST(the_checkpoint_waits_for_roots_and_the_steps_do_not)
 {
     rig r;
 
-    (void)state;
     train_to_roots(&r, &with_roots);
     assert_true(r.n_tasks > 1);
     course_step_to(&r, &with_roots, 5, COURSE_WORLD * COURSE_PARAMS);
@@ -330,25 +315,23 @@ static void the_checkpoint_waits_for_roots_and_the_steps_do_not(void **state)
     rig_free(&r);
 }
 
-static void a_job_may_end_while_its_checkpoint_waits_for_roots(void **state)
+TEST(a_job_may_end_while_its_checkpoint_waits_for_roots)
 {
     rig r;
 
-    (void)state;
     train_to_roots(&r, &with_roots);
     assert_true(r.n_tasks > 1);
     rig_free(&r);
 }
 
 /* Tasks that were replaced before they ran come back, too. */
-static void roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint(void **state)
+TEST(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint)
 {
     const course p = { .options = "checkpoint_every=4",
                        .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=1 "
                                 "start_preconditioning_step=1 root_delay=ready" };
     rig r;
 
-    (void)state;
     train_to_roots(&r, &p);
     assert_true(r.n_tasks > 1);
     for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
@@ -369,12 +352,11 @@ static uint32_t copied(const rig *r)
     return inside_job(r->store, r->job)->checkpointing.making->copied;
 }
 
-static void parameters_are_copied_in_slices_and_go_on_one_by_one(void **state)
+TEST(parameters_are_copied_in_slices_and_go_on_one_by_one)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     config.batch_ns = 1;
     kept_job_start(&r, &config, "checkpoint_every=1");
     for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i % 2, i / 2, 1);
@@ -388,12 +370,11 @@ static void parameters_are_copied_in_slices_and_go_on_one_by_one(void **state)
     rig_free(&r);
 }
 
-static void a_slow_disk_skips_multiples_and_says_so(void **state)
+TEST(a_slow_disk_skips_multiples_and_says_so)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=2");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 4; step++) kept_job_step(&r, step);
@@ -417,13 +398,12 @@ static uint64_t warnings_of_steps(rig *r, uint64_t *step, uint64_t n)
     return r->warnings - before;
 }
 
-static void a_disk_that_fails_for_long_is_logged_ever_less_often(void **state)
+TEST(a_disk_that_fails_for_long_is_logged_ever_less_often)
 {
     pd_store_config config = kept_config();
     uint64_t step = 0;
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=1");
     r.disk_error = "No space left on device";
     assert_int_equal(warnings_of_steps(&r, &step, 1), 1);
@@ -439,13 +419,12 @@ static void a_disk_that_fails_for_long_is_logged_ever_less_often(void **state)
     rig_free(&r);
 }
 
-static void a_disk_that_fails_is_reported_and_tried_again(void **state)
+TEST(a_disk_that_fails_is_reported_and_tried_again)
 {
     pd_store_config config = kept_config();
     const pd_job_info *info;
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=2");
     r.disk_error = "No space left on device";
     for (uint64_t step = 1; step <= 2; step++) kept_job_step(&r, step);
@@ -466,12 +445,11 @@ static void a_disk_that_fails_is_reported_and_tried_again(void **state)
     rig_free(&r);
 }
 
-static void what_an_operator_sets_is_in_a_checkpoint_of_the_next_step(void **state)
+TEST(what_an_operator_sets_is_in_a_checkpoint_of_the_next_step)
 {
     pd_store_config config = kept_config();
     rig r, next;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=0");
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
     assert_int_equal(r.kept, 0);
@@ -484,17 +462,16 @@ static void what_an_operator_sets_is_in_a_checkpoint_of_the_next_step(void **sta
     assert_int_equal(r.kept, 1);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
-    assert_int_equal(inside_find(next.store, "job")->steps.params[1].n_overrides, 1);
+    assert_int_equal(inside_find(next.store, "job")->steps.params[1].overrides.n, 1);
     rig_free(&next);
     rig_free(&r);
 }
 
-static void a_window_makes_checkpoints_more_frequent(void **state)
+TEST(a_window_makes_checkpoints_more_frequent)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     r.window = 6;
     rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
@@ -519,36 +496,9 @@ static uint64_t kept_before_the_first_step(uint32_t window, const char *option)
     return kept;
 }
 
-static void a_job_with_regular_checkpoints_or_a_window_keeps_the_weights_that_it_begins_with(void **state)
+TEST(a_job_with_regular_checkpoints_or_a_window_keeps_the_weights_that_it_begins_with)
 {
-    (void)state;
     assert_int_equal(kept_before_the_first_step(6, "checkpoint_every=0"), 1);
     assert_int_equal(kept_before_the_first_step(0, "checkpoint_every=50"), 1);
     assert_int_equal(kept_before_the_first_step(0, "checkpoint_every=0"), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_goes_on_from_a_checkpoint_with_the_same_bits),
-        cmocka_unit_test(results_of_roots_that_come_after_the_cut_join_the_checkpoint),
-        cmocka_unit_test(coded_and_wide_slots_come_back_from_a_checkpoint),
-        cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint),
-        cmocka_unit_test(a_parameter_rests_at_the_multiple_until_the_others_reach_it),
-        cmocka_unit_test(parameters_that_lag_too_long_are_taken_at_their_own_steps),
-        cmocka_unit_test(a_job_goes_on_from_uneven_steps_with_the_same_bits),
-        cmocka_unit_test(a_step_that_is_under_way_too_long_costs_the_checkpoint),
-        cmocka_unit_test(the_checkpoint_waits_for_roots_and_the_steps_do_not),
-        cmocka_unit_test(a_job_may_end_while_its_checkpoint_waits_for_roots),
-        cmocka_unit_test(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint),
-        cmocka_unit_test(parameters_are_copied_in_slices_and_go_on_one_by_one),
-        cmocka_unit_test(a_slow_disk_skips_multiples_and_says_so),
-        cmocka_unit_test(a_disk_that_fails_is_reported_and_tried_again),
-        cmocka_unit_test(a_disk_that_fails_for_long_is_logged_ever_less_often),
-        cmocka_unit_test(what_an_operator_sets_is_in_a_checkpoint_of_the_next_step),
-        cmocka_unit_test(a_window_makes_checkpoints_more_frequent),
-        cmocka_unit_test(a_job_with_regular_checkpoints_or_a_window_keeps_the_weights_that_it_begins_with),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,9 @@
 /* Tests that a whole checkpoint is on the disk at every moment: power cuts, calls that fail, full disks, no memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
+#include "test.h"
 
 #include "job_dir.h"
 #include "kept_sample.h"
 #include "mem_disk.h"
-#include "oom.h"
 
 #define ROOT "/state"
 #define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
@@ -159,9 +148,8 @@ static bool cut_power(const scenario *s, int64_t n, mem_disk_crash_kind kind, ui
     return ok && (int64_t)(all - calls) <= n;
 }
 
-static void a_power_cut_leaves_the_old_checkpoint_or_the_new_one(void **state)
+TEST(a_power_cut_leaves_the_old_checkpoint_or_the_new_one)
 {
-    (void)state;
     for (int i = 0; i < SCENARIOS; i++) {
         int64_t n = 0;
         while (!cut_power(&scenarios[i], n, MEM_DISK_LOSE, 0)) {
@@ -206,10 +194,9 @@ static bool fail_call(const scenario *s, int64_t n, int number, mem_disk_crash_k
     return (int64_t)(all - calls) <= n;
 }
 
-static void after_any_call_that_fails_the_old_checkpoint_loads(void **state)
+TEST(after_any_call_that_fails_the_old_checkpoint_loads)
 {
     const int numbers[] = { EIO, ENOSPC };
-    (void)state;
 
     for (int i = 0; i < SCENARIOS; i++)
         for (int k = 0; k < 2; k++) {
@@ -222,14 +209,13 @@ static void after_any_call_that_fails_the_old_checkpoint_loads(void **state)
         }
 }
 
-static void a_full_disk_is_found_before_anything_is_written(void **state)
+TEST(a_full_disk_is_found_before_anything_is_written)
 {
     mem_disk *memory = before(&scenarios[0]);
     pd_disk disk = mem_disk_table(memory);
     pd_error err = { 0 };
     const mem_disk_call *calls;
     size_t n;
-    (void)state;
 
     mem_disk_limit(memory, 100000);
     mem_disk_forget_calls(memory);
@@ -250,10 +236,9 @@ static int plenty_of_space(void *arg, const char *path, uint64_t *bytes)
     return 0;
 }
 
-static void a_disk_that_fills_up_meanwhile_costs_only_the_new_checkpoint(void **state)
+TEST(a_disk_that_fills_up_meanwhile_costs_only_the_new_checkpoint)
 {
     int failures = 0, successes = 0;
-    (void)state;
 
     for (uint64_t room = 0; room < 20000; room += 500) {
         mem_disk *memory = before(&scenarios[0]);
@@ -278,9 +263,8 @@ static int sweep_write(const void *what)
     return write_step(disk, 4, 2, NULL);
 }
 
-static void no_memory_while_writing_leaves_the_old_checkpoint(void **state)
+TEST(no_memory_while_writing_leaves_the_old_checkpoint)
 {
-    (void)state;
     for (int64_t n = 0;; n++) {
         mem_disk *memory = before(&scenarios[0]);
         pd_disk disk = mem_disk_table(memory);
@@ -310,23 +294,21 @@ static int sweep_load(const void *what)
     return rc;
 }
 
-static void no_memory_while_loading_is_no_damage(void **state)
+TEST(no_memory_while_loading_is_no_damage)
 {
     mem_disk *memory = before(&scenarios[0]);
     pd_disk disk = mem_disk_table(memory);
-    (void)state;
 
     assert_true(oom_each(sweep_load, &disk) > 15);
     mem_disk_free(memory);
 }
 
-static void a_file_whose_sync_failed_is_never_synced_again(void **state)
+TEST(a_file_whose_sync_failed_is_never_synced_again)
 {
     mem_disk *memory = before(&scenarios[0]);
     pd_disk disk = mem_disk_table(memory);
     const mem_disk_call *calls;
     size_t n, failed = 0;
-    (void)state;
 
     mem_disk_forget_calls(memory);
     for (int64_t at = 0; failed == 0 && at < MOST_CALLS; at++) { /* looks for the first call that is a sync of a file */
@@ -344,18 +326,4 @@ static void a_file_whose_sync_failed_is_never_synced_again(void **state)
     mem_disk_crash(memory, MEM_DISK_LOSE, 0);
     assert_int_equal(newest(&disk), 4);
     mem_disk_free(memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_power_cut_leaves_the_old_checkpoint_or_the_new_one),
-        cmocka_unit_test(after_any_call_that_fails_the_old_checkpoint_loads),
-        cmocka_unit_test(a_full_disk_is_found_before_anything_is_written),
-        cmocka_unit_test(a_disk_that_fills_up_meanwhile_costs_only_the_new_checkpoint),
-        cmocka_unit_test(no_memory_while_writing_leaves_the_old_checkpoint),
-        cmocka_unit_test(no_memory_while_loading_is_no_damage),
-        cmocka_unit_test(a_file_whose_sync_failed_is_never_synced_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests checkpoints on a disk in memory: writing, loading, and what damage does. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "job_dir.h"
 #include "kept_sample.h"
@@ -84,9 +76,10 @@ static uint64_t newest(fixture *f)
     return step;
 }
 
-static void a_checkpoint_loads_as_it_was_written(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_checkpoint_loads_as_it_was_written, fixture *f)
 {
-    fixture *f = *state;
     pd_manifest manifest;
     pd_checkpoint_image *kept;
 
@@ -100,9 +93,8 @@ static void a_checkpoint_loads_as_it_was_written(void **state)
     pd_checkpoint_image_free(kept);
 }
 
-static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
+TEST(weights_are_a_safetensors_file_whose_data_is_aligned, fixture *f)
 {
-    fixture *f = *state;
     pd_safetensors *file;
     size_t bytes;
     const uint8_t *at;
@@ -126,9 +118,8 @@ static void weights_are_a_safetensors_file_whose_data_is_aligned(void **state)
 }
 
 /* A job has as many parameters, and names as long, as the daemon's limits let it. Their header has 37 MB. */
-static void most_parameters_with_the_longest_names_are_written_and_read(void **state)
+TEST(most_parameters_with_the_longest_names_are_written_and_read, fixture *f)
 {
-    fixture *f = *state;
     pd_checkpoint_image *kept = sample_long_names(4, 65536), *read;
     pd_manifest manifest;
     pd_error err = { 0 };
@@ -143,9 +134,8 @@ static void most_parameters_with_the_longest_names_are_written_and_read(void **s
     pd_checkpoint_image_free(kept);
 }
 
-static void the_size_that_is_told_is_that_of_all_files(void **state)
+TEST(the_size_that_is_told_is_that_of_all_files, fixture *f)
 {
-    fixture *f = *state;
     const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
     pd_checkpoint_image *kept = sample_kept(4, 1);
     size_t sum = 0, bytes;
@@ -161,9 +151,8 @@ static void the_size_that_is_told_is_that_of_all_files(void **state)
     pd_checkpoint_image_free(kept);
 }
 
-static void any_byte_that_changes_brings_the_checkpoint_before(void **state)
+TEST(any_byte_that_changes_brings_the_checkpoint_before, fixture *f)
 {
-    fixture *f = *state;
     const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
     char path[512];
     size_t bytes;
@@ -186,9 +175,8 @@ static void any_byte_that_changes_brings_the_checkpoint_before(void **state)
     assert_int_equal(newest(f), 4);
 }
 
-static void a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before(void **state)
+TEST(a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before, fixture *f)
 {
-    fixture *f = *state;
     const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
     char path[512];
     size_t bytes;
@@ -209,9 +197,8 @@ static void a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before(vo
     }
 }
 
-static void the_error_names_the_parameter_whose_state_is_damaged(void **state)
+TEST(the_error_names_the_parameter_whose_state_is_damaged, fixture *f)
 {
-    fixture *f = *state;
     pd_checkpoint_image *kept = sample_kept(4, 1);
     size_t bytes;
     uint8_t *at;
@@ -237,9 +224,8 @@ static void exchange(fixture *f, const char *name)
     memcpy(mem_disk_file(f->memory, to, &old), source, bytes);
 }
 
-static void files_of_another_checkpoint_are_refused(void **state)
+TEST(files_of_another_checkpoint_are_refused, fixture *f)
 {
-    fixture *f = *state;
     const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
 
     for (int i = 0; i < 4; i++) {
@@ -255,9 +241,8 @@ static void files_of_another_checkpoint_are_refused(void **state)
     assert_non_null(strstr(f->why.text, "another step than the name of its directory"));
 }
 
-static void a_directory_of_another_job_is_refused(void **state)
+TEST(a_directory_of_another_job_is_refused, fixture *f)
 {
-    fixture *f = *state;
     pd_manifest manifest;
     pd_checkpoint_image *kept;
 
@@ -281,10 +266,8 @@ static bool has_step(fixture *f, uint64_t step)
     return has;
 }
 
-static void as_many_checkpoints_are_kept_as_the_job_wants(void **state)
+TEST(as_many_checkpoints_are_kept_as_the_job_wants, fixture *f)
 {
-    fixture *f = *state;
-
     for (uint64_t step = 1; step <= 5; step++) write_step(f, step, 3);
     assert_false(has_step(f, 2));
     assert_true(has_step(f, 3) && has_step(f, 4) && has_step(f, 5));
@@ -293,19 +276,16 @@ static void as_many_checkpoints_are_kept_as_the_job_wants(void **state)
     assert_int_equal(newest(f), 6);
 }
 
-static void a_checkpoint_of_the_same_step_takes_the_place_of_the_earlier_one(void **state)
+TEST(a_checkpoint_of_the_same_step_takes_the_place_of_the_earlier_one, fixture *f)
 {
-    fixture *f = *state;
-
     write_step(f, 4, 2);
     write_step(f, 4, 2);
     assert_int_equal(newest(f), 4);
     assert_false(mem_disk_has(f->memory, STEP(4) ".old"));
 }
 
-static void later_checkpoints_that_the_job_has_left_behind_are_removed(void **state)
+TEST(later_checkpoints_that_the_job_has_left_behind_are_removed, fixture *f)
 {
-    fixture *f = *state;
     size_t bytes;
 
     write_step(f, 3, 3);
@@ -317,9 +297,8 @@ static void later_checkpoints_that_the_job_has_left_behind_are_removed(void **st
     assert_true(has_step(f, 3) && has_step(f, 4));
 }
 
-static void the_mark_of_an_ended_job_stays(void **state)
+TEST(the_mark_of_an_ended_job_stays, fixture *f)
 {
-    fixture *f = *state;
     pd_checkpoint_image *kept = sample_kept(4, 1);
     pd_step_list list;
 
@@ -336,10 +315,9 @@ static void the_mark_of_an_ended_job_stays(void **state)
     pd_checkpoint_image_free(kept);
 }
 
-static void names_of_jobs_fit_into_directories(void **state)
+TEST(names_of_jobs_fit_into_directories)
 {
     char name[PD_KEEP_NAME], other[PD_KEEP_NAME], job[300];
-    (void)state;
 
     pd_keep_job_name(name, "..", 1);
     assert_string_equal(name, "..-0000000000000001");
@@ -354,7 +332,7 @@ static void names_of_jobs_fit_into_directories(void **state)
     assert_string_not_equal(name, other);
 }
 
-static void names_of_steps_are_read_as_they_are_written(void **state)
+TEST(names_of_steps_are_read_as_they_are_written)
 {
     const char *none[] = { "step-",
                            "step-1",
@@ -365,7 +343,6 @@ static void names_of_steps_are_read_as_they_are_written(void **state)
                            "tmp-00000000000000000001x" };
     char name[PD_KEEP_NAME];
     uint64_t step;
-    (void)state;
 
     for (pd_step_kind kind = 0; kind < PD_STEP_NONE; kind++) {
         pd_keep_step_name(name, kind, INT64_MAX);
@@ -382,9 +359,8 @@ static void names_of_steps_are_read_as_they_are_written(void **state)
         assert_int_equal(pd_keep_step_parse(none[i], &step), PD_STEP_NONE);
 }
 
-static void restore_sets_newer_checkpoints_aside(void **state)
+TEST(restore_sets_newer_checkpoints_aside, fixture *f)
 {
-    fixture *f = *state;
     pd_checkpoint_image *ended = sample_kept(0, 1);
     size_t n;
     bool log;
@@ -407,9 +383,8 @@ static void restore_sets_newer_checkpoints_aside(void **state)
     pd_checkpoint_image_free(ended);
 }
 
-static void restore_sets_the_log_aside(void **state)
+TEST(restore_sets_the_log_aside, fixture *f)
 {
-    fixture *f = *state;
     size_t n;
     bool log;
 
@@ -422,9 +397,8 @@ static void restore_sets_the_log_aside(void **state)
     assert_true(mem_disk_has(f->memory, JOB_DIR "/log-aside"));
 }
 
-static void restore_refuses_what_is_not_there_or_damaged(void **state)
+TEST(restore_refuses_what_is_not_there_or_damaged, fixture *f)
 {
-    fixture *f = *state;
     pd_error err = { 0 };
     size_t n, bytes;
     bool log;
@@ -446,9 +420,8 @@ static void count_entry(void *arg, const pd_checkpoint_entry *entry)
     counts[entry->error.code == PD_OK]++;
 }
 
-static void the_list_tells_which_checkpoints_are_complete(void **state)
+TEST(the_list_tells_which_checkpoints_are_complete, fixture *f)
 {
-    fixture *f = *state;
     int counts[2] = { 0 };
 
     write_step(f, 3, 3);
@@ -460,9 +433,8 @@ static void the_list_tells_which_checkpoints_are_complete(void **state)
     assert_int_equal(counts[false], 1);
 }
 
-static void large_weights_are_written_in_pieces_wherever_they_lie(void **state)
+TEST(large_weights_are_written_in_pieces_wherever_they_lie, fixture *f)
 {
-    fixture *f = *state;
     size_t aligned[] = { 0, 64 };
 
     for (int i = 0; i < 2; i++) {
@@ -474,32 +446,4 @@ static void large_weights_are_written_in_pieces_wherever_they_lie(void **state)
         pd_checkpoint_image_free(kept);
         pd_checkpoint_image_free(loaded);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_checkpoint_loads_as_it_was_written),
-        TEST(weights_are_a_safetensors_file_whose_data_is_aligned),
-        TEST(most_parameters_with_the_longest_names_are_written_and_read),
-        TEST(the_size_that_is_told_is_that_of_all_files),
-        TEST(any_byte_that_changes_brings_the_checkpoint_before),
-        TEST(a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before),
-        TEST(the_error_names_the_parameter_whose_state_is_damaged),
-        TEST(files_of_another_checkpoint_are_refused),
-        TEST(a_directory_of_another_job_is_refused),
-        TEST(as_many_checkpoints_are_kept_as_the_job_wants),
-        TEST(a_checkpoint_of_the_same_step_takes_the_place_of_the_earlier_one),
-        TEST(later_checkpoints_that_the_job_has_left_behind_are_removed),
-        TEST(the_mark_of_an_ended_job_stays),
-        TEST(names_of_jobs_fit_into_directories),
-        TEST(names_of_steps_are_read_as_they_are_written),
-        TEST(restore_sets_newer_checkpoints_aside),
-        TEST(restore_sets_the_log_aside),
-        TEST(restore_refuses_what_is_not_there_or_damaged),
-        TEST(the_list_tells_which_checkpoints_are_complete),
-        TEST(large_weights_are_written_in_pieces_wherever_they_lie),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Tests what operators and workers see of checkpoints: requests for one, drains, ends of jobs, notes, barriers, and the
  * memory that checkpoints take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "kept_job.h"
@@ -44,10 +38,10 @@ static const uint64_t no_barriers[2];
 
 /* ---- requests for a checkpoint ---- */
 
-static void who_asks_is_answered_when_the_present_step_is_durable(void **state)
-{
-    rig *r = *state;
+FIXTURE(set_up, rig_tear_down);
 
+TEST(who_asks_is_answered_when_the_present_step_is_durable, rig *r)
+{
     kept_job_step(r, 1);
     r->lazy_disk = true;
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
@@ -63,10 +57,8 @@ static void who_asks_is_answered_when_the_present_step_is_durable(void **state)
     assert_int_equal(r->checkpoint_bytes, 0);
 }
 
-static void a_worker_asks_for_a_step_that_is_still_to_come(void **state)
+TEST(a_worker_asks_for_a_step_that_is_still_to_come, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_checkpoint(r, NULL, KEPT_CONN, 3, 30), PD_OK);
     for (uint64_t step = 1; step <= 2; step++) kept_job_step(r, step);
     assert_int_equal(r->kept, 0);
@@ -75,10 +67,8 @@ static void a_worker_asks_for_a_step_that_is_still_to_come(void **state)
     assert_int_equal(r->checkpoint_step, 3);
 }
 
-static void who_asks_hears_of_a_failed_disk_and_of_a_step_that_does_not_come(void **state)
+TEST(who_asks_hears_of_a_failed_disk_and_of_a_step_that_does_not_come, rig *r)
 {
-    rig *r = *state;
-
     r->disk_error = "Input/output error";
     kept_job_step(r, 1);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
@@ -92,10 +82,8 @@ static void who_asks_hears_of_a_failed_disk_and_of_a_step_that_does_not_come(voi
     assert_int_equal(rig_checkpoint(r, "other", OPERATOR, 0, 3), PD_NOT_FOUND);
 }
 
-static void who_asks_hears_which_parameter_and_rank_lag(void **state)
+TEST(who_asks_hears_which_parameter_and_rank_lag, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step_one(r, 0, 1);
     kept_job_push(r, 0, 1, 1);
     rig_work(r);
@@ -106,12 +94,11 @@ static void who_asks_hears_which_parameter_and_rank_lag(void **state)
     assert_non_null(strstr(r->error.text, "rank 1"));
 }
 
-static void a_job_without_checkpoints_says_why(void **state)
+TEST(a_job_without_checkpoints_says_why)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, NULL);
     assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 0, 1), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r.error.text, "server.state_dir"));
@@ -128,9 +115,8 @@ static void a_job_without_checkpoints_says_why(void **state)
 
 /* ---- exports and checkpoints wait for each other ---- */
 
-static void an_export_waits_until_the_cut_of_a_checkpoint_has_ended(void **state)
+TEST(an_export_waits_until_the_cut_of_a_checkpoint_has_ended, rig *r)
 {
-    rig *r = *state;
     uint64_t before;
 
     kept_job_step_one(r, 0, 1);
@@ -144,9 +130,8 @@ static void an_export_waits_until_the_cut_of_a_checkpoint_has_ended(void **state
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
 }
 
-static void an_export_that_waits_for_a_cut_ends_with_its_connection(void **state)
+TEST(an_export_that_waits_for_a_cut_ends_with_its_connection, rig *r)
 {
-    rig *r = *state;
     uint64_t before;
 
     kept_job_step_one(r, 0, 1);
@@ -160,9 +145,8 @@ static void an_export_that_waits_for_a_cut_ends_with_its_connection(void **state
     assert_null(inside_job(r->store, r->job)->export);
 }
 
-static void an_import_waits_until_a_checkpoint_is_copied(void **state)
+TEST(an_import_waits_until_a_checkpoint_is_copied, rig *r)
 {
-    rig *r = *state;
     pd_request *request[2];
     uint64_t answered;
 
@@ -189,10 +173,8 @@ static void an_import_waits_until_a_checkpoint_is_copied(void **state)
     assert_int_equal(r->disk->step, 1);
 }
 
-static void a_checkpoint_waits_until_an_export_has_ended(void **state)
+TEST(a_checkpoint_waits_until_an_export_has_ended, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     assert_int_equal(export_begin(r, "job", OPERATOR, true, 30), PD_OK);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR - 1, 0, 30), PD_OK);
@@ -206,10 +188,8 @@ static void a_checkpoint_waits_until_an_export_has_ended(void **state)
 
 /* ---- drains and ends of jobs ---- */
 
-static void a_drain_is_answered_when_the_last_checkpoint_is_on_disk(void **state)
+TEST(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     r->lazy_disk = true;
     assert_false(rig_drain(r, OPERATOR, 30));
@@ -221,10 +201,8 @@ static void a_drain_is_answered_when_the_last_checkpoint_is_on_disk(void **state
     assert_int_equal(r->kept, 1);
 }
 
-static void a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed(void **state)
+TEST(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     kept_job_step_one(r, 0, 2);
     kept_job_push(r, 0, 1, 2);
@@ -239,10 +217,9 @@ static void a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed(voi
     assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
 }
 
-static void a_drain_looks_first_at_the_job_that_it_waited_for(void **state)
+TEST(a_drain_looks_first_at_the_job_that_it_waited_for, rig *r)
 {
     static const int64_t size = 4;
-    rig *r = *state;
     uint32_t job = r->job, other;
 
     kept_job_step(r, 1);
@@ -263,10 +240,8 @@ static void a_drain_looks_first_at_the_job_that_it_waited_for(void **state)
     assert_int_equal(pd_store_count_losing(r->store), 0);
 }
 
-static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state)
+TEST(a_drain_is_answered_when_the_last_checkpoint_has_failed, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     r->disk_error = "Read-only file system";
     assert_true(rig_drain(r, OPERATOR, 30));
@@ -284,10 +259,8 @@ static void a_drain_is_answered_when_the_last_checkpoint_has_failed(void **state
                         "checkpoint` or drain again before");
 }
 
-static void a_job_loses_steps_until_its_last_checkpoint_is_on_disk(void **state)
+TEST(a_job_loses_steps_until_its_last_checkpoint_is_on_disk, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(pd_store_count_losing(r->store), 0);
     kept_job_step(r, 1);
     assert_int_equal(pd_store_count_losing(r->store), 1);
@@ -302,10 +275,8 @@ static void a_job_loses_steps_until_its_last_checkpoint_is_on_disk(void **state)
     assert_int_equal(pd_store_count_losing(r->store), 0); /* the import has made a checkpoint */
 }
 
-static void a_drained_job_tries_its_last_checkpoint_again(void **state)
+TEST(a_drained_job_tries_its_last_checkpoint_again, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     r->disk_error = "No space left on device";
     assert_true(rig_drain(r, OPERATOR, 30));
@@ -315,10 +286,8 @@ static void a_drained_job_tries_its_last_checkpoint_again(void **state)
     assert_int_equal(r->durable, 1);
 }
 
-static void a_failed_last_checkpoint_names_the_steps_after_the_durable_one(void **state)
+TEST(a_failed_last_checkpoint_names_the_steps_after_the_durable_one, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
     rig_work(r);
@@ -336,10 +305,8 @@ static void a_failed_last_checkpoint_names_the_steps_after_the_durable_one(void 
     assert_int_equal(r->durable, 4);
 }
 
-static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void **state)
+TEST(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     r->lazy_disk = true;
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 1, 30), PD_OK);
@@ -355,10 +322,8 @@ static void a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written(void
     assert_int_equal(r->durable, 2);
 }
 
-static void a_drain_waits_no_longer_for_the_disk_than_it_says(void **state)
+TEST(a_drain_waits_no_longer_for_the_disk_than_it_says, rig *r)
 {
-    rig *r = *state;
-
     uint64_t before;
 
     kept_job_step(r, 1);
@@ -384,10 +349,8 @@ static void drop(rig *r, const char *job)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-static void a_job_that_is_dropped_is_reported_as_ended(void **state)
+TEST(a_job_that_is_dropped_is_reported_as_ended, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
     rig_work(r);
@@ -395,10 +358,8 @@ static void a_job_that_is_dropped_is_reported_as_ended(void **state)
     assert_int_equal(r->ended, 1);
 }
 
-static void a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not(void **state)
+TEST(a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "other", 1, 50, kept_job_sizes, 1, "checkpoint_every=0", NULL);
     drop(r, "other");
     assert_int_equal(r->ended, 0);
@@ -418,9 +379,9 @@ static void leave(rig *r, uint32_t rank)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-static void a_job_that_all_have_left_lingers_anew_after_a_restart_and_then_ends(void **state)
+TEST(a_job_that_all_have_left_lingers_anew_after_a_restart_and_then_ends, void *given)
 {
-    rig *r = *state, next;
+    rig *r = given, next;
     pd_store_config config = kept_config();
 
     kept_job_step(r, 1);
@@ -439,10 +400,8 @@ static void a_job_that_all_have_left_lingers_anew_after_a_restart_and_then_ends(
     rig_free(&next);
 }
 
-static void a_job_may_end_while_its_checkpoint_is_being_written(void **state)
+TEST(a_job_may_end_while_its_checkpoint_is_being_written, rig *r)
 {
-    rig *r = *state;
-
     kept_job_step(r, 1);
     r->lazy_disk = true;
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
@@ -455,10 +414,8 @@ static void a_job_may_end_while_its_checkpoint_is_being_written(void **state)
 
 /* ---- notes ---- */
 
-static void the_note_of_the_checkpoint_comes_back(void **state)
+TEST(the_note_of_the_checkpoint_comes_back, rig *r)
 {
-    rig *r = *state;
-
     for (uint64_t step = 1; step <= 6; step++) {
         char text[16];
         snprintf(text, sizeof text, "step %llu", (unsigned long long)step);
@@ -480,10 +437,8 @@ static void the_note_of_the_checkpoint_comes_back(void **state)
     assert_int_equal(r->note_step, 3);
 }
 
-static void a_rank_without_a_note_recalls_none(void **state)
+TEST(a_rank_without_a_note_recalls_none, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_recall(r, 0, KEPT_CONN), PD_OK);
     assert_int_equal(r->note_step, 0);
     assert_int_equal(rig_note(r, 0, KEPT_CONN, 5, "too early"), PD_OK);
@@ -491,25 +446,22 @@ static void a_rank_without_a_note_recalls_none(void **state)
     assert_int_equal(r->note_step, 0);
 }
 
-static void the_note_that_a_checkpoint_needs_is_not_dropped_for_newer_ones(void **state)
+TEST(the_note_that_a_checkpoint_needs_is_not_dropped_for_newer_ones, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_note(r, 0, KEPT_CONN, 1, "one"), PD_OK);
     kept_job_step_one(r, 0, 1);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
     for (uint64_t step = 2; step <= 8; step++) assert_int_equal(rig_note(r, 0, KEPT_CONN, step, "later"), PD_OK);
     kept_job_step_one(r, 1, 1);
-    assert_int_equal(r->disk->n_notes, 1);
-    assert_int_equal(r->disk->notes[0].step, 1);
-    assert_memory_equal(r->disk->notes[0].at, "one", 3);
+    assert_int_equal(r->disk->n_worker_states, 1);
+    assert_int_equal(r->disk->worker_states[0].step, 1);
+    assert_memory_equal(r->disk->worker_states[0].at, "one", 3);
 }
 
-static void notes_count_against_the_memory_of_all_jobs(void **state)
+TEST(notes_count_against_the_memory_of_all_jobs, rig *r)
 {
-    rig *r = *state;
     uint64_t before = r->store->budget.used;
-    pd_request *request = pd_request_new(PD_REQ_NOTE, rig_ticket(r, KEPT_CONN));
+    pd_request *request = pd_request_new(PD_REQ_WORKER_STATE, rig_ticket(r, KEPT_CONN));
 
     assert_int_equal(rig_note(r, 0, KEPT_CONN, 1, "0123456789"), PD_OK);
     assert_int_equal(r->store->budget.used, before + 10);
@@ -519,8 +471,8 @@ static void notes_count_against_the_memory_of_all_jobs(void **state)
     assert_int_equal(rig_note(r, 0, KEPT_CONN, 2, "01234"), PD_RESOURCE_EXHAUSTED);
     r->store->budget.limit = UINT64_MAX;
     request->job = r->job;
-    request->u.note.bytes = PD_NOTE_MAX + 1;
-    rig_payload(r, KEPT_CONN, PD_NOTE_MAX + 1, &request->u.note.buffer);
+    request->u.worker_state.bytes = PD_WORKER_STATE_MAX + 1;
+    rig_payload(r, KEPT_CONN, PD_WORKER_STATE_MAX + 1, &request->u.worker_state.buffer);
     assert_int_equal(rig_apply(r, request), PD_INVALID_ARGUMENT);
     assert_int_equal(r->buffers_out, 0);
 }
@@ -537,9 +489,8 @@ static void barrier(rig *r, uint32_t rank, uint64_t sequence)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-static void nobody_waits_at_a_barrier_that_others_passed_before_the_restart(void **state)
+TEST(nobody_waits_at_a_barrier_that_others_passed_before_the_restart, rig *r)
 {
-    rig *r = *state;
     static const uint64_t passed[2] = { 2, 1 }; /* rank 1 has missed the answer to its second barrier */
     uint64_t before;
 
@@ -557,9 +508,8 @@ static void nobody_waits_at_a_barrier_that_others_passed_before_the_restart(void
     assert_int_equal(r->answered, before + 3);
 }
 
-static void a_rank_that_waits_is_answered_when_another_reports_the_barrier(void **state)
+TEST(a_rank_that_waits_is_answered_when_another_reports_the_barrier, rig *r)
 {
-    rig *r = *state;
     static const uint64_t none[2];
     uint64_t before;
 
@@ -575,9 +525,9 @@ static void a_rank_that_waits_is_answered_when_another_reports_the_barrier(void 
 
 /* ---- memory ---- */
 
-static void declare_counts_what_a_checkpoint_takes(void **state)
+TEST(declare_counts_what_a_checkpoint_takes, void *given)
 {
-    rig *r = *state, plain;
+    rig *r = given, plain;
     pd_store_config config = rig_config();
     uint64_t more;
 
@@ -586,50 +536,4 @@ static void declare_counts_what_a_checkpoint_takes(void **state)
     /* weights, and two slots of adam */
     assert_in_range(more, 3 * 300 * sizeof(float), 3 * 300 * sizeof(float) + 16384);
     rig_free(&plain);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_asks_is_answered_when_the_present_step_is_durable, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_asks_for_a_step_that_is_still_to_come, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(who_asks_hears_of_a_failed_disk_and_of_a_step_that_does_not_come, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(who_asks_hears_which_parameter_and_rank_lag, set_up, rig_tear_down),
-        cmocka_unit_test(a_job_without_checkpoints_says_why),
-        cmocka_unit_test_setup_teardown(an_export_waits_until_the_cut_of_a_checkpoint_has_ended, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(an_export_that_waits_for_a_cut_ends_with_its_connection, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(an_import_waits_until_a_checkpoint_is_copied, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_checkpoint_waits_until_an_export_has_ended, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_takes_the_steps_as_they_are_when_its_deadline_has_passed, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_looks_first_at_the_job_that_it_waited_for, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_is_answered_when_the_last_checkpoint_has_failed, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_loses_steps_until_its_last_checkpoint_is_on_disk, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drained_job_tries_its_last_checkpoint_again, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_failed_last_checkpoint_names_the_steps_after_the_durable_one, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_waits_for_a_newer_checkpoint_than_the_one_being_written, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_drain_waits_no_longer_for_the_disk_than_it_says, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_is_dropped_is_reported_as_ended, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_ends_with_the_server_or_never_had_a_checkpoint_is_not, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_all_have_left_lingers_anew_after_a_restart_and_then_ends, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_may_end_while_its_checkpoint_is_being_written, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_note_of_the_checkpoint_comes_back, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_without_a_note_recalls_none, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_note_that_a_checkpoint_needs_is_not_dropped_for_newer_ones, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(notes_count_against_the_memory_of_all_jobs, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(nobody_waits_at_a_barrier_that_others_passed_before_the_restart, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_waits_is_answered_when_another_reports_the_barrier, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(declare_counts_what_a_checkpoint_takes, set_up, rig_tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* Tests how the example worker reads its images, and its model. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "classifier.h"
+#include "test.h"
 
 #include <unistd.h>
+
+#include "classifier.h"
 
 enum { N = 9000, BATCH = 64, EXAMPLES = 12, STRIDE = 997 };
 static images set, other;
@@ -77,20 +72,20 @@ static int image_at(int i)
     return pixel(x[i * PIXELS]) + 256 * pixel(x[i * PIXELS + 1]);
 }
 
-static void an_epoch_shows_each_image_once(void **state)
+EACH_TEST(make_files, remove_files);
+
+TEST(an_epoch_shows_each_image_once)
 {
     static int seen[N];
 
-    (void)state;
     memset(seen, 0, sizeof seen);
     images_shuffle(&set, 3, 2);
     for (int i = 0; i < N; i++) seen[set.order[i]]++;
     for (int i = 0; i < N; i++) assert_int_equal(seen[i], 1);
 }
 
-static void each_epoch_and_each_seed_have_an_order_of_their_own(void **state)
+TEST(each_epoch_and_each_seed_have_an_order_of_their_own)
 {
-    (void)state;
     other = set;
     images_shuffle(&set, 3, 2);
     images_shuffle(&other, 3, 2);
@@ -101,11 +96,10 @@ static void each_epoch_and_each_seed_have_an_order_of_their_own(void **state)
     assert_memory_not_equal(set.order, other.order, BATCH * sizeof *set.order);
 }
 
-static void workers_share_a_batch_without_gaps_or_overlaps(void **state)
+TEST(workers_share_a_batch_without_gaps_or_overlaps)
 {
     static int seen[N];
 
-    (void)state;
     images_shuffle(&set, 1, 0);
     for (int world = 1; world <= 7; world++) {
         memset(seen, 0, sizeof seen);
@@ -118,9 +112,8 @@ static void workers_share_a_batch_without_gaps_or_overlaps(void **state)
     }
 }
 
-static void an_image_comes_with_its_label(void **state)
+TEST(an_image_comes_with_its_label)
 {
-    (void)state;
     images_shuffle(&set, 1, 0);
     assert_int_equal(images_take(&set, 0, BATCH, 1, x, label), BATCH);
     for (int i = 0; i < BATCH; i++) assert_int_equal(label[i], image_at(i) % CLASSES);
@@ -134,30 +127,26 @@ static void expect_refusal(void)
     assert_non_null(strstr(err.text, "dataset-fashion-mnist"));
 }
 
-static void refuses_a_folder_without_the_images(void **state)
+TEST(refuses_a_folder_without_the_images)
 {
-    (void)state;
     unlink(images_path);
     expect_refusal();
 }
 
-static void refuses_images_that_end_early(void **state)
+TEST(refuses_images_that_end_early)
 {
-    (void)state;
     write_images(N - 1);
     expect_refusal();
 }
 
-static void refuses_labels_of_another_number(void **state)
+TEST(refuses_labels_of_another_number)
 {
-    (void)state;
     write_labels(N - 1, CLASSES);
     expect_refusal();
 }
 
-static void refuses_a_label_that_is_no_class(void **state)
+TEST(refuses_a_label_that_is_no_class)
 {
-    (void)state;
     write_labels(N, CLASSES + 1);
     expect_refusal();
 }
@@ -178,9 +167,8 @@ static int make_model(void **state)
     return 0;
 }
 
-static void the_tensors_follow_each_other_without_gaps(void **state)
+TEST_WITH(make_model, NULL, the_tensors_follow_each_other_without_gaps)
 {
-    (void)state;
     for (int l = 0; l < LAYERS; l++) {
         assert_int_equal(tensor_at[2 * l + 1] - tensor_at[2 * l], width[l] * width[l + 1]);
         assert_int_equal(tensor_at[2 * l + 2] - tensor_at[2 * l + 1], width[l + 1]);
@@ -203,21 +191,19 @@ static void check_derivative(int i)
         fail_msg("value %d: derivative %g, difference %g", i, net.gradient[i], (high - low) / 2e-3);
 }
 
-static void derivatives_agree_with_differences_of_the_loss(void **state)
+TEST_WITH(make_model, NULL, derivatives_agree_with_differences_of_the_loss)
 {
-    (void)state;
     mlp_differentiate(&net, EXAMPLES);
     for (int t = 0; t < TENSORS; t++)
         for (int i = tensor_at[t]; i < tensor_at[t + 1]; i += t == 0 ? 20 * STRIDE : 1 + (tensor_at[t + 1] - i) / 9)
             check_derivative(i);
 }
 
-static void gradients_of_parts_average_to_the_whole_batch(void **state)
+TEST_WITH(make_model, NULL, gradients_of_parts_average_to_the_whole_batch)
 {
     static float mean[sizeof net.value / sizeof *net.value];
     int bounds[] = { 0, 5, 6, EXAMPLES };
 
-    (void)state;
     memset(mean, 0, sizeof mean);
     for (int part = 0; part < 3; part++) {
         int first = bounds[part], n = bounds[part + 1] - first;
@@ -231,25 +217,22 @@ static void gradients_of_parts_average_to_the_whole_batch(void **state)
     for (int i = 0; i < tensor_at[TENSORS]; i++) assert_float_equal(mean[i], net.gradient[i], 1e-5);
 }
 
-static void loss_of_equal_scores_is_the_logarithm_of_the_classes(void **state)
+TEST_WITH(make_model, NULL, loss_of_equal_scores_is_the_logarithm_of_the_classes)
 {
-    (void)state;
     memset(net.value, 0, sizeof net.value);
     assert_float_equal(mlp_loss(&net, EXAMPLES), log(CLASSES), 1e-6);
 }
 
-static void large_scores_give_a_finite_loss(void **state)
+TEST_WITH(make_model, NULL, large_scores_give_a_finite_loss)
 {
-    (void)state;
     net.value[tensor_at[TENSORS] - 1] = 1e30f;
     assert_true(isfinite(mlp_loss(&net, EXAMPLES)));
 }
 
-static void counts_correct_answers(void **state)
+TEST_WITH(make_model, NULL, counts_correct_answers)
 {
     int expected = 0;
 
-    (void)state;
     memset(net.value, 0, sizeof net.value);
     /* the model answers every example with the first example's class */
     net.value[tensor_at[TENSORS - 1] + net.label[0]] = 1.0f;
@@ -258,9 +241,8 @@ static void counts_correct_answers(void **state)
     assert_int_equal(net.correct, expected);
 }
 
-static void initial_weights_depend_on_the_seed_alone(void **state)
+TEST_WITH(make_model, NULL, initial_weights_depend_on_the_seed_alone)
 {
-    (void)state;
     mlp_init(&net, 9);
     mlp_init(&twin, 9);
     assert_memory_equal(net.value, twin.value, sizeof net.value);
@@ -269,12 +251,11 @@ static void initial_weights_depend_on_the_seed_alone(void **state)
 }
 
 /* The number of images is not a multiple of mlp_test's batch size. */
-static void the_test_loss_is_the_mean_over_all_images(void **state)
+TEST(the_test_loss_is_the_mean_over_all_images)
 {
     static float all[537 * PIXELS];
     double accuracy, loss;
 
-    (void)state;
     mlp_init(&net, 1);
     other = set;
     other.n = 537;
@@ -284,29 +265,4 @@ static void the_test_loss_is_the_mean_over_all_images(void **state)
     memcpy(net.label, twin.label, 537);
     assert_float_equal(loss, mlp_loss(&net, 537), 1e-5 * loss);
     assert_float_equal(accuracy, net.correct / 537.0, 1e-12);
-}
-
-int main(void)
-{
-#define FILES(name) cmocka_unit_test_setup_teardown(name, make_files, remove_files)
-#define MODEL(name) cmocka_unit_test_setup(name, make_model)
-    const struct CMUnitTest tests[] = {
-        FILES(an_epoch_shows_each_image_once),
-        FILES(each_epoch_and_each_seed_have_an_order_of_their_own),
-        FILES(workers_share_a_batch_without_gaps_or_overlaps),
-        FILES(an_image_comes_with_its_label),
-        FILES(refuses_a_folder_without_the_images),
-        FILES(refuses_images_that_end_early),
-        FILES(refuses_labels_of_another_number),
-        FILES(refuses_a_label_that_is_no_class),
-        MODEL(the_tensors_follow_each_other_without_gaps),
-        MODEL(derivatives_agree_with_differences_of_the_loss),
-        MODEL(gradients_of_parts_average_to_the_whole_batch),
-        MODEL(loss_of_equal_scores_is_the_logarithm_of_the_classes),
-        MODEL(large_scores_give_a_finite_loss),
-        MODEL(counts_correct_answers),
-        MODEL(initial_weights_depend_on_the_seed_alone),
-        FILES(the_test_loss_is_the_mean_over_all_images),
-    };
-    return cmocka_run_group_tests_name("classifier", tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests the client handle over real sockets, against a small server in this file. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
+
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -139,12 +131,11 @@ static int open_client(pd_client **client, int port, double deadline, pd_error *
         client, &(pd_client_options){ .urls = url, .job = "j", .rank = 0, .world_size = 1, .deadline = deadline }, err);
 }
 
-static void is_welcomed_by_a_server(void **state)
+TEST(is_welcomed_by_a_server)
 {
     server s = { .manner = POLITE, .greets = 1 };
     pd_client *client;
     pd_error err;
-    (void)state;
 
     bind_server(&s);
     start_server(&s);
@@ -155,13 +146,12 @@ static void is_welcomed_by_a_server(void **state)
     pthread_join(s.thread, NULL);
 }
 
-static void says_that_there_is_no_server_within_the_deadline(void **state)
+TEST(says_that_there_is_no_server_within_the_deadline)
 {
     server s = { 0 };
     pd_client *client;
     pd_error err;
     double begun = seconds_now();
-    (void)state;
 
     bind_server(&s); /* the socket is bound, but does not listen */
     assert_int_equal(open_client(&client, s.port, 0.3, &err), PD_UNAVAILABLE);
@@ -170,12 +160,11 @@ static void says_that_there_is_no_server_within_the_deadline(void **state)
     close(s.listener);
 }
 
-static void waits_for_a_server_that_is_not_up_yet(void **state)
+TEST(waits_for_a_server_that_is_not_up_yet)
 {
     server s = { .manner = POLITE, .greets = 1, .late = 0.3 };
     pd_client *client;
     pd_error err;
-    (void)state;
 
     bind_server(&s);
     start_server(&s);
@@ -184,10 +173,9 @@ static void waits_for_a_server_that_is_not_up_yet(void **state)
     pthread_join(s.thread, NULL);
 }
 
-static void gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_up(void **state)
+TEST(gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_up)
 {
     static const manner manners[] = { SILENT, BABBLES, HANGS_UP };
-    (void)state;
 
     for (int i = 0; i < 3; i++) {
         server s = { .manner = manners[i], .greets = 1000 };
@@ -213,13 +201,12 @@ static bool has_beaten(void *arg)
     return s->beats >= 3;
 }
 
-static void closing_does_not_wait_for_what_is_under_way(void **state)
+TEST(closing_does_not_wait_for_what_is_under_way)
 {
     server s = { .manner = POLITE, .greets = 1 };
     pd_client *client;
     pd_error err;
     double begun;
-    (void)state;
 
     bind_server(&s);
     start_server(&s);
@@ -242,10 +229,9 @@ static void set_environment(const char *const *pairs)
     for (; pairs != NULL && pairs[0] != NULL; pairs += 2) setenv(pairs[0], pairs[1], 1);
 }
 
-static void defaults_stand_without_options_and_environment(void **state)
+TEST(defaults_stand_without_options_and_environment)
 {
     pd_settings settings;
-    (void)state;
 
     set_environment(NULL);
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
@@ -259,10 +245,9 @@ static void defaults_stand_without_options_and_environment(void **state)
     assert_non_null(strchr(settings.core.label, ':'));
 }
 
-static void the_environment_fills_what_options_leave_open(void **state)
+TEST(the_environment_fills_what_options_leave_open)
 {
     pd_settings settings;
-    (void)state;
 
     set_environment((const char *[]){ "PARAMD_URL", "tcp://x:1", "RANK", "3", "WORLD_SIZE", "8", "TORCHELASTIC_RUN_ID",
                                       "run7", NULL });
@@ -281,10 +266,9 @@ static void the_environment_fills_what_options_leave_open(void **state)
     assert_int_equal(settings.core.world_size, 2);
 }
 
-static void torchruns_none_is_neither_a_job_name_nor_a_run(void **state)
+TEST(torchruns_none_is_neither_a_job_name_nor_a_run)
 {
     pd_settings settings;
-    (void)state;
 
     set_environment((const char *[]){ "TORCHELASTIC_RUN_ID", "none", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
@@ -292,11 +276,10 @@ static void torchruns_none_is_neither_a_job_name_nor_a_run(void **state)
     assert_null(settings.core.run);
 }
 
-static void a_single_worker_without_a_job_name_gets_one_of_its_own(void **state)
+TEST(a_single_worker_without_a_job_name_gets_one_of_its_own)
 {
     pd_settings one, two;
     char pid[32];
-    (void)state;
 
     set_environment(NULL);
     snprintf(pid, sizeof pid, "-%ld-", (long)getpid());
@@ -307,11 +290,10 @@ static void a_single_worker_without_a_job_name_gets_one_of_its_own(void **state)
     assert_non_null(strstr(one.core.job, pid));
 }
 
-static void several_workers_without_a_name_that_they_share_are_refused(void **state)
+TEST(several_workers_without_a_name_that_they_share_are_refused)
 {
     pd_settings settings;
     pd_error err;
-    (void)state;
 
     set_environment((const char *[]){ "RANK", "1", "WORLD_SIZE", "2", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_INVALID_ARGUMENT);
@@ -321,10 +303,9 @@ static void several_workers_without_a_name_that_they_share_are_refused(void **st
     assert_string_equal(settings.core.job, "slurm-77");
 }
 
-static void the_run_comes_from_the_options_then_from_the_launcher(void **state)
+TEST(the_run_comes_from_the_options_then_from_the_launcher)
 {
     pd_settings settings;
-    (void)state;
 
     set_environment((const char *[]){ "SLURM_JOB_ID", "77", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
@@ -341,11 +322,10 @@ static void the_run_comes_from_the_options_then_from_the_launcher(void **state)
     assert_null(settings.core.run);
 }
 
-static void whether_to_resume_comes_from_the_options_then_from_the_environment(void **state)
+TEST(whether_to_resume_comes_from_the_options_then_from_the_environment)
 {
     pd_settings settings;
     pd_error err;
-    (void)state;
 
     set_environment((const char *[]){ "PARAMD_RESUME", "1", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
@@ -358,11 +338,10 @@ static void whether_to_resume_comes_from_the_options_then_from_the_environment(v
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .resume = 3 }, &err), PD_INVALID_ARGUMENT);
 }
 
-static void refuses_ranks_that_cannot_be_and_names_the_variable(void **state)
+TEST(refuses_ranks_that_cannot_be_and_names_the_variable)
 {
     pd_settings settings;
     pd_error err;
-    (void)state;
 
     set_environment((const char *[]){ "RANK", "four", "WORLD_SIZE", "8", NULL });
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_INVALID_ARGUMENT);
@@ -375,24 +354,4 @@ static void refuses_ranks_that_cannot_be_and_names_the_variable(void **state)
     assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2 }, &err),
                      PD_OK); /* world_size 0 in the options: the environment decides */
     assert_int_equal(settings.core.rank, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_welcomed_by_a_server),
-        cmocka_unit_test(says_that_there_is_no_server_within_the_deadline),
-        cmocka_unit_test(waits_for_a_server_that_is_not_up_yet),
-        cmocka_unit_test(gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_up),
-        cmocka_unit_test(closing_does_not_wait_for_what_is_under_way),
-        cmocka_unit_test(defaults_stand_without_options_and_environment),
-        cmocka_unit_test(the_environment_fills_what_options_leave_open),
-        cmocka_unit_test(torchruns_none_is_neither_a_job_name_nor_a_run),
-        cmocka_unit_test(a_single_worker_without_a_job_name_gets_one_of_its_own),
-        cmocka_unit_test(several_workers_without_a_name_that_they_share_are_refused),
-        cmocka_unit_test(the_run_comes_from_the_options_then_from_the_launcher),
-        cmocka_unit_test(whether_to_resume_comes_from_the_options_then_from_the_environment),
-        cmocka_unit_test(refuses_ranks_that_cannot_be_and_names_the_variable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests client handles over real sockets against a small server in this file, which is killed again and again and comes
  * back at an earlier step: with a window the program does not notice, without one it rewinds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -335,14 +327,13 @@ static float sum_of(uint64_t first, uint64_t last, int chunk)
 
 /* ---- with a window ---- */
 
-static void the_program_does_not_notice_a_server_that_goes_back(void **state)
+TEST(the_program_does_not_notice_a_server_that_goes_back)
 {
     static const life lives[] = { { 0, 23 }, { 2, 13 }, { 3, 4 }, { 1, 31 }, { 5, 0 } };
     server s = { 0 };
     pd_client_stats stats;
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 5);
     w = begin(&s, 8);
@@ -361,13 +352,12 @@ static void the_program_does_not_notice_a_server_that_goes_back(void **state)
 }
 
 /* The server forgets all that came in a life, except for what its checkpoint has. */
-static void every_gradient_reaches_the_server_that_has_gone_back(void **state)
+TEST(every_gradient_reaches_the_server_that_has_gone_back)
 {
     static const life lives[] = { { 0, 22 }, { 2, 0 } };
     server s = { 0 };
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 2);
     w = begin(&s, 8);
@@ -378,14 +368,13 @@ static void every_gradient_reaches_the_server_that_has_gone_back(void **state)
         assert_true(s.sum[chunk] == sum_of(0, 4, chunk) + (chunk < 2 ? (float)(5 + chunk) : 0) + sum_of(2, 6, chunk));
 }
 
-static void a_server_that_computes_other_weights_is_found_out(void **state)
+TEST(a_server_that_computes_other_weights_is_found_out)
 {
     static const life lives[] = { { 0, 22 }, { 2, 0 } };
     server s = { .differs = true };
     int rc = PD_OK;
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 2);
     w = begin(&s, 8);
@@ -397,7 +386,7 @@ static void a_server_that_computes_other_weights_is_found_out(void **state)
 
 /* ---- without one ---- */
 
-static void a_program_without_a_window_rewinds(void **state)
+TEST(a_program_without_a_window_rewinds)
 {
     /* the second connection finds that the server has gone back, and the third one is that of the rewind */
     static const life lives[] = { { 0, 22 }, { 2, 0 }, { 2, 0 } };
@@ -407,7 +396,6 @@ static void a_program_without_a_window_rewinds(void **state)
     uint64_t step, noted = 0;
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 3);
     w = begin(&s, 0);
@@ -418,7 +406,7 @@ static void a_program_without_a_window_rewinds(void **state)
     assert_int_equal(pd_client_rewind(w.client, weights, &err), PD_OK);
     assert_int_equal(pd_client_step(w.client, 0), 2);
     expect_weights(&w, 2);
-    assert_int_equal(pd_client_recall(w.client, &noted, sizeof noted, &bytes, &step, &err), PD_OK);
+    assert_int_equal(pd_client_worker_state(w.client, &noted, sizeof noted, &bytes, &step, &err), PD_OK);
     assert_int_equal(bytes, sizeof noted);
     assert_int_equal(noted, step);
     assert_int_equal(take_step(&w, &err), PD_OK);
@@ -427,7 +415,7 @@ static void a_program_without_a_window_rewinds(void **state)
     end(&w, &s);
 }
 
-static void a_server_may_go_back_while_a_program_rewinds(void **state)
+TEST(a_server_may_go_back_while_a_program_rewinds)
 {
     static const life lives[] = { { 0, 22 }, { 3, 0 }, { 3, 2 }, { 1, 0 }, { 1, 0 } };
     server s = { 0 };
@@ -435,7 +423,6 @@ static void a_server_may_go_back_while_a_program_rewinds(void **state)
     pd_error err;
     worker w;
     int rc;
-    (void)state;
 
     start(&s, lives, 5);
     w = begin(&s, 0);
@@ -453,7 +440,7 @@ static void a_server_may_go_back_while_a_program_rewinds(void **state)
 
 /* ---- checkpoints ---- */
 
-static void a_note_is_read_back_as_far_as_there_is_room(void **state)
+TEST(a_note_is_read_back_as_far_as_there_is_room)
 {
     static const life lives[] = { { 0, 0 } };
     server s = { 0 };
@@ -462,7 +449,6 @@ static void a_note_is_read_back_as_far_as_there_is_room(void **state)
     uint64_t step;
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 1);
     w = begin(&s, 0);
@@ -478,13 +464,12 @@ static void a_note_is_read_back_as_far_as_there_is_room(void **state)
     end(&w, &s);
 }
 
-static void after_a_sync_the_step_is_durable(void **state)
+TEST(after_a_sync_the_step_is_durable)
 {
     static const life lives[] = { { 0, 0 } };
     server s = { 0 };
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 1);
     w = begin(&s, 4);
@@ -502,13 +487,12 @@ static bool step_1_is_durable(void *arg)
     return pd_client_sync(w->client, 1, NULL) == PD_OK;
 }
 
-static void a_sync_of_another_step_does_not_wait_for_the_first_one(void **state)
+TEST(a_sync_of_another_step_does_not_wait_for_the_first_one)
 {
     static const life lives[] = { { 0, 0 } };
     server s = { 0 };
     pd_error err;
     worker w;
-    (void)state;
 
     start(&s, lives, 1);
     w = begin_in_slices(&s, 4, 0.2);
@@ -516,19 +500,4 @@ static void a_sync_of_another_step_does_not_wait_for_the_first_one(void **state)
     assert_int_equal(pd_client_sync(w.client, 9, &err), PD_DEADLINE_EXCEEDED);
     assert_true(await(step_1_is_durable, &w, patient(5)));
     end(&w, &s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_program_does_not_notice_a_server_that_goes_back),
-        cmocka_unit_test(every_gradient_reaches_the_server_that_has_gone_back),
-        cmocka_unit_test(a_server_that_computes_other_weights_is_found_out),
-        cmocka_unit_test(a_program_without_a_window_rewinds),
-        cmocka_unit_test(a_server_may_go_back_while_a_program_rewinds),
-        cmocka_unit_test(a_note_is_read_back_as_far_as_there_is_room),
-        cmocka_unit_test(after_a_sync_the_step_is_durable),
-        cmocka_unit_test(a_sync_of_another_step_does_not_wait_for_the_first_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

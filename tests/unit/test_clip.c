@@ -1,12 +1,5 @@
 /* Tests the arithmetic of clipping gradients by their global norm. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "clip.h"
 
@@ -58,34 +51,31 @@ static float *noise(int64_t n)
     return x;
 }
 
-static void the_sum_of_squares_is_right_to_fifteen_digits(void **state)
+TEST(the_sum_of_squares_is_right_to_fifteen_digits)
 {
     float *x = noise(N);
     double exact = exact_squares(x, N);
 
-    (void)state;
     assert_true(fabs(squares_of(x, N, 8, 1) - exact) <= 1e-15 * 16 * exact);
     free(x);
 }
 
-static void its_bits_do_not_depend_on_threads_or_calls(void **state)
+TEST(its_bits_do_not_depend_on_threads_or_calls)
 {
     float *x = noise(N);
     double first = squares_of(x, N, 1, 1);
 
-    (void)state;
     for (size_t at_once = 1; at_once <= 4; at_once++)
         for (int threads = 1; threads <= 4; threads++) assert_true(squares_of(x, N, at_once, threads) == first);
     free(x);
 }
 
-static void every_element_is_scaled_once(void **state)
+TEST(every_element_is_scaled_once)
 {
     float *x = noise(PD_CLIP_RANGE + 7), *y = malloc((PD_CLIP_RANGE + 7) * sizeof *y);
     pd_clip_piece pieces[] = { { .from = x, .to = y, .n = PD_CLIP_RANGE },
                                { .from = x + PD_CLIP_RANGE, .to = y + PD_CLIP_RANGE, .n = 7 } };
 
-    (void)state;
     pd_clip_apply(pieces, 2, 0.3f, 2);
     for (int64_t i = 0; i < PD_CLIP_RANGE + 7; i++) assert_true(y[i] == x[i] * 0.3f);
     pieces[0].from = y, pieces[1].from = y + PD_CLIP_RANGE;
@@ -95,12 +85,11 @@ static void every_element_is_scaled_once(void **state)
     free(y);
 }
 
-static void the_scale_equals_upstreams(void **state)
+TEST(the_scale_equals_upstreams)
 {
     static const double limits[] = { 1e-30, 0.1, 0.5, 1, 1.7, 3, 1e30 },
                         squares[] = { 0, 1e-300, 1e-40, 0.01, 0.25, 1, 2, 9, 1e10, 1e70, 1e80 };
 
-    (void)state;
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
         for (size_t k = 0; k < sizeof squares / sizeof squares[0]; k++) {
             float scale = pd_clip_scale(limits[i], squares[k]);
@@ -111,42 +100,25 @@ static void the_scale_equals_upstreams(void **state)
     assert_true(fabsf(pd_clip_scale(2, 16) - 0.5f) < 1e-7f);
 }
 
-static void within_the_limit_the_scale_is_one_up_to_rounding(void **state)
+TEST(within_the_limit_the_scale_is_one_up_to_rounding)
 {
-    (void)state;
     assert_true(pd_clip_scale(0.5, 0.01) == 1);
     assert_true(pd_clip_scale(47, 0.01) != 1); /* In float32, 47 times 1/47 is not 1 */
     assert_true(fabsf(pd_clip_scale(47, 0.01) - 1) < 1.3e-7f);
 }
 
-static void values_that_are_not_finite_spread_as_in_upstream(void **state)
+TEST(values_that_are_not_finite_spread_as_in_upstream)
 {
     float nan[] = { 1, NAN }, inf[] = { 1, INFINITY };
 
-    (void)state;
     assert_true(isnan(pd_clip_scale(1, squares_of(nan, 2, 1, 1))));
     assert_true(pd_clip_scale(1, squares_of(inf, 2, 1, 1)) == 0);
     assert_false(pd_clip_exceeds(1, squares_of(nan, 2, 1, 1)));
     assert_true(pd_clip_exceeds(1, squares_of(inf, 2, 1, 1)));
 }
 
-static void a_norm_that_is_the_limit_does_not_exceed_it(void **state)
+TEST(a_norm_that_is_the_limit_does_not_exceed_it)
 {
-    (void)state;
     assert_false(pd_clip_exceeds(3, 9));
     assert_true(pd_clip_exceeds(3, 9.0000001));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sum_of_squares_is_right_to_fifteen_digits),
-        cmocka_unit_test(its_bits_do_not_depend_on_threads_or_calls),
-        cmocka_unit_test(every_element_is_scaled_once),
-        cmocka_unit_test(the_scale_equals_upstreams),
-        cmocka_unit_test(within_the_limit_the_scale_is_one_up_to_rounding),
-        cmocka_unit_test(values_that_are_not_finite_spread_as_in_upstream),
-        cmocka_unit_test(a_norm_that_is_the_limit_does_not_exceed_it),
-    };
-    return cmocka_run_group_tests_name("clip", tests, NULL, NULL);
 }

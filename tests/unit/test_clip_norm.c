@@ -1,26 +1,20 @@
 /* Tests jobs whose gradients are clipped by one global norm: the value of the norm, the same bits for any timing,
  * and that the store works for other jobs in between. */
+#include "test.h"
+
 #include "clip.h"
 #include "clipped.h"
 #include "limited_row.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { LARGE = 2 * PD_CLIP_RANGE + 500 };
 static const int64_t large_sizes[CLIPPED] = { LARGE, 5, 900, 64 };
 
 /* ---- the norm and the scale ---- */
 
-static void the_norm_is_that_of_all_gradients_together(void **state)
+EACH_TEST(clipped_set_up, rig_tear_down);
+
+TEST(the_norm_is_that_of_all_gradients_together, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1e30", NULL);
 
     assert_true(clipped_info(r)->gradient_norm == 0);
@@ -34,7 +28,7 @@ static void the_norm_is_that_of_all_gradients_together(void **state)
 }
 
 /* A job that clips must give the same weights as a job without clipping whose pushed gradients are already scaled. */
-static void training_equals_that_with_gradients_scaled_by_hand(void **state)
+TEST(training_equals_that_with_gradients_scaled_by_hand, rig *r)
 {
     static const char *const rules[] = {
         "* sgd lr=0.1 momentum=0.9",
@@ -43,7 +37,6 @@ static void training_equals_that_with_gradients_scaled_by_hand(void **state)
         "* shampoo lr=0.01 max_preconditioner_dim=64 precondition_frequency=1 start_preconditioning_step=1",
         "p0 adam lr=0.01;p2 scalable_shampoo learning_rate=0.01 block_size=64;* sgd lr=1",
     };
-    rig *r = *state;
 
     for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++) {
         char name[2][16];
@@ -66,9 +59,8 @@ static void training_equals_that_with_gradients_scaled_by_hand(void **state)
     }
 }
 
-static void a_step_within_the_limit_is_as_without_one(void **state)
+TEST(a_step_within_the_limit_is_as_without_one, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=64", NULL),
              plain = rig_start(r, "plain", 1, 11, clipped_sizes, CLIPPED, NULL, NULL);
 
@@ -81,9 +73,8 @@ static void a_step_within_the_limit_is_as_without_one(void **state)
         assert_memory_equal(rig_weights(r, job, p), rig_weights(r, plain, p), (size_t)clipped_sizes[p] * sizeof(float));
 }
 
-static void steps_that_exceed_the_limit_are_counted(void **state)
+TEST(steps_that_exceed_the_limit_are_counted, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=2", NULL);
     static const float value[] = { 2, 2.5f, 0, 100 };
 
@@ -133,7 +124,7 @@ static void train(float *out, manner m)
     rig_free(&r);
 }
 
-static void bits_do_not_depend_on_threads_batches_chunks_or_arrivals(void **state)
+TEST(bits_do_not_depend_on_threads_batches_chunks_or_arrivals)
 {
     static const manner manners[] = { { 1, 50e6, 65536, false },
                                       { 3, 50e6, 65536, false },
@@ -143,7 +134,6 @@ static void bits_do_not_depend_on_threads_batches_chunks_or_arrivals(void **stat
     size_t bytes = (LARGE + 5 + 900 + 64) * sizeof(float);
     float *first = malloc(bytes), *other = malloc(bytes);
 
-    (void)state;
     train(first, manners[0]);
     for (size_t i = 1; i < sizeof manners / sizeof manners[0]; i++) {
         train(other, manners[i]);
@@ -154,13 +144,12 @@ static void bits_do_not_depend_on_threads_batches_chunks_or_arrivals(void **stat
 }
 
 /* The library's model (pd_model) and the daemon sum the norm over the same ranges of elements, so their bits agree. */
-static void the_library_gives_the_same_bits(void **state)
+TEST(the_library_gives_the_same_bits)
 {
     static const char *const rules[] = { "* limited lr=0.5 dampening=0.1", "* sgd lr=0.5" };
     const pd_optimizer_ops *rows[] = { limited_row(), pd_optim_find("sgd") };
     float *gradient[CLIPPED], *weights[CLIPPED];
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         pd_store_config config = clipped_configuration();
         pd_declaration params[CLIPPED];
@@ -201,9 +190,8 @@ static void the_library_gives_the_same_bits(void **state)
 
 /* ---- together ---- */
 
-static void no_step_begins_before_all_gradients_are_there(void **state)
+TEST(no_step_begins_before_all_gradients_are_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1 step_timeout=10s", NULL);
 
     for (uint32_t p = 0; p < CLIPPED; p++) {
@@ -222,10 +210,10 @@ static void no_step_begins_before_all_gradients_are_there(void **state)
     assert_int_equal(r->timed_out, 1);
 }
 
-static void a_large_job_leaves_others_their_turns(void **state)
+TEST(a_large_job_leaves_others_their_turns, void *given)
 {
     pd_store_config config = clipped_configuration();
-    rig *r = *state, own;
+    rig *r = given, own;
     uint32_t job, small;
     bool was_first = false;
 
@@ -273,20 +261,18 @@ static int count_turns(const char *options)
     return turns;
 }
 
-static void a_turn_is_bounded(void **state)
+TEST(a_turn_is_bounded)
 {
-    (void)state;
     assert_true(count_turns("clip_global_norm=1") >=
                 count_turns(NULL) + 2 * (3 + 1 + 1 + 1)); /* the four parameters have 3 + 1 + 1 + 1 ranges of 65,536
                                                            * elements; each range is read twice, for the norm and to
                                                            * be scaled */
 }
 
-static void a_job_that_is_dropped_in_the_midst_leaves_nothing(void **state)
+TEST(a_job_that_is_dropped_in_the_midst_leaves_nothing)
 {
     pd_store_config config = clipped_configuration();
 
-    (void)state;
     config.batch_ns = 1;
     config.chunk_elements = 65536;
     for (int turns = 1; turns < 12; turns++) {
@@ -306,9 +292,8 @@ static void a_job_that_is_dropped_in_the_midst_leaves_nothing(void **state)
     }
 }
 
-static void two_jobs_do_not_disturb_each_other(void **state)
+TEST(two_jobs_do_not_disturb_each_other, rig *r)
 {
-    rig *r = *state;
     uint32_t a = clipped_start(r, "clip_global_norm=1", NULL),
              b = rig_start(r, "b", 1, 20, clipped_sizes, CLIPPED, "clip_global_norm=2", NULL);
     float before[2] = { *rig_weights(r, a, 3), *rig_weights(r, b, 3) };
@@ -323,24 +308,4 @@ static void two_jobs_do_not_disturb_each_other(void **state)
     assert_int_equal(rig_push(r, b, 0, 20, 1, 3, (float[]){ 8 }, 1), PD_OK);
     rig_work(r);
     assert_true(*rig_weights(r, b, 3) == before[1] - 2);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, clipped_set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_norm_is_that_of_all_gradients_together),
-        CASE(training_equals_that_with_gradients_scaled_by_hand),
-        CASE(a_step_within_the_limit_is_as_without_one),
-        CASE(steps_that_exceed_the_limit_are_counted),
-        CASE(bits_do_not_depend_on_threads_batches_chunks_or_arrivals),
-        CASE(the_library_gives_the_same_bits),
-        CASE(no_step_begins_before_all_gradients_are_there),
-        CASE(a_large_job_leaves_others_their_turns),
-        CASE(a_turn_is_bounded),
-        CASE(a_job_that_is_dropped_in_the_midst_leaves_nothing),
-        CASE(two_jobs_do_not_disturb_each_other),
-    };
-    return cmocka_run_group_tests_name("norm", tests, NULL, NULL);
 }

@@ -1,23 +1,17 @@
 /* Tests special cases of clipping by a global norm: gradients that are absent, refused or not finite, model state,
  * limits that an optimizer's rule sets, lack of memory, and the key clip_global_norm. */
+#include "test.h"
+
 #include "clip.h"
 #include "clipped.h"
 #include "counting_row.h"
-#include "oom.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- parameters without a gradient ---- */
 
-static void absent_gradients_have_no_part_in_the_norm(void **state)
+EACH_TEST(clipped_set_up, rig_tear_down);
+
+TEST(absent_gradients_have_no_part_in_the_norm, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1e3", NULL);
 
     clipped_push(r, job, 1, 0);
@@ -30,9 +24,8 @@ static void absent_gradients_have_no_part_in_the_norm(void **state)
     assert_int_equal(rig_versions(r, job, 0)->outcome, PD_STEPPED);
 }
 
-static void a_step_without_any_gradient_closes_and_keeps_the_last_norm(void **state)
+TEST(a_step_without_any_gradient_closes_and_keeps_the_last_norm, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=2", NULL);
 
     for (uint64_t step = 1; step <= 2; step++) {
@@ -48,9 +41,8 @@ static void a_step_without_any_gradient_closes_and_keeps_the_last_norm(void **st
     assert_int_equal(clipped_info(r)->clipped_steps, 1);
 }
 
-static void values_are_neither_counted_nor_scaled(void **state)
+TEST(values_are_neither_counted_nor_scaled, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1", "p3 values lr=1;* sgd lr=1");
     float before[2] = { *rig_weights(r, job, 3), *rig_weights(r, job, 1) };
 
@@ -61,10 +53,9 @@ static void values_are_neither_counted_nor_scaled(void **state)
     assert_true(*rig_weights(r, job, 1) == before[1] - 1);
 }
 
-static void statistics_of_the_model_are_neither_counted_nor_scaled(void **state)
+TEST(statistics_of_the_model_are_neither_counted_nor_scaled, rig *r)
 {
     static const bool states[CLIPPED] = { true, false, false, false };
-    rig *r = *state;
     uint32_t job;
 
     r->states = states;
@@ -75,13 +66,12 @@ static void statistics_of_the_model_are_neither_counted_nor_scaled(void **state)
     assert_true(*rig_weights(r, job, 0) == 50);
 }
 
-static void ranged_parameters_count_with_all_their_elements(void **state)
+TEST(ranged_parameters_count_with_all_their_elements, rig *r)
 {
     static const char *const names[] = { "a", "b" };
     static const pd_shape shapes[] = { { 1, { 100 } }, { 1, { 2 } } };
     static const rig_range ranges[2][2] = { { { 0, 70 }, { -1, 0 } }, { { 50, 100 }, { -1, 0 } } };
     float ones[100], before = 0;
-    rig *r = *state;
     uint32_t job;
 
     for (int i = 0; i < 100; i++) ones[i] = 1;
@@ -110,9 +100,8 @@ static void ranged_parameters_count_with_all_their_elements(void **state)
 
 /* ---- gradients that are not finite, steps that are refused ---- */
 
-static void one_gradient_that_is_not_finite_skips_the_step_of_all(void **state)
+TEST(one_gradient_that_is_not_finite_skips_the_step_of_all, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1", NULL);
 
     for (uint64_t step = 1; step <= 2; step++) {
@@ -128,9 +117,8 @@ static void one_gradient_that_is_not_finite_skips_the_step_of_all(void **state)
     assert_true(clipped_info(r)->gradient_norm == 2);
 }
 
-static void what_is_applied_though_it_is_not_finite_spreads(void **state)
+TEST(what_is_applied_though_it_is_not_finite_spreads, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1 nonfinite=apply", NULL);
     uint32_t other = rig_start(r, "inf", 1, 11, clipped_sizes, CLIPPED, "clip_global_norm=1 nonfinite=apply", NULL);
     float before = *rig_weights(r, other, 1);
@@ -146,9 +134,8 @@ static void what_is_applied_though_it_is_not_finite_spreads(void **state)
     assert_true(*rig_weights(r, other, 1) == before);
 }
 
-static void a_step_that_is_refused_is_refused_as_elsewhere(void **state)
+TEST(a_step_that_is_refused_is_refused_as_elsewhere, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1e6", "p[01] counting;* sgd lr=1");
 
     for (uint64_t step = 1; step <= 2; step++) {
@@ -163,9 +150,8 @@ static void a_step_that_is_refused_is_refused_as_elsewhere(void **state)
 }
 
 /* The optimizer would refuse the gradient as it was pushed, but accepts it after it is clipped. */
-static void rows_see_the_scaled_gradient(void **state)
+TEST(rows_see_the_scaled_gradient, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=1", "* counting");
 
     for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_one(r, job, 1, p, p == 0 ? 2 * COUNTING_LIMIT : 0);
@@ -175,9 +161,8 @@ static void rows_see_the_scaled_gradient(void **state)
 
 /* ---- limits that are set by the optimizer's rule ---- */
 
-static void a_rules_limit_holds_for_its_parameters_alone(void **state)
+TEST(a_rules_limit_holds_for_its_parameters_alone, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, NULL, "p[01] limited lr=1 dampening=5;p2 limited lr=1 dampening=1;* sgd lr=1");
     float before[CLIPPED];
 
@@ -198,9 +183,8 @@ static void a_rules_limit_holds_for_its_parameters_alone(void **state)
     assert_int_equal(clipped_info(r)->clipped_steps, 1);
 }
 
-static void the_jobs_limit_comes_first(void **state)
+TEST(the_jobs_limit_comes_first, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=5", "p[01] limited lr=1 dampening=1;* sgd lr=1");
     float before[CLIPPED];
 
@@ -213,9 +197,8 @@ static void the_jobs_limit_comes_first(void **state)
     assert_true(clipped_info(r)->gradient_norm == 10);
 }
 
-static void a_rule_without_a_limit_holds_nobody_up(void **state)
+TEST(a_rule_without_a_limit_holds_nobody_up, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "clip_global_norm=off", "* limited lr=1");
 
     clipped_push(r, job, 1, 2);
@@ -226,13 +209,12 @@ static void a_rule_without_a_limit_holds_nobody_up(void **state)
 
 /* ---- the configuration key clip_global_norm ---- */
 
-static void the_key_takes_a_limit_or_none(void **state)
+TEST(the_key_takes_a_limit_or_none)
 {
     static const char *const good[] = { "off", "0", "-0", "0.0", "1", "1e-30", "1e30", "0.1" };
     static const char *const bad[] = { "", "on", "-1", "nan", "inf", "1e31", "1e-31", "1x", " 1" };
     pd_error err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(pd_job_key_check("clip_global_norm", good[i], &err), PD_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -241,10 +223,8 @@ static void the_key_takes_a_limit_or_none(void **state)
     }
 }
 
-static void ranks_must_agree_on_it(void **state)
+TEST(ranks_must_agree_on_it, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_hello(r, "a", 0, 2, 1, 1, "clip_global_norm=0.1", NULL), PD_OK);
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 2, "clip_global_norm=0.10", NULL), PD_OK);
     assert_int_equal(rig_hello(r, "b", 0, 2, 1, 3, "clip_global_norm=0", NULL), PD_OK);
@@ -256,11 +236,10 @@ static void ranks_must_agree_on_it(void **state)
 
 /* ---- memory ---- */
 
-static void a_set_for_which_memory_is_short_is_refused_and_taken_later(void **state)
+TEST(a_set_for_which_memory_is_short_is_refused_and_taken_later, rig *r)
 {
     static const char *const names[] = { "p0" };
     static const pd_shape shapes[] = { { 1, { 70 } } };
-    rig *r = *state;
 
     assert_int_equal(rig_hello(r, "job", 0, 1, 1, 10, "clip_global_norm=1", "* sgd lr=1"), PD_OK);
     for (int64_t n = 0;; n++) {
@@ -315,15 +294,13 @@ static bool step_short_of_memory(float *out, int64_t n)
     return failed;
 }
 
-static void a_step_for_which_memory_is_short_is_scaled_once(void **state)
+TEST(a_step_for_which_memory_is_short_is_scaled_once)
 {
-    (void)state;
     oom_assert_same(step_short_of_memory, 374);
 }
 
-static void what_clipping_holds_counts_against_the_limit(void **state)
+TEST(what_clipping_holds_counts_against_the_limit, rig *r)
 {
-    rig *r = *state;
     uint64_t least[2] = { 0, 0 };
 
     (void)r;
@@ -341,30 +318,4 @@ static void what_clipping_holds_counts_against_the_limit(void **state)
         }
     assert_in_range(least[1], least[0] + 1024 * sizeof(pd_clip_piece) - 1000,
                     least[0] + 1024 * sizeof(pd_clip_piece) + 3000);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, clipped_set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(absent_gradients_have_no_part_in_the_norm),
-        CASE(a_step_without_any_gradient_closes_and_keeps_the_last_norm),
-        CASE(values_are_neither_counted_nor_scaled),
-        CASE(statistics_of_the_model_are_neither_counted_nor_scaled),
-        CASE(ranged_parameters_count_with_all_their_elements),
-        CASE(one_gradient_that_is_not_finite_skips_the_step_of_all),
-        CASE(what_is_applied_though_it_is_not_finite_spreads),
-        CASE(a_step_that_is_refused_is_refused_as_elsewhere),
-        CASE(rows_see_the_scaled_gradient),
-        CASE(a_rules_limit_holds_for_its_parameters_alone),
-        CASE(the_jobs_limit_comes_first),
-        CASE(a_rule_without_a_limit_holds_nobody_up),
-        CASE(the_key_takes_a_limit_or_none),
-        CASE(ranks_must_agree_on_it),
-        CASE(a_set_for_which_memory_is_short_is_refused_and_taken_later),
-        CASE(a_step_for_which_memory_is_short_is_scaled_once),
-        CASE(what_clipping_holds_counts_against_the_limit),
-    };
-    return cmocka_run_group_tests_name("norm_parts", tests, NULL, NULL);
 }

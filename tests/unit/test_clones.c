@@ -1,13 +1,6 @@
 /* Tests that paramd's own loops give the same bits with every instruction set of this CPU. OpenBLAS keeps its
  * instruction set during these tests, so optimizers that multiply matrices can be compared too. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "adasum.h"
 #include "convert.h"
@@ -89,9 +82,8 @@ static void sum(output *out, int which)
     put(out, acc, sizeof acc);
 }
 
-static void sums_have_the_same_bits(void **state)
+TEST(sums_have_the_same_bits)
 {
-    (void)state;
     for (int k = 1; k <= VECTORS; k++) every_set_gives(sum, k, "pd_accumulate");
 }
 
@@ -107,9 +99,8 @@ static void dot(output *out, int which)
     put(out, scaled, (size_t)which * sizeof *scaled);
 }
 
-static void dot_products_have_the_same_bits(void **state)
+TEST(dot_products_have_the_same_bits)
 {
-    (void)state;
     for (int n = 1; n < 40; n++) every_set_gives(dot, n, "pd_dot");
     every_set_gives(dot, N, "pd_dot");
 }
@@ -136,9 +127,8 @@ static void adasum(output *out, int which)
     for (int i = 0; i < 4 * VECTORS; i++) free(scratch[i]);
 }
 
-static void adasum_has_the_same_bits(void **state)
+TEST(adasum_has_the_same_bits)
 {
-    (void)state;
     for (int k = 1; k < VECTORS; k++) every_set_gives(adasum, k, "pd_adasum");
 }
 
@@ -155,9 +145,8 @@ static void trim(output *out, int which)
     free(scratch);
 }
 
-static void trimmed_means_have_the_same_bits(void **state)
+TEST(trimmed_means_have_the_same_bits)
 {
-    (void)state;
     for (int t = 0; t <= pd_median_trim(VECTORS); t++) every_set_gives(trim, t, "pd_trimmed_mean");
 }
 
@@ -177,9 +166,8 @@ static void convert(output *out, int which)
     put(out, again, N * sizeof *again);
 }
 
-static void conversions_have_the_same_bits(void **state)
+TEST(conversions_have_the_same_bits)
 {
-    (void)state;
     every_set_gives(convert, 0, "pd_convert (float16)");
     every_set_gives(convert, 1, "pd_convert (bfloat16)");
 }
@@ -202,9 +190,8 @@ static void quantize(output *out, int which)
     free(memory);
 }
 
-static void quantized_tensors_have_the_same_bits(void **state)
+TEST(quantized_tensors_have_the_same_bits)
 {
-    (void)state;
     for (int form = 0; form < 4; form++) every_set_gives(quantize, form, "pd_quantize");
 }
 
@@ -219,9 +206,8 @@ static void draw(output *out, int which)
     put(out, numbers, sizeof numbers);
 }
 
-static void random_numbers_have_the_same_bits(void **state)
+TEST(random_numbers_have_the_same_bits)
 {
-    (void)state;
     for (int first = 0; first < 4; first++) every_set_gives(draw, first, "pd_random");
 }
 
@@ -254,49 +240,31 @@ static void optimize(output *out, int which)
     put(out, vector, sizeof vector);
 }
 
-static void every_optimizer_has_the_same_bits(void **state)
+TEST(every_optimizer_has_the_same_bits)
 {
-    (void)state;
     for (size_t i = 0; pd_optim_at(i) != NULL; i++)
         every_set_gives(optimize, (int)i, pd_optimizer_name(pd_optim_at(i)));
 }
 
 /* ---- the choice of an instruction set ---- */
 
-static void an_unknown_set_is_refused_and_changes_nothing(void **state)
+TEST(an_unknown_set_is_refused_and_changes_nothing)
 {
     pd_cpu before = pd_cpu_in_use;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_cpu_use("avx3", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "auto|generic|avx2|avx512"));
     assert_int_equal(pd_cpu_in_use, before);
 }
 
-static void a_set_that_the_cpu_lacks_is_refused(void **state)
+TEST(a_set_that_the_cpu_lacks_is_refused)
 {
     pd_error err;
 
-    (void)state;
     if (pd_cpu_newest() == PD_CPU_AVX512) skip();
     assert_int_equal(pd_cpu_use("avx512", &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, pd_cpu_names[pd_cpu_newest()]));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_have_the_same_bits),
-        cmocka_unit_test(dot_products_have_the_same_bits),
-        cmocka_unit_test(adasum_has_the_same_bits),
-        cmocka_unit_test(trimmed_means_have_the_same_bits),
-        cmocka_unit_test(conversions_have_the_same_bits),
-        cmocka_unit_test(quantized_tensors_have_the_same_bits),
-        cmocka_unit_test(random_numbers_have_the_same_bits),
-        cmocka_unit_test(every_optimizer_has_the_same_bits),
-        cmocka_unit_test(an_unknown_set_is_refused_and_changes_nothing),
-        cmocka_unit_test(a_set_that_the_cpu_lacks_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_input, NULL);
-}
+GROUP(make_input, NULL);

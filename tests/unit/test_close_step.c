@@ -1,15 +1,9 @@
 /* Tests a rank that closes its step: parameters that it pushed nothing for get no gradient from it. */
-#include "rig.h"
+#include "test.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "rig.h"
 
 enum { WORLD = 3, PARAMS = 3, CHUNK = 64, LONG = 2 * CHUNK + 5 };
 
@@ -48,9 +42,10 @@ static void assert_closed(rig *r, uint32_t job, uint32_t param, uint64_t step, p
     assert_int_equal(rig_versions(r, job, param)->outcome, outcome);
 }
 
-static void what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step(void **state)
+FIXTURE(rig_set_up, rig_tear_down);
+
+TEST(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
 
     assert_int_equal(push(r, job, 0, 1, 1), PD_OK);
@@ -61,9 +56,8 @@ static void what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step(void
     assert_closed(r, job, 1, 1, PD_STEPPED);
 }
 
-static void what_the_same_frame_brings_is_there(void **state)
+TEST(what_the_same_frame_brings_is_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     rig_frame *frame = last_frame(r, job, 0, 1);
     float values[9] = { 1 };
@@ -74,9 +68,8 @@ static void what_the_same_frame_brings_is_there(void **state)
     assert_closed(r, job, 1, 1, PD_NO_GRADIENT);
 }
 
-static void a_tensor_that_was_begun_may_be_finished_afterwards(void **state)
+TEST(a_tensor_that_was_begun_may_be_finished_afterwards, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     float values[CHUNK] = { 1 };
 
@@ -89,9 +82,8 @@ static void a_tensor_that_was_begun_may_be_finished_afterwards(void **state)
     assert_closed(r, job, 0, 1, PD_STEPPED);
 }
 
-static void a_step_ended_again_changes_nothing(void **state)
+TEST(a_step_ended_again_changes_nothing, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (int i = 0; i < 3; i++) assert_int_equal(end_step(r, job, 0, 1), PD_OK);
@@ -101,9 +93,8 @@ static void a_step_ended_again_changes_nothing(void **state)
     for (uint32_t p = 0; p < PARAMS; p++) assert_closed(r, job, p, 1, PD_STEPPED);
 }
 
-static void after_its_end_a_step_takes_no_gradient_of_what_was_left_out(void **state)
+TEST(after_its_end_a_step_takes_no_gradient_of_what_was_left_out, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     assert_int_equal(end_step(r, job, 0, 1), PD_OK);
@@ -111,9 +102,8 @@ static void after_its_end_a_step_takes_no_gradient_of_what_was_left_out(void **s
     assert_non_null(strstr(r->error.text, "has said that it has no gradient for step 1"));
 }
 
-static void a_step_cannot_be_ended_before_the_one_before_it_is_closed(void **state)
+TEST(a_step_cannot_be_ended_before_the_one_before_it_is_closed, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     assert_int_equal(end_step(r, job, 0, 2), PD_FAILED_PRECONDITION);
@@ -125,9 +115,8 @@ static void a_step_cannot_be_ended_before_the_one_before_it_is_closed(void **sta
     }
 }
 
-static void a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got(void **state)
+TEST(a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, job, 0, 1, p), PD_OK);
@@ -188,18 +177,16 @@ static uint32_t start_many(rig *r)
     return r->job;
 }
 
-static void a_step_ended_again_does_not_cost_a_look_at_each_parameter(void **state)
+TEST(a_step_ended_again_does_not_cost_a_look_at_each_parameter, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start_many(r);
     uint64_t first = cost_of_ends(r, job, 1, 1, PD_OK), again = cost_of_ends(r, job, 1, AGAIN, PD_OK);
 
     assert_true(again < 100 * first); /* a look at each parameter would make it about 1000 */
 }
 
-static void a_step_that_has_closed_is_ended_without_a_look_at_each_parameter(void **state)
+TEST(a_step_that_has_closed_is_ended_without_a_look_at_each_parameter, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start_many(r);
     uint64_t first;
 
@@ -212,9 +199,8 @@ static void a_step_that_has_closed_is_ended_without_a_look_at_each_parameter(voi
     for (uint64_t step = 1; step <= 3; step++) assert_true(cost_of_ends(r, job, step, AGAIN, PD_OK) < 100 * first);
 }
 
-static void an_end_refused_again_does_not_cost_a_look_at_each_parameter(void **state)
+TEST(an_end_refused_again_does_not_cost_a_look_at_each_parameter, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start_many(r);
     const float one[] = { 1 };
     uint64_t first;
@@ -229,9 +215,8 @@ static void an_end_refused_again_does_not_cost_a_look_at_each_parameter(void **s
     assert_true(cost_of_ends(r, job, 2, AGAIN, PD_FAILED_PRECONDITION) < 100 * first);
 }
 
-static void a_step_cannot_be_ended_before_there_are_weights(void **state)
+TEST(a_step_cannot_be_ended_before_there_are_weights, rig *r)
 {
-    rig *r = *state;
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 4 } };
 
@@ -250,9 +235,8 @@ static void push_spoiled(rig *r, uint32_t job, uint32_t rank, uint32_t param)
 
 /* A refused push does not count as "no gradient". Otherwise a worker would lose a gradient without notice: it sends
  * the frame that closes the step before it learns that a push was refused. */
-static void a_refused_push_is_no_silence(void **state)
+TEST(a_refused_push_is_no_silence, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, "nonfinite=reject");
 
     push_spoiled(r, job, 0, 1);
@@ -268,9 +252,8 @@ static void a_refused_push_is_no_silence(void **state)
     assert_closed(r, job, 2, 1, PD_NO_GRADIENT);
 }
 
-static void a_push_refused_at_the_door_is_no_silence(void **state)
+TEST(a_push_refused_at_the_door_is_no_silence, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, 0, 10, 1);
     float values[7] = { 1 };
@@ -281,9 +264,8 @@ static void a_push_refused_at_the_door_is_no_silence(void **state)
     assert_int_equal(end_step(r, job, 0, 1), PD_FAILED_PRECONDITION);
 }
 
-static void the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at(void **state)
+TEST(the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, "nonfinite=reject");
 
     for (uint32_t p = 0; p < 2; p++) assert_int_equal(push(r, job, 0, 1, p), PD_OK);
@@ -293,9 +275,8 @@ static void the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at
     assert_closed(r, job, 2, 1, PD_NO_GRADIENT);
 }
 
-static void a_server_that_drains_lets_no_later_step_end(void **state)
+TEST(a_server_that_drains_lets_no_later_step_end, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
     pd_request *drain = pd_request_new(PD_REQ_DRAIN, rig_ticket(r, 1));
 
@@ -353,39 +334,13 @@ static void train(float weights[PARAMS][LONG], uint64_t given, uint64_t order, b
     rig_free(&r);
 }
 
-static void ending_a_step_is_the_same_as_naming_what_is_absent(void **state)
+TEST(ending_a_step_is_the_same_as_naming_what_is_absent)
 {
     static float named[PARAMS][LONG], ended[PARAMS][LONG];
 
-    (void)state;
     for (uint64_t given = 1; given <= 20; given++) {
         train(named, given, 99, false);
         train(ended, given, given, true);
         for (uint32_t p = 0; p < PARAMS; p++) assert_memory_equal(named[p], ended[p], (size_t)sizes[p] * sizeof(float));
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step),
-        CASE(what_the_same_frame_brings_is_there),
-        CASE(a_tensor_that_was_begun_may_be_finished_afterwards),
-        CASE(a_step_ended_again_changes_nothing),
-        CASE(after_its_end_a_step_takes_no_gradient_of_what_was_left_out),
-        CASE(a_step_cannot_be_ended_before_the_one_before_it_is_closed),
-        CASE(a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got),
-        CASE(a_step_ended_again_does_not_cost_a_look_at_each_parameter),
-        CASE(a_step_that_has_closed_is_ended_without_a_look_at_each_parameter),
-        CASE(an_end_refused_again_does_not_cost_a_look_at_each_parameter),
-        CASE(a_step_cannot_be_ended_before_there_are_weights),
-        CASE(a_refused_push_is_no_silence),
-        CASE(a_push_refused_at_the_door_is_no_silence),
-        CASE(the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at),
-        CASE(a_server_that_drains_lets_no_later_step_end),
-        cmocka_unit_test(ending_a_step_is_the_same_as_naming_what_is_absent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* Tests aggregates that need all contributions at once, on random rounds against second implementations. The order of
  * arrival, memory, threads and batches vary. */
+#include "test.h"
+
 #include "rig.h"
-
 #include "convert.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST_RANKS = 20, MOST_ELEMENTS = 300, CHUNK = 64, JOB_CONN = 10 };
 typedef enum how { TREE, VDOT, MEDIAN, TRIMMED, HOWS } how;
@@ -341,12 +333,11 @@ static void expect_twin(const scene *s, pd_outcome outcome, const float *got)
                      got[e], expected[e]);
 }
 
-static void every_aggregate_equals_its_twin_in_any_order_of_events(void **state)
+TEST(every_aggregate_equals_its_twin_in_any_order_of_events)
 {
     static scene s;
     uint64_t seed = 5;
 
-    (void)state;
     for (int turn = 0; turn < 250; turn++) {
         float first[MOST_ELEMENTS], got[MOST_ELEMENTS];
         pd_outcome outcome;
@@ -381,12 +372,11 @@ static void fill(scene *s, how h, uint32_t world, int64_t n)
 
 static const play plain = { .threads = 1, .batch_ns = 50e6, .order = 3 };
 
-static void a_rank_without_a_gradient_counts_as_zeros_in_the_tree(void **state)
+TEST(a_rank_without_a_gradient_counts_as_zeros_in_the_tree)
 {
     static scene s;
     float with[MOST_ELEMENTS], without[MOST_ELEMENTS];
 
-    (void)state;
     for (uint32_t away = 0; away < 8; away++) {
         fill(&s, TREE, 8, 200);
         s.absent[away] = s.absent[(away + 3) % 8] = true;
@@ -399,12 +389,11 @@ static void a_rank_without_a_gradient_counts_as_zeros_in_the_tree(void **state)
     }
 }
 
-static void a_single_contribution_is_returned_unchanged(void **state)
+TEST(a_single_contribution_is_returned_unchanged)
 {
     static scene s;
     float got[MOST_ELEMENTS];
 
-    (void)state;
     for (how h = TREE; h < HOWS; h++) {
         fill(&s, h, 4, 150);
         s.absent[0] = s.absent[1] = s.absent[3] = true;
@@ -419,7 +408,7 @@ static void a_single_contribution_is_returned_unchanged(void **state)
 
 /* With S shards, ranks s, s + S and so on contribute to shard s. The shard's result equals the result of a job of
  * these ranks alone, bit for bit. */
-static void shards_are_never_mixed(void **state)
+TEST(shards_are_never_mixed)
 {
     static const struct {
         uint32_t world, shards;
@@ -430,7 +419,6 @@ static void shards_are_never_mixed(void **state)
     float got[MOST_ELEMENTS], expected[MOST_ELEMENTS];
     enum { SHARD = 70 };
 
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         uint32_t world = cases[c].world, shards = cases[c].shards;
         fill(&whole, TREE, world, shards * SHARD);
@@ -448,12 +436,11 @@ static void shards_are_never_mixed(void **state)
     }
 }
 
-static void a_minority_that_is_not_finite_does_not_spoil_a_robust_aggregate(void **state)
+TEST(a_minority_that_is_not_finite_does_not_spoil_a_robust_aggregate)
 {
     static scene s;
     float got[MOST_ELEMENTS];
 
-    (void)state;
     for (how h = TREE; h < HOWS; h++) {
         fill(&s, h, 5, 130);
         s.g[3][100] = NAN;
@@ -463,12 +450,11 @@ static void a_minority_that_is_not_finite_does_not_spoil_a_robust_aggregate(void
     }
 }
 
-static void a_shard_that_is_not_finite_skips_the_step(void **state)
+TEST(a_shard_that_is_not_finite_skips_the_step)
 {
     static scene s;
     float got[MOST_ELEMENTS];
 
-    (void)state;
     for (int i = 0; i < 2 * HOWS; i++) {
         fill(&s, (how)(i / 2), 4, 140);
         s.ranged = true;
@@ -480,12 +466,11 @@ static void a_shard_that_is_not_finite_skips_the_step(void **state)
     }
 }
 
-static void a_majority_that_is_not_finite_skips_the_step(void **state)
+TEST(a_majority_that_is_not_finite_skips_the_step)
 {
     static scene s;
     float got[MOST_ELEMENTS];
 
-    (void)state;
     for (how h = MEDIAN; h < HOWS; h++) {
         fill(&s, h, 5, 130);
         s.g[0][129] = s.g[3][129] = s.g[4][129] = INFINITY;
@@ -493,18 +478,4 @@ static void a_majority_that_is_not_finite_skips_the_step(void **state)
         assert_int_equal(play_out(&s, &(play){ .threads = 1, .batch_ns = 50e6, .late = true }, got),
                          PD_SKIPPED); /* all chunks of the round are aggregated in one batch */
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_aggregate_equals_its_twin_in_any_order_of_events),
-        cmocka_unit_test(a_rank_without_a_gradient_counts_as_zeros_in_the_tree),
-        cmocka_unit_test(a_single_contribution_is_returned_unchanged),
-        cmocka_unit_test(shards_are_never_mixed),
-        cmocka_unit_test(a_minority_that_is_not_finite_does_not_spoil_a_robust_aggregate),
-        cmocka_unit_test(a_shard_that_is_not_finite_skips_the_step),
-        cmocka_unit_test(a_majority_that_is_not_finite_skips_the_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

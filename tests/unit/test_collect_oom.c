@@ -1,15 +1,9 @@
 /* Tests memory that runs out while a job collects contributions. Workers that wait are notified and nothing is lost.
  * The job continues with the same bits when memory is available. */
+#include "test.h"
+
 #include "collecting.h"
-#include "oom.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CONN = COLLECTING_CONN, WORLD = COLLECTING_WORLD, N = COLLECTING_N };
 
@@ -148,13 +142,12 @@ static bool ranged_round(const char *options, bool over_quota, float *weights, i
     return failed;
 }
 
-static void sections_of_many_ranks_are_merged_later_with_the_same_bits(void **state)
+TEST(sections_of_many_ranks_are_merged_later_with_the_same_bits)
 {
     static const char *const how[] = { "aggregate=adasum adasum_fold=yes", "aggregate=adasum_vdot", "aggregate=median",
                                        "aggregate=trimmed_mean trim=3" };
     float expected[N], got[N];
 
-    (void)state;
     for (int i = 0; i < 8; i++) {
         assert_false(ranged_round(how[i / 2], false, expected, INT32_MAX));
         for (int64_t n = 0; ranged_round(how[i / 2], i % 2 == 1, got, n); n++)
@@ -162,11 +155,10 @@ static void sections_of_many_ranks_are_merged_later_with_the_same_bits(void **st
     }
 }
 
-static void rounds_are_closed_later_with_the_same_bits(void **state)
+TEST(rounds_are_closed_later_with_the_same_bits)
 {
     float expected[N], got[N];
 
-    (void)state;
     for (int i = 0; i < 2 * COLLECTING; i++) {
         assert_false(second_round(collecting[i / 2], false, expected, INT32_MAX));
         for (int64_t n = 0; second_round(collecting[i / 2], i % 2 == 1, got, n); n++)
@@ -174,24 +166,13 @@ static void rounds_are_closed_later_with_the_same_bits(void **state)
     }
 }
 
-static void contributions_that_cannot_be_spilled_yet_are_kept(void **state)
+TEST(contributions_that_cannot_be_spilled_yet_are_kept)
 {
     float expected[N], got[N];
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         assert_false(spills_short_of_memory(collecting[i], expected, INT32_MAX));
         for (int64_t n = 0; spills_short_of_memory(collecting[i], got, n); n++)
             assert_memory_equal(got, expected, sizeof got);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds_are_closed_later_with_the_same_bits),
-        cmocka_unit_test(contributions_that_cannot_be_spilled_yet_are_kept),
-        cmocka_unit_test(sections_of_many_ranks_are_merged_later_with_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

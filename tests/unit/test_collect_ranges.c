@@ -1,15 +1,10 @@
 /* Tests Adasum and other collecting aggregates with weights in shards. The number of contributors of an element is
  * known when the last rank has declared its range. The tests check which ranks are refused then, and which bytes are
  * counted. */
+#include "test.h"
+
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CONN = 10, CHUNK = 64, N = 300 };
 static const char *const name[] = { "w" };
@@ -47,7 +42,7 @@ static void begin(rig *r, uint32_t world, const char *options)
 
 /* ---- which ranks may contribute ---- */
 
-static void a_whole_parameter_needs_a_power_of_two_of_ranks(void **state)
+TEST(a_whole_parameter_needs_a_power_of_two_of_ranks)
 {
     static const struct {
         uint32_t world;
@@ -65,7 +60,6 @@ static void a_whole_parameter_needs_a_power_of_two_of_ranks(void **state)
     };
     rig r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         begin(&r, cases[i].world, cases[i].options);
         assert_int_equal(declare(&r, 0, N, -1, 0), cases[i].rc);
@@ -75,11 +69,10 @@ static void a_whole_parameter_needs_a_power_of_two_of_ranks(void **state)
     }
 }
 
-static void a_set_that_was_refused_leaves_nothing_behind(void **state)
+TEST(a_set_that_was_refused_leaves_nothing_behind)
 {
     rig r;
 
-    (void)state;
     begin(&r, 3, "aggregate=adasum");
     assert_int_equal(declare(&r, 0, N, -1, 0), PD_INVALID_ARGUMENT);
     assert_int_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0].params, 0);
@@ -91,12 +84,11 @@ static void a_set_that_was_refused_leaves_nothing_behind(void **state)
     rig_free(&r);
 }
 
-static void values_are_averaged_over_any_number_of_ranks(void **state)
+TEST(values_are_averaged_over_any_number_of_ranks)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     join(&r, 3, "aggregate=adasum", "* model_state");
     assert_int_equal(declare(&r, 0, N, -1, 0), PD_OK);
@@ -106,14 +98,13 @@ static void values_are_averaged_over_any_number_of_ranks(void **state)
 /* The parameter is cut into three thirds, and two ranks contribute to each third: ranks r and r + 3 to third r. In
  * the first third the two gradients are orthogonal, so Adasum gives their sum. In the second third they are equal,
  * so Adasum gives one of them. In the last third they are opposite, so Adasum gives 0. */
-static void six_ranks_with_weights_in_three_shards_merge_in_pairs(void **state)
+TEST(six_ranks_with_weights_in_three_shards_merge_in_pairs)
 {
     enum { THIRD = N / 3 };
     static const float expected[3] = { 2, 2, 0 };
     float x[N];
     rig r;
 
-    (void)state;
     begin(&r, 6, "aggregate=adasum");
     for (uint32_t rank = 0; rank < 6; rank++)
         assert_int_equal(declare(&r, rank, N, rank % 3 * THIRD, (rank % 3 + 1) * THIRD), PD_OK);
@@ -139,11 +130,10 @@ static void six_ranks_with_weights_in_three_shards_merge_in_pairs(void **state)
     rig_free(&r);
 }
 
-static void the_log_says_that_the_last_rank_was_refused(void **state)
+TEST(the_log_says_that_the_last_rank_was_refused)
 {
     rig r;
 
-    (void)state;
     for (int gap = 0; gap < 2; gap++) {
         begin(&r, 3, "aggregate=adasum");
         assert_int_equal(declare(&r, 0, N, 0, 100), PD_OK);
@@ -164,12 +154,11 @@ static void the_log_says_that_the_last_rank_was_refused(void **state)
 
 /* Two ranks contribute to the first elements, and twenty ranks to the others. Each thread has its own sort buffer
  * for the median, large enough for twenty ranks. */
-static void threads_do_not_share_sort_buffers(void **state)
+TEST(threads_do_not_share_sort_buffers)
 {
     enum { RANKS = 20, LARGE = 400000 };
     static float x[LARGE], expected[LARGE];
 
-    (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
         pd_store_config config = rig_config();
         rig r;
@@ -208,13 +197,12 @@ static uint64_t collect_bytes(rig *r)
 
 /* Each chunk that a range touches counts as a chunk of memory. Ranks that have not declared yet, and empty ranges,
  * count nothing. */
-static void params_report_the_memory_that_ranges_may_hold(void **state)
+TEST(params_report_the_memory_that_ranges_may_hold)
 {
     static const char *const options[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median" };
     static const uint64_t chunk = CHUNK * sizeof(float);
     rig r;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         uint64_t source = i < 2 ? sizeof(pd_vector_run) : 0;
         begin(&r, 4, options[i]);
@@ -229,12 +217,11 @@ static void params_report_the_memory_that_ranges_may_hold(void **state)
 }
 
 /* Adasum's tree needs memory of its own only if more than eight ranks contribute to the same elements. */
-static void a_tree_of_shards_is_as_large_as_the_ranks_that_share_one(void **state)
+TEST(a_tree_of_shards_is_as_large_as_the_ranks_that_share_one)
 {
     uint64_t chunks = (N + CHUNK - 1) / CHUNK;
     rig r;
 
-    (void)state;
     for (int apart = 0; apart < 2; apart++) {
         uint64_t slots;
         begin(&r, 16, "aggregate=adasum");
@@ -250,7 +237,7 @@ static void a_tree_of_shards_is_as_large_as_the_ranks_that_share_one(void **stat
 
 /* The memory limit admits eight ranks that contribute one shard each, but not eight ranks that contribute the whole
  * parameter. It does not admit seven shards and one whole contribution either. */
-static void shards_are_counted_with_their_own_size(void **state)
+TEST(shards_are_counted_with_their_own_size)
 {
     enum { LARGE = 100 * CHUNK, SHARD = LARGE / 8 };
     pd_store_config config = rig_config();
@@ -258,7 +245,6 @@ static void shards_are_counted_with_their_own_size(void **state)
     pd_request *request;
     rig r;
 
-    (void)state;
     config.max_total_bytes = LARGE * sizeof(float) * 8;
     rig_new(&r, &config);
     join(&r, 8, "aggregate=median", "* sgd lr=1");
@@ -289,13 +275,12 @@ static void shards_are_counted_with_their_own_size(void **state)
 
 /* A refused first set of parameters gives back all bytes that were counted for it. The next set is counted from the
  * start. */
-static void a_first_set_that_was_refused_is_not_counted(void **state)
+TEST(a_first_set_that_was_refused_is_not_counted)
 {
     enum { LARGE = 100 * CHUNK };
     uint64_t committed;
     rig r;
 
-    (void)state;
     begin(&r, 2, "aggregate=median");
     assert_int_equal(declare(&r, 0, LARGE, 0, LARGE / 2), PD_OK);
     committed = r.store->budget.used;
@@ -307,21 +292,4 @@ static void a_first_set_that_was_refused_is_not_counted(void **state)
     assert_int_equal(declare(&r, 0, LARGE, 0, LARGE / 2), PD_OK);
     assert_int_equal(r.store->budget.used, committed);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_parameter_needs_a_power_of_two_of_ranks),
-        cmocka_unit_test(a_set_that_was_refused_leaves_nothing_behind),
-        cmocka_unit_test(values_are_averaged_over_any_number_of_ranks),
-        cmocka_unit_test(six_ranks_with_weights_in_three_shards_merge_in_pairs),
-        cmocka_unit_test(the_log_says_that_the_last_rank_was_refused),
-        cmocka_unit_test(threads_do_not_share_sort_buffers),
-        cmocka_unit_test(params_report_the_memory_that_ranges_may_hold),
-        cmocka_unit_test(a_tree_of_shards_is_as_large_as_the_ranks_that_share_one),
-        cmocka_unit_test(shards_are_counted_with_their_own_size),
-        cmocka_unit_test(a_first_set_that_was_refused_is_not_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

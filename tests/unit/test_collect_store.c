@@ -1,18 +1,11 @@
 /* Tests jobs whose aggregate collects all contributions: which requests are refused, where contributions wait, when
  * their memory is freed, which figures are reported, and that no worker waits for long. */
+#include "test.h"
+
 #include "collecting.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"
 #include "store_inside.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CHUNK = 64, CONN = COLLECTING_CONN };
 
@@ -23,7 +16,9 @@ static int hello(rig *r, uint32_t world, const char *options)
 
 /* ---- requests that are refused ---- */
 
-static void hello_refuses_unsuitable_world_sizes(void **state)
+FIXTURE(rig_set_up, rig_tear_down);
+
+TEST(hello_refuses_unsuitable_world_sizes)
 {
     static const struct {
         uint32_t world;
@@ -46,7 +41,6 @@ static void hello_refuses_unsuitable_world_sizes(void **state)
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rig_new(&r, &config);
         assert_int_equal(hello(&r, cases[i].world, cases[i].options), cases[i].rc);
@@ -57,10 +51,8 @@ static void hello_refuses_unsuitable_world_sizes(void **state)
     }
 }
 
-static void ranks_of_a_job_agree_on_the_aggregate_and_its_keys(void **state)
+TEST(ranks_of_a_job_agree_on_the_aggregate_and_its_keys, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(hello(r, 4, "aggregate=adasum"), PD_OK);
     assert_int_equal(rig_hello(r, "job", 1, 4, 2, 11, "aggregate=adasum_vdot", "* sgd lr=1"), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "aggregate = adasum, "));
@@ -75,7 +67,7 @@ static int declare_range(rig *r, uint32_t rank, int64_t start, int64_t end)
 
 /* With the range of the last rank, three ranks contribute to elements of the first half, so Adasum refuses it. An empty
  * range is accepted. */
-static void adasum_refuses_ranges_that_leave_no_power_of_two(void **state)
+TEST(adasum_refuses_ranges_that_leave_no_power_of_two)
 {
     static const rig_range fine[] = { { 0, 100 }, { 0, 50 }, { 50, 100 } };
     static const char *const options[] = { "aggregate=adasum", "aggregate=adasum adasum_fold=yes",
@@ -83,7 +75,6 @@ static void adasum_refuses_ranges_that_leave_no_power_of_two(void **state)
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         rig_new(&r, &config);
         for (uint32_t rank = 0; rank < 4; rank++)
@@ -99,14 +90,13 @@ static void adasum_refuses_ranges_that_leave_no_power_of_two(void **state)
     }
 }
 
-static void a_push_that_is_not_finite_is_rejected_where_that_is_asked_for(void **state)
+TEST(a_push_that_is_not_finite_is_rejected_where_that_is_asked_for)
 {
     static const int64_t one[] = { 70 };
     pd_store_config config = rig_config();
     float values[70] = { 0 };
     rig r;
 
-    (void)state;
     values[69] = NAN;
     for (int i = 0; i < COLLECTING; i++) {
         char options[96];
@@ -122,7 +112,7 @@ static void a_push_that_is_not_finite_is_rejected_where_that_is_asked_for(void *
 
 /* ---- figures that are reported, bytes that are counted ---- */
 
-static void params_report_the_aggregate_and_the_memory_that_it_may_hold(void **state)
+TEST(params_report_the_aggregate_and_the_memory_that_it_may_hold)
 {
     static const int64_t sizes[] = { 130, 5 };
     static const struct {
@@ -141,7 +131,6 @@ static void params_report_the_aggregate_and_the_memory_that_it_may_hold(void **s
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rig_new(&r, &config);
         rig_start(&r, "job", 4, CONN, sizes, 2, cases[i].options, NULL);
@@ -157,14 +146,13 @@ static void params_report_the_aggregate_and_the_memory_that_it_may_hold(void **s
 
 /* The memory limit admits the parameter with aggregate=mean. It does not admit the parameter with a collecting
  * aggregate, since all ranks may spill their contributions. */
-static void declare_counts_the_bytes_that_all_ranks_may_spill(void **state)
+TEST(declare_counts_the_bytes_that_all_ranks_may_spill)
 {
     static const char *const name[] = { "w" };
     static const pd_shape shape = { 1, { 100000 } };
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.max_total_bytes = 100000 * 4 * 9;
     for (int i = -1; i < COLLECTING; i++) {
         rig_new(&r, &config);
@@ -199,11 +187,10 @@ static void end_at(rig *r, uint64_t step)
     rig_free(r);
 }
 
-static void contributions_wait_in_their_frames_while_memory_allows(void **state)
+TEST(contributions_wait_in_their_frames_while_memory_allows)
 {
     rig r;
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         uint64_t before;
         collecting_start(&r, collecting[i], false);
@@ -219,11 +206,10 @@ static void contributions_wait_in_their_frames_while_memory_allows(void **state)
     }
 }
 
-static void the_median_of_a_chunk_does_not_wait_for_other_chunks(void **state)
+TEST(the_median_of_a_chunk_does_not_wait_for_other_chunks)
 {
     rig r;
 
-    (void)state;
     for (int i = 2; i < COLLECTING; i++) {
         collecting_start(&r, collecting[i], false);
         for (uint32_t rank = 0; rank < WORLD; rank++) push(&r, rank, 1);
@@ -234,11 +220,10 @@ static void the_median_of_a_chunk_does_not_wait_for_other_chunks(void **state)
 
 /* Only the rank that is over quota spills its contribution. The frames of the other ranks stay. The spilled memory
  * is freed when the round closes. */
-static void a_rank_over_quota_spills_its_contributions_until_the_round_closes(void **state)
+TEST(a_rank_over_quota_spills_its_contributions_until_the_round_closes)
 {
     rig r;
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         uint64_t before, chunk = CHUNK * sizeof(float);
         collecting_start(&r, collecting[i], true);
@@ -256,14 +241,13 @@ static void a_rank_over_quota_spills_its_contributions_until_the_round_closes(vo
     }
 }
 
-static void spilled_contributions_stay_when_they_come_again_or_their_rank_is_taken_over(void **state)
+TEST(spilled_contributions_stay_when_they_come_again_or_their_rank_is_taken_over)
 {
     static const char *const name[] = { "p0" };
     static const pd_shape shape = { 1, { N } };
     float expected[N];
     rig r;
 
-    (void)state;
     for (int i = 0; i < 2 * COLLECTING; i++) {
         bool again = i % 2 == 1;
         collecting_start(&r, collecting[i / 2], true);
@@ -290,13 +274,12 @@ static void spilled_contributions_stay_when_they_come_again_or_their_rank_is_tak
 }
 
 /* rig_free, which frees the test's store, checks that all memory and every frame are freed. */
-static void a_job_may_be_dropped_at_any_moment_of_a_round(void **state)
+TEST(a_job_may_be_dropped_at_any_moment_of_a_round)
 {
     static const int64_t one[] = { 700 };
     static float values[700];
     rig r;
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++)
         for (int moment = 0; moment < 40; moment++) {
             pd_store_config config = rig_config();
@@ -317,11 +300,10 @@ static void a_job_may_be_dropped_at_any_moment_of_a_round(void **state)
         }
 }
 
-static void draining_waits_for_rounds_that_collect(void **state)
+TEST(draining_waits_for_rounds_that_collect)
 {
     rig r;
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         pd_request *drain;
         uint64_t answered;
@@ -350,12 +332,11 @@ static void push_all(rig *r, const float *const values[WORLD])
 }
 
 /* All four ranks send the same weights. Their mean is these weights, whatever the aggregate of gradients is. */
-static void initial_weights_are_their_mean_with_every_aggregate(void **state)
+TEST(initial_weights_are_their_mean_with_every_aggregate)
 {
     static const char *const name[] = { "w" };
     static const pd_shape shape = { 1, { N } };
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         pd_store_config config = rig_config();
         char options[96];
@@ -386,12 +367,11 @@ static void initial_weights_are_their_mean_with_every_aggregate(void **state)
 }
 
 /* Clipping applies to the aggregate, not to contributions. If every rank contributes ones, the norm is sqrt(N). */
-static void the_aggregate_is_clipped(void **state)
+TEST(the_aggregate_is_clipped)
 {
     static const int64_t one[] = { N };
     pd_store_config config = rig_config();
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         char options[96];
         float ones[N], before[N];
@@ -409,11 +389,10 @@ static void the_aggregate_is_clipped(void **state)
 }
 
 /* A round in which no rank has a gradient closes without a step. The next round, with gradients, takes a step. */
-static void a_round_without_gradients_is_no_step(void **state)
+TEST(a_round_without_gradients_is_no_step)
 {
     rig r;
 
-    (void)state;
     for (int i = 0; i < COLLECTING; i++) {
         float ones[N] = { 1 };
         collecting_start(&r, collecting[i], i % 2 == 0);
@@ -434,7 +413,7 @@ static void a_round_without_gradients_is_no_step(void **state)
 
 /* All contributions have an infinite value in the first, a middle or the last element. A chunk is cut into several
  * units of work, so a unit other than the first must find the value too. */
-static void values_that_are_not_finite_are_found_anywhere(void **state)
+TEST(values_that_are_not_finite_are_found_anywhere)
 {
     enum { LARGE = 200000 };
     static const int64_t one[] = { LARGE };
@@ -443,7 +422,6 @@ static void values_that_are_not_finite_are_found_anywhere(void **state)
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.chunk_elements = 1 << 18;
     for (int i = 0; i < 3 * COLLECTING; i++) {
         rig_new(&r, &config);
@@ -461,7 +439,7 @@ static void values_that_are_not_finite_are_found_anywhere(void **state)
 
 /* Rank 1 is over quota: its model state waits for rank 0. Rank 2 is within its quota, and has pushed a gradient that
  * could be spilled. Spilling this gradient would not help rank 1, so the store must not spill it. */
-static void a_rank_over_quota_by_other_parameters_causes_no_work(void **state)
+TEST(a_rank_over_quota_by_other_parameters_causes_no_work)
 {
     enum { VALUES = 40 * CHUNK };
     static const char *const names[] = { "gradients", "values" };
@@ -471,7 +449,6 @@ static void a_rank_over_quota_by_other_parameters_causes_no_work(void **state)
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.ingest_bytes = WORLD * 2 * 4096;
     rig_new(&r, &config);
     r.states = states;
@@ -493,14 +470,13 @@ static void a_rank_over_quota_by_other_parameters_causes_no_work(void **state)
 }
 
 /* A large parameter takes many batches. The store serves a small job between them. */
-static void other_jobs_have_their_turn_between_batches(void **state)
+TEST(other_jobs_have_their_turn_between_batches)
 {
     static const int64_t large[] = { 300000 }, small[] = { 3 };
     static float values[300000];
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.chunk_elements = 1 << 18; /* chunks so large that each takes several batches */
     config.batch_ns = 1e5;
     for (int i = 0; i < COLLECTING; i++) {
@@ -526,14 +502,13 @@ static void other_jobs_have_their_turn_between_batches(void **state)
 
 /* Values (model state) are averaged, whatever the aggregate of gradients is. With aggregate=weighted_mean their mean
  * is weighted. */
-static void values_are_averaged(void **state)
+TEST(values_are_averaged)
 {
     static const int64_t one[] = { 2 };
     static pd_optimizer_ops values;
     const pd_optimizer_ops *rows[] = { &values, NULL };
     pd_store_config config = rig_config();
 
-    (void)state;
     values = *pd_optim_find("sgd");
     values.takes_values = true;
     config.rows = rows;
@@ -563,7 +538,7 @@ static void values_are_averaged(void **state)
 
 /* 5,000 chunks are complete at once. They are computed in batches of at most 4,096 units, whose arrays are freed, since
  * they count for no job. */
-static void many_small_chunks_take_bounded_memory_and_leave_none(void **state)
+TEST(many_small_chunks_take_bounded_memory_and_leave_none)
 {
     enum { TRIO = 3, CHUNKS = 5000 };
     static const int64_t sizes[] = { (int64_t)CHUNKS * CHUNK };
@@ -573,7 +548,6 @@ static void many_small_chunks_take_bounded_memory_and_leave_none(void **state)
     uint32_t job;
     rig r;
 
-    (void)state;
     config.chunk_elements = CHUNK;
     rig_new(&r, &config);
     batch = &r.store->collecting;
@@ -587,31 +561,4 @@ static void many_small_chunks_take_bounded_memory_and_leave_none(void **state)
     assert_true(batch->passes_room * sizeof *batch->passes <= 8192 && batch->scratch_room <= 8192);
     rig_free(&r);
     free(values);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hello_refuses_unsuitable_world_sizes),
-        cmocka_unit_test_setup_teardown(ranks_of_a_job_agree_on_the_aggregate_and_its_keys, rig_set_up, rig_tear_down),
-        cmocka_unit_test(adasum_refuses_ranges_that_leave_no_power_of_two),
-        cmocka_unit_test(a_push_that_is_not_finite_is_rejected_where_that_is_asked_for),
-        cmocka_unit_test(params_report_the_aggregate_and_the_memory_that_it_may_hold),
-        cmocka_unit_test(declare_counts_the_bytes_that_all_ranks_may_spill),
-        cmocka_unit_test(contributions_wait_in_their_frames_while_memory_allows),
-        cmocka_unit_test(the_median_of_a_chunk_does_not_wait_for_other_chunks),
-        cmocka_unit_test(a_rank_over_quota_spills_its_contributions_until_the_round_closes),
-        cmocka_unit_test(spilled_contributions_stay_when_they_come_again_or_their_rank_is_taken_over),
-        cmocka_unit_test(a_job_may_be_dropped_at_any_moment_of_a_round),
-        cmocka_unit_test(draining_waits_for_rounds_that_collect),
-        cmocka_unit_test(initial_weights_are_their_mean_with_every_aggregate),
-        cmocka_unit_test(the_aggregate_is_clipped),
-        cmocka_unit_test(a_round_without_gradients_is_no_step),
-        cmocka_unit_test(values_that_are_not_finite_are_found_anywhere),
-        cmocka_unit_test(a_rank_over_quota_by_other_parameters_causes_no_work),
-        cmocka_unit_test(other_jobs_have_their_turn_between_batches),
-        cmocka_unit_test(many_small_chunks_take_bounded_memory_and_leave_none),
-        cmocka_unit_test(values_are_averaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

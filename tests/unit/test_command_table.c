@@ -1,14 +1,8 @@
 /* Tests the tables of commands. Help, manual pages and shell completion are generated from them, so every row must be
  * complete. */
-#include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <ctype.h>
 
 #include "commands.h"
 #include "text.h"
@@ -56,9 +50,8 @@ static void check_command(const pd_command *command)
     for (const pd_command_option *o = command->options; o != NULL && o->name != NULL; o++) check_option(command, o);
 }
 
-static void every_row_is_complete(void **state)
+TEST(every_row_is_complete)
 {
-    (void)state;
     for_all(check_command);
 }
 
@@ -72,26 +65,23 @@ static void check_needed(const pd_command *command)
     if (needed != command->least) fail_msg("%s %s: %d", command->name, command->args, command->least);
 }
 
-static void required_arguments_are_shown_without_brackets(void **state)
+TEST(required_arguments_are_shown_without_brackets)
 {
-    (void)state;
     for_all(check_needed);
 }
 
-static void names_are_unique(void **state)
+TEST(names_are_unique)
 {
-    (void)state;
     for (const pd_command *a = pd_commands; a->name != NULL; a++) {
         for (const pd_command *b = pd_commands; b != a; b++) assert_string_not_equal(a->name, b->name);
         for (const pd_command *b = pd_programs; b->name != NULL; b++) assert_string_not_equal(a->name, b->name);
     }
 }
 
-static void exit_statuses_have_texts(void **state)
+TEST(exit_statuses_have_texts)
 {
-    (void)state;
-    for (int i = PD_EXIT_OK; i <= PD_EXIT_UNREACHABLE; i++) assert_non_null(pd_exit_texts[i]);
-    assert_null(pd_exit_texts[PD_EXIT_UNREACHABLE + 1]);
+    for (int i = PD_CTL_OK; i <= PD_CTL_UNREACHABLE; i++) assert_non_null(pd_exit_texts[i]);
+    assert_null(pd_exit_texts[PD_CTL_UNREACHABLE + 1]);
 }
 
 /* ---- the command nearest to a mistyped word ---- */
@@ -104,9 +94,8 @@ static const char *nearest_of(const char *word)
     return search.best;
 }
 
-static void a_mistyped_word_is_near_its_word(void **state)
+TEST(a_mistyped_word_is_near_its_word)
 {
-    (void)state;
     assert_string_equal(nearest_of("jbos"), "jobs");
     assert_string_equal(nearest_of("job"), "jobs");
     assert_string_equal(nearest_of("param"), "params");
@@ -114,24 +103,9 @@ static void a_mistyped_word_is_near_its_word(void **state)
     assert_string_equal(nearest_of("import"), "import-state");
 }
 
-static void an_unrelated_word_is_near_no_word(void **state)
+TEST(an_unrelated_word_is_near_no_word)
 {
-    (void)state;
     assert_null(nearest_of("elephant"));
     assert_null(nearest_of(""));
     assert_null(nearest_of("a-word-that-is-longer-than-all-the-words-of-the-tables"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_complete),
-        cmocka_unit_test(required_arguments_are_shown_without_brackets),
-        cmocka_unit_test(names_are_unique),
-        cmocka_unit_test(exit_statuses_have_texts),
-        cmocka_unit_test(a_mistyped_word_is_near_its_word),
-        cmocka_unit_test(an_unrelated_word_is_near_no_word),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

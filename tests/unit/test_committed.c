@@ -1,17 +1,10 @@
 /* Tests that the bytes which a Declare counts against max_total_bytes cover the memory of the job, and not much more.
  * This includes jobs of many small parameters. */
+#include "test.h"
+
 #include "version_table.h"
-#include "handles.h"
-#include "oom.h"
+#include "conn.h"
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CONN = 10, MOST = 300, STEPS = 2, CHUNK = 4096 };
 
@@ -167,26 +160,24 @@ static void check(const job_case *c, bool keeps)
                  (long long)counted, (long long)most);
 }
 
-static void counted_bytes_cover_what_is_allocated(void **state)
+TEST(counted_bytes_cover_what_is_allocated)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i], false);
 }
 
-static void counted_bytes_cover_a_checkpoint(void **state)
+TEST(counted_bytes_cover_a_checkpoint)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i], true);
 }
 
-int main(void)
+static int prepare(void **state)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(counted_bytes_cover_what_is_allocated),
-                                        cmocka_unit_test(counted_bytes_cover_a_checkpoint) };
-
+    (void)state;
     for (int i = 0; i < MOST; i++) {
         snprintf(texts[i], sizeof texts[i], "model.layers.%d.self_attn.q_proj.weight", i);
         names[i] = texts[i];
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+GROUP(prepare, NULL);

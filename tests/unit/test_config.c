@@ -1,19 +1,10 @@
 /* Tests the configuration: defaults, files, environment, flags, and which values are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
 #include "config.h"
 #include "host.h"
-#include "oom.h"
 
 static int set_up(void **state)
 {
@@ -29,11 +20,12 @@ static int tear_down(void **state)
 
 /* ---- values ---- */
 
-static void the_ingest_budget_follows_the_memory(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(the_ingest_budget_follows_the_memory)
 {
     const uint64_t mib = 1 << 20, gib = 1 << 30;
 
-    (void)state;
     assert_true(pd_config_ingest_bytes(400 * mib, 4 * mib) == 100 * mib); /* a quarter of a small container */
     assert_true(pd_config_ingest_bytes(1 * gib, 4 * mib) == 256 * mib);
     assert_true(pd_config_ingest_bytes(2 * gib, 4 * mib) == 256 * mib);
@@ -42,9 +34,8 @@ static void the_ingest_budget_follows_the_memory(void **state)
     assert_true(pd_config_ingest_bytes(1 * gib, 512 * mib) == 512 * mib); /* one frame at least */
 }
 
-static void defaults_serve_without_a_file(void **state)
+TEST(defaults_serve_without_a_file, pd_config *c)
 {
-    pd_config *c = *state;
     pd_error err;
 
     assert_int_equal(pd_config_check(c, &err), PD_OK);
@@ -75,9 +66,8 @@ static void assert_state_dir(const char *variable, const char *key, const char *
     pd_config_free(c);
 }
 
-static void the_directory_for_checkpoints_is_the_one_of_systemd_or_none(void **state)
+TEST(the_directory_for_checkpoints_is_the_one_of_systemd_or_none)
 {
-    (void)state;
     assert_state_dir(NULL, NULL, "");
     assert_state_dir("/var/lib/paramd", NULL, "/var/lib/paramd");
     assert_state_dir("/var/lib/paramd:/var/lib/other", NULL, "/var/lib/paramd");
@@ -95,7 +85,7 @@ static void holds(pd_config *c, const char *section, const char *name, const cha
     assert_int_equal(*at, expected);
 }
 
-static void sizes_take_binary_units_in_every_spelling(void **state)
+TEST(sizes_take_binary_units_in_every_spelling, pd_config *c)
 {
     static const struct {
         const char *text;
@@ -104,16 +94,13 @@ static void sizes_take_binary_units_in_every_spelling(void **state)
                   { "64KiB", 64 << 10 }, { "64kb", 64 << 10 },    { "256M", 256 << 20 }, { "1m", 1 << 20 },
                   { "1Mi", 1 << 20 },    { "3 GiB", 3ull << 30 }, { "3g", 3ull << 30 },  { "1TiB", 1ull << 40 },
                   { "1t", 1ull << 40 } };
-    pd_config *c = *state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         holds(c, "limits", "ingest_bytes", sizes[i].text, &c->ingest_bytes, sizes[i].bytes);
 }
 
-static void durations_take_units_from_milliseconds_to_days(void **state)
+TEST(durations_take_units_from_milliseconds_to_days, pd_config *c)
 {
-    pd_config *c = *state;
-
     holds(c, "server", "read_timeout", "250ms", &c->read_timeout, 250);
     holds(c, "server", "read_timeout", "90s", &c->read_timeout, 90000);
     holds(c, "server", "read_timeout", "1.5s", &c->read_timeout, 1500);
@@ -123,9 +110,8 @@ static void durations_take_units_from_milliseconds_to_days(void **state)
     holds(c, "server", "read_timeout", "1d", &c->read_timeout, 86400000);
 }
 
-static void durations_of_jobs_take_the_same_units(void **state)
+TEST(durations_of_jobs_take_the_same_units, pd_config *c)
 {
-    pd_config *c = *state;
     pd_error err;
 
     if (pd_config_set(c, "job", "job_linger", "1d", &err) != PD_OK) fail_msg("%s", err.text);
@@ -141,9 +127,8 @@ static void expect_refusal(pd_config *c, const char *section, const char *name, 
     if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
 }
 
-static void an_invalid_value_is_refused_with_the_valid_ones(void **state)
+TEST(an_invalid_value_is_refused_with_the_valid_ones, pd_config *c)
 {
-    pd_config *c = *state;
     uint64_t before = c->ingest_bytes;
 
     expect_refusal(c, "limits", "ingest_bytes", "lots", PD_INVALID_ARGUMENT, "a size like");
@@ -166,15 +151,15 @@ static void an_invalid_value_is_refused_with_the_valid_ones(void **state)
     assert_int_equal(c->ingest_bytes, before);
 }
 
-static void an_unknown_key_is_refused_with_the_nearest_one(void **state)
+TEST(an_unknown_key_is_refused_with_the_nearest_one, pd_config *c)
 {
-    expect_refusal(*state, "server", "lisen", "x", PD_NOT_FOUND, "the nearest is listen in [server]");
-    expect_refusal(*state, "limits", "max_conections", "5", PD_NOT_FOUND, "the nearest is max_connections in [server]");
-    expect_refusal(*state, "limits", "insecure", "yes", PD_NOT_FOUND, "the nearest is insecure in [server]");
-    expect_refusal(*state, "job", "nonfinit", "skip", PD_NOT_FOUND, "the nearest is nonfinite in [job]");
+    expect_refusal(c, "server", "lisen", "x", PD_NOT_FOUND, "the nearest is listen in [server]");
+    expect_refusal(c, "limits", "max_conections", "5", PD_NOT_FOUND, "the nearest is max_connections in [server]");
+    expect_refusal(c, "limits", "insecure", "yes", PD_NOT_FOUND, "the nearest is insecure in [server]");
+    expect_refusal(c, "job", "nonfinit", "skip", PD_NOT_FOUND, "the nearest is nonfinite in [job]");
 }
 
-static void keys_that_contradict_each_other_are_refused(void **state)
+TEST(keys_that_contradict_each_other_are_refused)
 {
     static const char *const cases[][4] = {
         { "limits", "chunk_bytes", "8195", "multiple of 64" },
@@ -183,7 +168,6 @@ static void keys_that_contradict_each_other_are_refused(void **state)
         { "server", "heartbeat_timeout", "10s", "longer than" },
     };
     pd_error err;
-    (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pd_config *c = pd_config_new();
@@ -194,7 +178,7 @@ static void keys_that_contradict_each_other_are_refused(void **state)
     }
 }
 
-static void addresses_that_the_start_would_refuse_are_refused(void **state)
+TEST(addresses_that_the_start_would_refuse_are_refused)
 {
     static const char *const cases[][2] = {
         { "127.0.0.1:65536", "larger than 65535" },
@@ -205,7 +189,6 @@ static void addresses_that_the_start_would_refuse_are_refused(void **state)
         { "127.0.0.1:1,[::]:7070", "refusing to listen on [::]:7070" },
         { "unix://relative", "absolute path" },
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pd_config *c = pd_config_new();
@@ -217,9 +200,8 @@ static void addresses_that_the_start_would_refuse_are_refused(void **state)
     }
 }
 
-static void an_insecure_daemon_may_listen_on_every_interface(void **state)
+TEST(an_insecure_daemon_may_listen_on_every_interface, pd_config *c)
 {
-    pd_config *c = *state;
     pd_error err;
 
     assert_int_equal(pd_config_set(c, "server", "listen", "*:7070, unix:///run/paramd/socket", NULL), PD_OK);
@@ -227,9 +209,8 @@ static void an_insecure_daemon_may_listen_on_every_interface(void **state)
     if (pd_config_check(c, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-static void too_many_addresses_are_refused(void **state)
+TEST(too_many_addresses_are_refused, pd_config *c)
 {
-    pd_config *c = *state;
     char list[512] = "127.0.0.1:1";
     pd_error err;
 
@@ -257,9 +238,8 @@ static int read_text(pd_config *c, const char *text, char *path, pd_error *err)
     return rc;
 }
 
-static void a_file_sets_what_it_names(void **state)
+TEST(a_file_sets_what_it_names, pd_config *c)
 {
-    pd_config *c = *state;
     char path[32];
     pd_error err;
 
@@ -271,9 +251,8 @@ static void a_file_sets_what_it_names(void **state)
         if (strcmp(c->job[i].name, "nonfinite") == 0) assert_string_equal(c->job[i].value, "reject");
 }
 
-static void comments_after_values_are_ignored(void **state)
+TEST(comments_after_values_are_ignored, pd_config *c)
 {
-    pd_config *c = *state;
     char path[32];
     pd_error err;
 
@@ -301,9 +280,8 @@ static void expect_file_error(const char *text, int line, const char *part)
     pd_config_free(c);
 }
 
-static void an_error_in_a_file_is_reported_with_its_line(void **state)
+TEST(an_error_in_a_file_is_reported_with_its_line)
 {
-    (void)state;
     expect_file_error("[server]\nlisten = 127.0.0.1:1\nlissten = 3\n", 3, "the nearest is listen");
     expect_file_error("[server]\n\nread_timeout = soon\nwrite_timeout = never\n", 3, "read_timeout = soon");
     expect_file_error("[servr]\nlisten = 127.0.0.1:1\n", 2, "[servr]");
@@ -311,17 +289,17 @@ static void an_error_in_a_file_is_reported_with_its_line(void **state)
     expect_file_error("[server]\nwhat is this\n", 2, "expected [section]");
 }
 
-static void a_missing_file_is_reported(void **state)
+TEST(a_missing_file_is_reported, pd_config *c)
 {
     pd_error err;
 
-    assert_int_equal(pd_config_read_file(*state, "/no/such/file", &err), PD_NOT_FOUND);
+    assert_int_equal(pd_config_read_file(c, "/no/such/file", &err), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "/no/such/file"));
 }
 
-static void a_printed_configuration_reads_back_to_the_same_values(void **state)
+TEST(a_printed_configuration_reads_back_to_the_same_values, void *given)
 {
-    pd_config *c = *state, *again = pd_config_new();
+    pd_config *c = given, *again = pd_config_new();
     char *text, path[32];
     size_t size;
     pd_error err;
@@ -338,22 +316,21 @@ static void a_printed_configuration_reads_back_to_the_same_values(void **state)
     pd_config_free(again);
 }
 
-static void a_printed_file_fits_100_columns(void **state)
+TEST(a_printed_file_fits_100_columns, pd_config *c)
 {
     char *text, *rest = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
-    pd_config_print(*state, out);
+    pd_config_print(c, out);
     fclose(out);
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
         if (strlen(line) > 100) fail_msg("%zu columns: %s", strlen(line), line);
     free(text);
 }
 
-static void every_key_is_printed_with_its_help(void **state)
+TEST(every_key_is_printed_with_its_help, pd_config *c)
 {
-    pd_config *c = *state;
     char *text, line[128];
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -372,9 +349,8 @@ static void every_key_is_printed_with_its_help(void **state)
 
 /* ---- environment ---- */
 
-static void variables_set_keys_by_their_long_and_their_short_names(void **state)
+TEST(variables_set_keys_by_their_long_and_their_short_names, pd_config *c)
 {
-    pd_config *c = *state;
     char *const environment[] = { "PARAMD_LISTEN=127.0.0.1:9", "HOME=/", "PARAMD_LIMITS_MAX_JOBS=3",
                                   "PARAMD_LOG_LEVEL=debug", NULL };
     pd_error err;
@@ -385,7 +361,7 @@ static void variables_set_keys_by_their_long_and_their_short_names(void **state)
     assert_int_equal(c->log_level, 4);
 }
 
-static void variables_of_our_other_programs_are_left_alone(void **state)
+TEST(variables_of_our_other_programs_are_left_alone, pd_config *c)
 {
     char *const environment[] = { "PARAMD_URL=tcp://x:1",
                                   "PARAMD_JOB=mine",
@@ -398,7 +374,7 @@ static void variables_of_our_other_programs_are_left_alone(void **state)
                                   NULL };
     pd_error err;
 
-    if (pd_config_read_environment(*state, environment, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_config_read_environment(c, environment, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
 static void expect_variable_error(pd_config *c, char *variable, const char *part)
@@ -411,7 +387,7 @@ static void expect_variable_error(pd_config *c, char *variable, const char *part
 }
 
 /* Kubernetes sets these in each container beside a service, here for several services and kinds of ports. */
-static void variables_of_kubernetes_services_are_left_alone(void **state)
+TEST(variables_of_kubernetes_services_are_left_alone, pd_config *c)
 {
     static const char *const services[] = {
         "PARAMD", "PARAMD_METRICS", "PARAMD_0", "PARAMD_SERVER", "PARAMD_PORT", "PARAMD_LISTEN", "PARAMD_SERVICE_A_B_9"
@@ -436,45 +412,44 @@ static void variables_of_kubernetes_services_are_left_alone(void **state)
             char variable[100], *const environment[] = { variable, NULL };
             pd_error err;
             snprintf(variable, sizeof variable, "%s_%s", services[i], endings[k]);
-            if (pd_config_read_environment(*state, environment, &err) != PD_OK) fail_msg("%s", err.text);
+            if (pd_config_read_environment(c, environment, &err) != PD_OK) fail_msg("%s", err.text);
         }
 }
 
-static void a_setting_that_only_resembles_a_service_is_refused(void **state)
+TEST(a_setting_that_only_resembles_a_service_is_refused, pd_config *c)
 {
-    expect_variable_error(*state, "PARAMD_METRICS_PORT=7072", "environment variable PARAMD_METRICS_PORT: ");
-    expect_variable_error(*state, "PARAMD_SERVICE_HOSTS=10.0.0.1", "environment variable PARAMD_SERVICE_HOSTS: ");
-    expect_variable_error(*state, "PARAMD_SERVICE_PORT=work", "environment variable PARAMD_SERVICE_PORT: ");
-    expect_variable_error(*state, "PARAMD_LISTEN_PORT=7070", "environment variable PARAMD_LISTEN_PORT: ");
-    expect_variable_error(*state, "PARAMD_PORT_7070=tcp://10.0.0.1:7070", "environment variable PARAMD_PORT_7070: ");
-    expect_variable_error(*state, "PARAMD_SUPPORT=tcp://10.0.0.1:7070", "environment variable PARAMD_SUPPORT: ");
+    expect_variable_error(c, "PARAMD_METRICS_PORT=7072", "environment variable PARAMD_METRICS_PORT: ");
+    expect_variable_error(c, "PARAMD_SERVICE_HOSTS=10.0.0.1", "environment variable PARAMD_SERVICE_HOSTS: ");
+    expect_variable_error(c, "PARAMD_SERVICE_PORT=work", "environment variable PARAMD_SERVICE_PORT: ");
+    expect_variable_error(c, "PARAMD_LISTEN_PORT=7070", "environment variable PARAMD_LISTEN_PORT: ");
+    expect_variable_error(c, "PARAMD_PORT_7070=tcp://10.0.0.1:7070", "environment variable PARAMD_PORT_7070: ");
+    expect_variable_error(c, "PARAMD_SUPPORT=tcp://10.0.0.1:7070", "environment variable PARAMD_SUPPORT: ");
 }
 
-static void an_unknown_variable_is_refused_with_the_nearest_name(void **state)
+TEST(an_unknown_variable_is_refused_with_the_nearest_name, pd_config *c)
 {
-    expect_variable_error(*state, "PARAMD_SERVER_LISTN=1", "environment variable PARAMD_SERVER_LISTN: ");
-    expect_variable_error(*state, "PARAMD_LISTN=1", "the nearest is PARAMD_LISTEN");
-    expect_variable_error(*state, "PARAMD_MAXJOBS=1", "the nearest is PARAMD_MAX_JOBS");
-    expect_variable_error(*state, "PARAMD_URI=tcp://x", "the nearest is PARAMD_URL");
-    expect_variable_error(*state, "PARAMD_PORT=7411", "write PARAMD_LISTEN=:7070 for port 7070");
-    expect_variable_error(*state, "PARAMD_PORT_FIEL=x", "the nearest is PARAMD_PORT_FILE");
-    expect_variable_error(*state, "PARAMD_MAX_JOBS=many", "environment variable PARAMD_MAX_JOBS: limits.max_jobs");
+    expect_variable_error(c, "PARAMD_SERVER_LISTN=1", "environment variable PARAMD_SERVER_LISTN: ");
+    expect_variable_error(c, "PARAMD_LISTN=1", "the nearest is PARAMD_LISTEN");
+    expect_variable_error(c, "PARAMD_MAXJOBS=1", "the nearest is PARAMD_MAX_JOBS");
+    expect_variable_error(c, "PARAMD_URI=tcp://x", "the nearest is PARAMD_URL");
+    expect_variable_error(c, "PARAMD_PORT=7411", "write PARAMD_LISTEN=:7070 for port 7070");
+    expect_variable_error(c, "PARAMD_PORT_FIEL=x", "the nearest is PARAMD_PORT_FILE");
+    expect_variable_error(c, "PARAMD_MAX_JOBS=many", "environment variable PARAMD_MAX_JOBS: limits.max_jobs");
 }
 
-static void a_key_given_by_both_of_its_names_is_refused(void **state)
+TEST(a_key_given_by_both_of_its_names_is_refused, pd_config *c)
 {
     char *const environment[] = { "PARAMD_LISTEN=:1", "PARAMD_SERVER_LISTEN=:2", NULL };
     pd_error err;
 
-    assert_int_equal(pd_config_read_environment(*state, environment, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_config_read_environment(c, environment, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "given twice"));
 }
 
 /* ---- processors and memory of the machine ---- */
 
-static void a_quota_of_processors_is_rounded_up(void **state)
+TEST(a_quota_of_processors_is_rounded_up)
 {
-    (void)state;
     assert_int_equal(pd_host_quota("150000 100000\n"), 2);
     assert_int_equal(pd_host_quota("50000 100000\n"), 1);
     assert_int_equal(pd_host_quota("400000 100000"), 4);
@@ -482,16 +457,14 @@ static void a_quota_of_processors_is_rounded_up(void **state)
     assert_int_equal(pd_host_quota("-1 100000\n"), 0);
 }
 
-static void this_machine_reports_its_cores_and_memory(void **state)
+TEST(this_machine_reports_its_cores_and_memory)
 {
-    (void)state;
     assert_true(pd_host_cores() >= 1);
     assert_true(pd_host_memory() >= 1 << 20);
 }
 
-static void without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor(void **state)
+TEST(without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor, pd_config *c)
 {
-    pd_config *c = *state;
     pd_error err;
 
     assert_int_equal(pd_config_set(c, "threads", "numa", "off", &err), PD_OK);
@@ -499,9 +472,8 @@ static void without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor(
     assert_int_equal(c->step_threads, pd_host_cores());
 }
 
-static void running_out_of_memory_leaves_no_partial_configuration(void **state)
+TEST(running_out_of_memory_leaves_no_partial_configuration)
 {
-    (void)state;
     for (int64_t n = 0;; n++) {
         pd_config *c;
         bool failed;
@@ -515,41 +487,4 @@ static void running_out_of_memory_leaves_no_partial_configuration(void **state)
         pd_config_free(c);
         if (!failed) break;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_ingest_budget_follows_the_memory),
-        cmocka_unit_test_setup_teardown(defaults_serve_without_a_file, set_up, tear_down),
-        cmocka_unit_test(the_directory_for_checkpoints_is_the_one_of_systemd_or_none),
-        cmocka_unit_test_setup_teardown(sizes_take_binary_units_in_every_spelling, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(durations_take_units_from_milliseconds_to_days, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(durations_of_jobs_take_the_same_units, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_invalid_value_is_refused_with_the_valid_ones, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_unknown_key_is_refused_with_the_nearest_one, set_up, tear_down),
-        cmocka_unit_test(keys_that_contradict_each_other_are_refused),
-        cmocka_unit_test(addresses_that_the_start_would_refuse_are_refused),
-        cmocka_unit_test_setup_teardown(an_insecure_daemon_may_listen_on_every_interface, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(too_many_addresses_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_sets_what_it_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(comments_after_values_are_ignored, set_up, tear_down),
-        cmocka_unit_test(an_error_in_a_file_is_reported_with_its_line),
-        cmocka_unit_test_setup_teardown(a_missing_file_is_reported, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_printed_configuration_reads_back_to_the_same_values, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_key_is_printed_with_its_help, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_printed_file_fits_100_columns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(variables_set_keys_by_their_long_and_their_short_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(variables_of_our_other_programs_are_left_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(variables_of_kubernetes_services_are_left_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_setting_that_only_resembles_a_service_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_unknown_variable_is_refused_with_the_nearest_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_key_given_by_both_of_its_names_is_refused, set_up, tear_down),
-        cmocka_unit_test(a_quota_of_processors_is_rounded_up),
-        cmocka_unit_test(this_machine_reports_its_cores_and_memory),
-        cmocka_unit_test_setup_teardown(without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor, set_up,
-                                        tear_down),
-        cmocka_unit_test(running_out_of_memory_leaves_no_partial_configuration),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests conversions between float32, float16 and bfloat16 on every value. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "convert.h"
 
@@ -82,56 +76,49 @@ static void rounds_to_nearest_even(const format *f)
     }
 }
 
-static void reads_every_float16(void **state)
+TEST(reads_every_float16)
 {
-    (void)state;
     reads_every_pattern(&half);
 }
-static void reads_every_bfloat16(void **state)
+TEST(reads_every_bfloat16)
 {
-    (void)state;
     reads_every_pattern(&brain);
 }
-static void rounds_float16_to_nearest_even(void **state)
+TEST(rounds_float16_to_nearest_even)
 {
-    (void)state;
     rounds_to_nearest_even(&half);
 }
-static void rounds_bfloat16_to_nearest_even(void **state)
+TEST(rounds_bfloat16_to_nearest_even)
 {
-    (void)state;
     rounds_to_nearest_even(&brain);
 }
 
-static void keeps_a_nan_whose_payload_is_cut_off(void **state)
+TEST(keeps_a_nan_whose_payload_is_cut_off)
 {
     float nan = pd_f32_from_bits(0x7f800001);
     uint16_t h, b;
 
-    (void)state;
     pd_convert(&h, PD_F16, &nan, PD_F32, 1);
     pd_convert(&b, PD_BF16, &nan, PD_F32, 1);
     assert_true(isnan(value_of(&half, h)));
     assert_true(isnan(value_of(&brain, b)));
 }
 
-static void copies_equal_types_bit_for_bit(void **state)
+TEST(copies_equal_types_bit_for_bit)
 {
     uint32_t in[3] = { 0x7f800001, 0x80000000, 1 }, out[3];
 
-    (void)state;
     pd_convert(out, PD_F32, in, PD_F32, 3);
     assert_memory_equal(in, out, sizeof in);
 }
 
-static void goes_between_the_short_types_by_way_of_float32(void **state)
+TEST(goes_between_the_short_types_by_way_of_float32)
 {
     enum { N = 3000 };
     uint16_t *from = malloc(N * sizeof *from), *direct = malloc(N * sizeof *direct),
              *by_way = malloc(N * sizeof *by_way);
     float *middle = malloc(N * sizeof *middle);
 
-    (void)state;
     for (int i = 0; i < N; i++) from[i] = (uint16_t)(i * 21);
     pd_convert(direct, PD_BF16, from, PD_F16, N);
     pd_convert(middle, PD_F32, from, PD_F16, N);
@@ -141,18 +128,4 @@ static void goes_between_the_short_types_by_way_of_float32(void **state)
     free(direct);
     free(by_way);
     free(middle);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_float16),
-        cmocka_unit_test(reads_every_bfloat16),
-        cmocka_unit_test(rounds_float16_to_nearest_even),
-        cmocka_unit_test(rounds_bfloat16_to_nearest_even),
-        cmocka_unit_test(keeps_a_nan_whose_payload_is_cut_off),
-        cmocka_unit_test(copies_equal_types_bit_for_bit),
-        cmocka_unit_test(goes_between_the_short_types_by_way_of_float32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

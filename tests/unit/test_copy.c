@@ -1,10 +1,5 @@
 /* Tests copies of tensors: every byte arrives, and none beside it changes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "pages.h"
 
@@ -26,32 +21,18 @@ static void copy_and_compare(size_t n, size_t to_at, size_t from_at)
         if (to[i] != (i < to_at || i >= to_at + n ? AROUND : pattern(i - to_at + from_at))) fail_msg("byte %zu", i);
 }
 
-static void copies_every_number_of_bytes(void **state)
+TEST(copies_every_number_of_bytes)
 {
-    (void)state;
     for (size_t n = 0; n <= MOST; n++) copy_and_compare(n, 64, 64);
 }
 
-static void copies_between_addresses_of_any_alignment(void **state)
+TEST(copies_between_addresses_of_any_alignment)
 {
-    (void)state;
     for (size_t to = 0; to < 64; to += 3)
         for (size_t from = 0; from < 64; from += 5) copy_and_compare(513, to, from);
 }
 
-static void copies_large_tensors_between_addresses_of_any_alignment(void **state)
+TEST(copies_large_tensors_between_addresses_of_any_alignment)
 {
-    (void)state;
     for (size_t at = 0; at < 64; at += 9) copy_and_compare(LARGE + at % 2, at, 63 - at);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_every_number_of_bytes),
-        cmocka_unit_test(copies_between_addresses_of_any_alignment),
-        cmocka_unit_test(copies_large_tensors_between_addresses_of_any_alignment),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

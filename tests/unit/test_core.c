@@ -1,18 +1,11 @@
 /* Tests the client's core and its connection, against a scripted server. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 
 /* ---- greeting ---- */
 
-static void introduces_itself_and_is_welcomed(void **state)
+TEST(introduces_itself_and_is_welcomed)
 {
     static const char *const options[] = { "nonfinite=reject", NULL }, *const rules[] = { "*bias sgd lr=0.5", "* sgd",
                                                                                           NULL };
@@ -20,7 +13,6 @@ static void introduces_itself_and_is_welcomed(void **state)
     peer *p;
     peer_frame l;
     Paramd__HelloRequest *hello;
-    (void)state;
 
     config.options = options;
     config.rules = rules;
@@ -42,9 +34,8 @@ static void introduces_itself_and_is_welcomed(void **state)
     peer_free(p);
 }
 
-static void takes_the_welcome_split_at_every_byte(void **state)
+TEST(takes_the_welcome_split_at_every_byte)
 {
-    (void)state;
     for (size_t split = 1; split < 80; split++) {
         peer *p = peer_new(&peer_four);
         pd_error err;
@@ -59,13 +50,12 @@ static void takes_the_welcome_split_at_every_byte(void **state)
     }
 }
 
-static void ends_with_the_servers_error_when_hello_is_refused(void **state)
+TEST(ends_with_the_servers_error_when_hello_is_refused)
 {
     peer *p = peer_new(&peer_four);
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     l = peer_expect(p, PD_HELLO);
@@ -80,11 +70,10 @@ static void ends_with_the_servers_error_when_hello_is_refused(void **state)
     peer_free(p);
 }
 
-static void waits_for_a_server_that_is_going_away(void **state)
+TEST(waits_for_a_server_that_is_going_away)
 {
     peer *p = peer_new(&peer_four);
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     l = peer_expect(p, PD_HELLO);
@@ -98,12 +87,11 @@ static void waits_for_a_server_that_is_going_away(void **state)
     peer_free(p);
 }
 
-static void an_impatient_handle_ends_when_every_address_was_tried_once(void **state)
+TEST(an_impatient_handle_ends_when_every_address_was_tried_once)
 {
     pd_core_config config = peer_four;
     peer *p;
     pd_error err;
-    (void)state;
 
     config.impatient = true;
     config.urls = 2;
@@ -117,13 +105,12 @@ static void an_impatient_handle_ends_when_every_address_was_tried_once(void **st
     peer_free(p);
 }
 
-static void refuses_an_option_without_a_value(void **state)
+TEST(refuses_an_option_without_a_value)
 {
     static const char *const options[] = { "nonfinite", NULL };
     pd_core_config config = peer_four;
     pd_core *core;
     pd_error err;
-    (void)state;
 
     config.options = options;
     assert_int_equal(pd_core_new(&core, &config, &err), PD_INVALID_ARGUMENT);
@@ -140,11 +127,10 @@ static uint64_t longest_pause(uint64_t alone_ns)
     return most < 2 * SECOND ? most : 2 * SECOND;
 }
 
-static void tries_again_after_an_eighth_of_the_time_without_a_server_from_50_ms_to_2_s(void **state)
+TEST(tries_again_after_an_eighth_of_the_time_without_a_server_from_50_ms_to_2_s)
 {
     peer *p = peer_new(&peer_four);
     uint64_t begun = p->now;
-    (void)state;
 
     for (int i = 0; p->now < begun + 60 * SECOND; i++) {
         uint64_t wait, most = longest_pause(p->now - begun);
@@ -160,12 +146,11 @@ static void tries_again_after_an_eighth_of_the_time_without_a_server_from_50_ms_
     peer_free(p);
 }
 
-static void comes_back_soon_to_the_same_address_after_a_connection_that_worked(void **state)
+TEST(comes_back_soon_to_the_same_address_after_a_connection_that_worked)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
     size_t url = pd_core_url(p->core);
-    (void)state;
 
     pd_core_down(p->core, p->now, "cut");
     assert_int_equal(pd_core_url(p->core), url);
@@ -173,12 +158,11 @@ static void comes_back_soon_to_the_same_address_after_a_connection_that_worked(v
     peer_free(p);
 }
 
-static void sends_a_heartbeat_when_nothing_else_was_sent(void **state)
+TEST(sends_a_heartbeat_when_nothing_else_was_sent)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_next(p->core), p->now + SECOND);
     p->now += SECOND - 1;
@@ -193,13 +177,12 @@ static void sends_a_heartbeat_when_nothing_else_was_sent(void **state)
     peer_free(p);
 }
 
-static void drops_a_connection_that_owes_an_answer_and_is_silent(void **state)
+TEST(drops_a_connection_that_owes_an_answer_and_is_silent)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
     uint64_t since = p->now;
     peer_frame l;
-    (void)state;
 
     while (pd_core_link(p->core, p->now) == PD_LINK_KEEP && p->now < since + 60 * SECOND) {
         p->now = pd_core_next(p->core);
@@ -213,7 +196,7 @@ static void drops_a_connection_that_owes_an_answer_and_is_silent(void **state)
     peer_free(p);
 }
 
-static void drops_a_connection_that_takes_nothing_and_is_silent(void **state)
+TEST(drops_a_connection_that_takes_nothing_and_is_silent)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
@@ -222,7 +205,6 @@ static void drops_a_connection_that_takes_nothing_and_is_silent(void **state)
     uint64_t since = p->now;
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
     assert_true(pd_core_next(p->core) <= since + 5 * SECOND); /* the push stays unsent, since the connection takes no
@@ -233,7 +215,7 @@ static void drops_a_connection_that_takes_nothing_and_is_silent(void **state)
     peer_free(p);
 }
 
-static void a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats(void **state)
+TEST(a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
@@ -242,7 +224,6 @@ static void a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats(voi
     pd_ticket_id ticket;
     pd_error err;
     peer_frame push, l;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
     push = peer_expect(p, PD_PUSH);
@@ -262,7 +243,7 @@ static void a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats(voi
 
 /* ---- reconnecting ---- */
 
-static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
+TEST(sends_the_identical_bytes_again_on_the_next_connection)
 {
     static const int64_t sizes[] = { 2 * CHUNK, 3 };
     peer *p = peer_running(sizes, 2);
@@ -271,7 +252,6 @@ static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
     pd_ticket_id ticket, barrier;
     pd_error err;
     peer_frame before[4], after;
-    (void)state;
 
     for (int i = 0; i < 2 * CHUNK; i++) g[i] = (float)i;
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
@@ -297,10 +277,9 @@ static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
     peer_free(p);
 }
 
-static void a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection(void **state)
+TEST(a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection)
 {
     static const int64_t sizes[] = { 5 };
-    (void)state;
 
     for (size_t at = 1; at < 90; at++) {
         peer *p = peer_running(sizes, 1);
@@ -324,14 +303,13 @@ static void a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection(void **
     }
 }
 
-static void repeats_its_declaration_before_any_other_request(void **state)
+TEST(repeats_its_declaration_before_any_other_request)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
     pd_ticket_id barrier;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     peer_cut(p);
     /* the barrier is requested while there is no connection */
@@ -348,14 +326,13 @@ static void repeats_its_declaration_before_any_other_request(void **state)
     peer_free(p);
 }
 
-static void a_declaration_refused_can_be_mended_on_a_fresh_connection(void **state)
+TEST(a_declaration_refused_can_be_mended_on_a_fresh_connection)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_new(&peer_four);
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -374,7 +351,7 @@ static void a_declaration_refused_can_be_mended_on_a_fresh_connection(void **sta
     peer_free(p);
 }
 
-static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void **state)
+TEST(a_request_that_a_draining_server_refuses_goes_to_the_next_one)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
@@ -383,7 +360,6 @@ static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void *
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);
@@ -402,7 +378,7 @@ static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void *
     peer_free(p);
 }
 
-static void initial_weights_whose_reply_was_lost_are_not_sent_again(void **state)
+TEST(initial_weights_whose_reply_was_lost_are_not_sent_again)
 {
     static const int64_t sizes[] = { 2 };
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
@@ -413,7 +389,6 @@ static void initial_weights_whose_reply_was_lost_are_not_sent_again(void **state
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -438,14 +413,13 @@ static void initial_weights_whose_reply_was_lost_are_not_sent_again(void **state
 
 /* ---- barriers, leaving, initial weights ---- */
 
-static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
+TEST(barriers_are_numbered_and_leaving_ends_the_handle)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     for (uint64_t i = 1; i <= 3; i++) {
         assert_int_equal(pd_core_barrier(p->core, &ticket, &err), PD_OK);
@@ -465,13 +439,12 @@ static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
     peer_free(p);
 }
 
-static void a_refused_barrier_does_not_count(void **state)
+TEST(a_refused_barrier_does_not_count)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
     pd_ticket_id first, second;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_barrier(p->core, &first, NULL), PD_OK);
     l = peer_expect(p, PD_BARRIER);
@@ -485,7 +458,7 @@ static void a_refused_barrier_does_not_count(void **state)
     peer_free(p);
 }
 
-static void sends_initial_weights_of_parameters_that_are_not_initialised(void **state)
+TEST(sends_initial_weights_of_parameters_that_are_not_initialised)
 {
     static const int64_t sizes[] = { 2, 3 };
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
@@ -496,7 +469,6 @@ static void sends_initial_weights_of_parameters_that_are_not_initialised(void **
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -520,7 +492,7 @@ static void sends_initial_weights_of_parameters_that_are_not_initialised(void **
     peer_free(p);
 }
 
-static void an_operators_question_is_answered_without_declaring(void **state)
+TEST(an_operators_question_is_answered_without_declaring)
 {
     pd_core_config config = peer_four;
     Paramd__StatusReply status = PARAMD__STATUS_REPLY__INIT;
@@ -530,7 +502,6 @@ static void an_operators_question_is_answered_without_declaring(void **state)
     uint8_t *at;
     size_t bytes;
     peer_frame l;
-    (void)state;
 
     config.job = "";
     p = peer_new(&config);
@@ -547,45 +518,14 @@ static void an_operators_question_is_answered_without_declaring(void **state)
     peer_free(p);
 }
 
-static void a_ticket_can_be_waited_for_once(void **state)
+TEST(a_ticket_can_be_waited_for_once)
 {
     static const int64_t sizes[] = { 2 };
     peer *p = peer_running(sizes, 1);
     uint8_t *at;
     size_t bytes;
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_core_finish(p->core, 424242, &at, &bytes, &err), PD_NOT_FOUND);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(introduces_itself_and_is_welcomed),
-        cmocka_unit_test(takes_the_welcome_split_at_every_byte),
-        cmocka_unit_test(ends_with_the_servers_error_when_hello_is_refused),
-        cmocka_unit_test(waits_for_a_server_that_is_going_away),
-        cmocka_unit_test(an_impatient_handle_ends_when_every_address_was_tried_once),
-        cmocka_unit_test(refuses_an_option_without_a_value),
-        cmocka_unit_test(tries_again_after_an_eighth_of_the_time_without_a_server_from_50_ms_to_2_s),
-        cmocka_unit_test(comes_back_soon_to_the_same_address_after_a_connection_that_worked),
-        cmocka_unit_test(sends_a_heartbeat_when_nothing_else_was_sent),
-        cmocka_unit_test(drops_a_connection_that_owes_an_answer_and_is_silent),
-        cmocka_unit_test(drops_a_connection_that_takes_nothing_and_is_silent),
-        cmocka_unit_test(a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats),
-        cmocka_unit_test(sends_the_identical_bytes_again_on_the_next_connection),
-        cmocka_unit_test(a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection),
-        cmocka_unit_test(repeats_its_declaration_before_any_other_request),
-        cmocka_unit_test(a_declaration_refused_can_be_mended_on_a_fresh_connection),
-        cmocka_unit_test(a_request_that_a_draining_server_refuses_goes_to_the_next_one),
-        cmocka_unit_test(initial_weights_whose_reply_was_lost_are_not_sent_again),
-        cmocka_unit_test(barriers_are_numbered_and_leaving_ends_the_handle),
-        cmocka_unit_test(a_refused_barrier_does_not_count),
-        cmocka_unit_test(sends_initial_weights_of_parameters_that_are_not_initialised),
-        cmocka_unit_test(an_operators_question_is_answered_without_declaring),
-        cmocka_unit_test(a_ticket_can_be_waited_for_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

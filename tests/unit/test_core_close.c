@@ -1,13 +1,6 @@
 /* Tests how the client closes a step: it sends one frame after its pushes and keeps the frame until it is answered.
  * Then the step number of every parameter rises by one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 
@@ -56,9 +49,10 @@ static pd_ticket_id close_step(peer *p, uint64_t step)
     return ticket;
 }
 
-static void the_end_of_a_step_goes_after_its_pushes(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(the_end_of_a_step_goes_after_its_pushes, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 1, .gradient = &gradient };
     peer_frame l;
 
@@ -71,9 +65,8 @@ static void the_end_of_a_step_goes_after_its_pushes(void **state)
     peer_frame_drop(&l);
 }
 
-static void the_reply_advances_all_parameters_by_one_step(void **state)
+TEST(the_reply_advances_all_parameters_by_one_step, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 2, .gradient = &gradient };
     pd_ticket_id ticket = close_step(p, 1);
     peer_frame l;
@@ -89,9 +82,8 @@ static void the_reply_advances_all_parameters_by_one_step(void **state)
     peer_frame_drop(&l);
 }
 
-static void a_parameter_left_out_cannot_be_pushed_before_the_reply(void **state)
+TEST(a_parameter_left_out_cannot_be_pushed_before_the_reply, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 2, .gradient = &gradient };
     pd_ticket_id closing = close_step(p, 1), ticket;
     pd_error err;
@@ -108,9 +100,8 @@ static void a_parameter_left_out_cannot_be_pushed_before_the_reply(void **state)
 
 /* If a push is refused, the client's request to close the step fails with the error of the push. Otherwise the frame
  * that closes the step would be sent again after a reconnect, to a server that does not know of the refusal. */
-static void a_refused_push_ends_the_closing_of_its_step_with_its_error(void **state)
+TEST(a_refused_push_ends_the_closing_of_its_step_with_its_error, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     peer_frame first, closing;
     pd_ticket_id ticket;
@@ -132,9 +123,8 @@ static void a_refused_push_ends_the_closing_of_its_step_with_its_error(void **st
     peer_frame_drop(&closing);
 }
 
-static void a_step_is_not_closed_before_refused_pushes_are_repeated(void **state)
+TEST(a_step_is_not_closed_before_refused_pushes_are_repeated, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     pd_ticket_id ticket = push(p, &item);
     peer_frame first = peer_expect(p, PD_PUSH);
@@ -149,9 +139,8 @@ static void a_step_is_not_closed_before_refused_pushes_are_repeated(void **state
     close_step(p, 1);
 }
 
-static void pushes_repeat_the_mark_of_the_last_error_that_was_read(void **state)
+TEST(pushes_repeat_the_mark_of_the_last_error_that_was_read, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     pd_ticket_id ticket = push(p, &item);
     peer_frame l = peer_expect(p, PD_PUSH);
@@ -169,9 +158,8 @@ static void pushes_repeat_the_mark_of_the_last_error_that_was_read(void **state)
     }
 }
 
-static void a_refused_push_may_be_repeated_while_the_step_is_being_closed(void **state)
+TEST(a_refused_push_may_be_repeated_while_the_step_is_being_closed, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 0, .gradient = &gradient };
     pd_ticket_id ticket = push(p, &item);
     peer_frame first = peer_expect(p, PD_PUSH);
@@ -183,9 +171,8 @@ static void a_refused_push_may_be_repeated_while_the_step_is_being_closed(void *
     push(p, &item);
 }
 
-static void one_step_is_closed_at_a_time(void **state)
+TEST(one_step_is_closed_at_a_time, peer *p)
 {
-    peer *p = *state;
     pd_ticket_id ticket = close_step(p, 1), other;
     pd_error err;
     peer_frame l;
@@ -200,9 +187,8 @@ static void one_step_is_closed_at_a_time(void **state)
     close_step(p, 1);
 }
 
-static void the_closing_frame_is_sent_again_on_the_next_connection(void **state)
+TEST(the_closing_frame_is_sent_again_on_the_next_connection, peer *p)
 {
-    peer *p = *state;
     pd_item item = { .param = 1, .gradient = &gradient };
     peer_frame l;
 
@@ -223,28 +209,9 @@ static void the_closing_frame_is_sent_again_on_the_next_connection(void **state)
     peer_frame_drop(&l);
 }
 
-static void there_is_no_step_0_to_close(void **state)
+TEST(there_is_no_step_0_to_close, peer *p)
 {
-    peer *p = *state;
     pd_ticket_id ticket;
 
     assert_int_equal(pd_core_close_step(p->core, 0, &ticket, NULL), PD_INVALID_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_end_of_a_step_goes_after_its_pushes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_reply_advances_all_parameters_by_one_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_parameter_left_out_cannot_be_pushed_before_the_reply, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_push_ends_the_closing_of_its_step_with_its_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_is_not_closed_before_refused_pushes_are_repeated, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pushes_repeat_the_mark_of_the_last_error_that_was_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_push_may_be_repeated_while_the_step_is_being_closed, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(one_step_is_closed_at_a_time, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_closing_frame_is_sent_again_on_the_next_connection, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(there_is_no_step_0_to_close, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests declarations in the client's core: how axes and model state are sent, and how the notes that optimizers
  * write about parameters are received. Also tests that the core never sends a sparse gradient. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "peer.h"
 
 static const pd_client_param params[] = {
@@ -74,12 +66,11 @@ static void run(peer *p, const char *note)
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
 }
 
-static void a_declaration_brings_axes_and_model_state(void **state)
+TEST(a_declaration_brings_axes_and_model_state)
 {
     peer *p = welcomed();
     peer_frame l;
     const Paramd__DeclareRequest *request;
-    (void)state;
     declare(p);
     l = peer_expect(p, PD_DECLARE);
     request = l.message;
@@ -91,13 +82,12 @@ static void a_declaration_brings_axes_and_model_state(void **state)
     peer_free(p);
 }
 
-static void bad_axes_are_refused_before_anything_is_sent(void **state)
+TEST(bad_axes_are_refused_before_anything_is_sent)
 {
     pd_client_param bad = { .name = "kernel", .shape = { 2, { 3, 4 } }, .axes = "embed" };
     peer *p = welcomed();
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
     assert_int_equal(pd_core_declare(p->core, &bad, 1, &ticket, &err), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text,
                         "parameter kernel: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
@@ -106,10 +96,9 @@ static void bad_axes_are_refused_before_anything_is_sent(void **state)
     peer_free(p);
 }
 
-static void a_note_can_be_read_once_the_parameters_are_declared(void **state)
+TEST(a_note_can_be_read_once_the_parameters_are_declared)
 {
     peer *p = welcomed();
-    (void)state;
     assert_string_equal(pd_core_note(p->core, 0), "");
     run(p, "a rule has no effect");
     assert_string_equal(pd_core_note(p->core, 0), "a rule has no effect");
@@ -132,11 +121,10 @@ static void run_again(peer *p, const char *note)
 }
 
 /* A reconnect must neither move nor replace the note, because the caller may have kept a pointer to it. */
-static void a_note_stays_where_it_is_after_a_reconnect(void **state)
+TEST(a_note_stays_where_it_is_after_a_reconnect)
 {
     peer *p = welcomed();
     const char *before;
-    (void)state;
     run(p, "first");
     before = pd_core_note(p->core, 0);
     run_again(p, "second");
@@ -145,11 +133,10 @@ static void a_note_stays_where_it_is_after_a_reconnect(void **state)
     peer_free(p);
 }
 
-static void without_memory_a_note_is_asked_for_again(void **state)
+TEST(without_memory_a_note_is_asked_for_again)
 {
     bool failed = true;
     int64_t n;
-    (void)state;
     for (n = 0; failed; n++) {
         peer *p = welcomed();
         pd_ticket_id ticket = declare(p);
@@ -168,10 +155,9 @@ static void without_memory_a_note_is_asked_for_again(void **state)
     assert_true(n > 1);
 }
 
-static void without_memory_nothing_is_declared(void **state)
+TEST(without_memory_nothing_is_declared)
 {
     bool failed = true;
-    (void)state;
     for (int64_t n = 0; failed; n++) {
         peer *p = peer_new(&peer_four); /* the core has no connection, so the Declare is not sent yet */
         pd_ticket_id ticket;
@@ -186,7 +172,7 @@ static void without_memory_nothing_is_declared(void **state)
     }
 }
 
-static void a_sparse_gradient_is_not_sent(void **state)
+TEST(a_sparse_gradient_is_not_sent)
 {
     float gradient[12] = { 0 };
     pd_item item = { .param = 0, .gradient = gradient };
@@ -194,7 +180,6 @@ static void a_sparse_gradient_is_not_sent(void **state)
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
     run(p, "");
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, &(pd_push_options){ .sparse = true }, &ticket, &err),
                      PD_INVALID_ARGUMENT);
@@ -206,18 +191,4 @@ static void a_sparse_gradient_is_not_sent(void **state)
     l = peer_expect(p, PD_PUSH);
     peer_frame_drop(&l);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_declaration_brings_axes_and_model_state),
-        cmocka_unit_test(bad_axes_are_refused_before_anything_is_sent),
-        cmocka_unit_test(a_note_can_be_read_once_the_parameters_are_declared),
-        cmocka_unit_test(a_note_stays_where_it_is_after_a_reconnect),
-        cmocka_unit_test(without_memory_a_note_is_asked_for_again),
-        cmocka_unit_test(without_memory_nothing_is_declared),
-        cmocka_unit_test(a_sparse_gradient_is_not_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Tests a client whose rank another process has, or whose job is not there yet: what its Hello says, and for how long
  * it tries again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 
@@ -25,13 +19,12 @@ static void refuse(peer *p, int code)
     peer_frame_drop(&l);
 }
 
-static void hello_tells_the_run_the_wish_to_resume_and_that_it_joins(void **state)
+TEST(hello_tells_the_run_the_wish_to_resume_and_that_it_joins)
 {
     pd_core_config config = peer_four;
     const Paramd__HelloRequest *hello;
     peer *p;
     peer_frame l;
-    (void)state;
 
     config.run = "monday";
     config.resume = PD_RESUME_NO;
@@ -47,12 +40,11 @@ static void hello_tells_the_run_the_wish_to_resume_and_that_it_joins(void **stat
     peer_free(p);
 }
 
-static void over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held(void **state)
+TEST(over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held)
 {
     peer *p = peer_new(&peer_four);
     uint64_t begin = p->now;
     pd_error err;
-    (void)state;
 
     for (refuse(p, PD_ALREADY_EXISTS); pd_core_ended(p->core) == NULL; refuse(p, PD_ALREADY_EXISTS)) {
         assert_true(p->now - begin < 35 * SECOND);
@@ -66,10 +58,9 @@ static void over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held(vo
     peer_free(p);
 }
 
-static void it_gets_the_rank_when_the_server_finds_the_other_process_dead(void **state)
+TEST(it_gets_the_rank_when_the_server_finds_the_other_process_dead)
 {
     peer *p = peer_new(&peer_four);
-    (void)state;
 
     refuse(p, PD_ALREADY_EXISTS);
     peer_cut(p);
@@ -81,11 +72,10 @@ static void it_gets_the_rank_when_the_server_finds_the_other_process_dead(void *
     peer_free(p);
 }
 
-static void over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once(void **state)
+TEST(over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once)
 {
     peer *p = peer_new(&peer_four);
     pd_error err;
-    (void)state;
 
     p->local = true;
     refuse(p, PD_ALREADY_EXISTS);
@@ -93,28 +83,15 @@ static void over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once(void 
     peer_free(p);
 }
 
-static void an_impatient_client_does_not_try_again(void **state)
+TEST(an_impatient_client_does_not_try_again)
 {
     pd_core_config config = peer_four;
     pd_error err;
     peer *p;
-    (void)state;
 
     config.impatient = true;
     p = peer_new(&config);
     refuse(p, PD_ALREADY_EXISTS);
     assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hello_tells_the_run_the_wish_to_resume_and_that_it_joins),
-        cmocka_unit_test(over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held),
-        cmocka_unit_test(it_gets_the_rank_when_the_server_finds_the_other_process_dead),
-        cmocka_unit_test(over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once),
-        cmocka_unit_test(an_impatient_client_does_not_try_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Tests the client's core while another thread sends bytes that the core lent to it. Until pd_core_sent is called, none
  * of these bytes may be freed, and no buffer may return to the caller. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 
@@ -109,20 +103,17 @@ static void give_up_while_lent(unsigned which, size_t frames_gone, size_t more)
     peer_free(p);
 }
 
-static void questions_may_be_given_up_while_their_bytes_are_sent(void **state)
+TEST(questions_may_be_given_up_while_their_bytes_are_sent)
 {
-    (void)state;
-
     for (unsigned which = 0; which < 1u << QUESTIONS; which++)
         for (size_t gone = 0; gone < QUESTIONS; gone++)
             for (size_t more = 0; more < PD_PREFIX_BYTES; more += 13) give_up_while_lent(which, gone, more);
 }
 
-static void a_question_given_up_while_the_connection_breaks_is_not_asked_again(void **state)
+TEST(a_question_given_up_while_the_connection_breaks_is_not_asked_again)
 {
     pd_ticket_id tickets[QUESTIONS];
     peer *p = operator_with(tickets);
-    (void)state;
 
     lend(p);
     for (int i = 0; i < QUESTIONS; i++) pd_core_give_up(p->core, tickets[i]);
@@ -164,10 +155,9 @@ static void expect_done_after_report(pushed *s, int code)
     peer_free(s->p);
 }
 
-static void a_push_answered_while_its_bytes_are_sent_ends_once_they_are_sent(void **state)
+TEST(a_push_answered_while_its_bytes_are_sent_ends_once_they_are_sent)
 {
     pushed s;
-    (void)state;
 
     push_and_lend(&s);
     peer_reply_data(s.p, &s.lent.prefix[0], 1, 1, 1, NULL, 0);
@@ -175,32 +165,29 @@ static void a_push_answered_while_its_bytes_are_sent_ends_once_they_are_sent(voi
     expect_done_after_report(&s, PD_OK);
 }
 
-static void a_push_refused_while_its_bytes_are_sent_ends_once_they_are_sent(void **state)
+TEST(a_push_refused_while_its_bytes_are_sent_ends_once_they_are_sent)
 {
     pushed s;
-    (void)state;
 
     push_and_lend(&s);
     peer_refuse(s.p, &s.lent.prefix[0], PD_INVALID_ARGUMENT, "no");
     expect_done_after_report(&s, PD_INVALID_ARGUMENT);
 }
 
-static void a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_are_sent(void **state)
+TEST(a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_are_sent)
 {
     pd_prefix none = { .method = PD_HELLO };
     pushed s;
-    (void)state;
 
     push_and_lend(&s);
     peer_refuse(s.p, &none, PD_ABORTED, "the job was dropped");
     expect_done_after_report(&s, PD_ABORTED);
 }
 
-static void a_handle_that_ends_while_bytes_are_sent_gives_buffers_back_with_the_connection(void **state)
+TEST(a_handle_that_ends_while_bytes_are_sent_gives_buffers_back_with_the_connection)
 {
     pd_prefix none = { .method = PD_HELLO };
     pushed s;
-    (void)state;
 
     push_and_lend(&s);
     peer_refuse(s.p, &none, PD_ABORTED, "the job was dropped");
@@ -211,7 +198,7 @@ static void a_handle_that_ends_while_bytes_are_sent_gives_buffers_back_with_the_
     peer_free(s.p);
 }
 
-static void hello_and_declare_may_be_answered_while_their_bytes_are_sent(void **state)
+TEST(hello_and_declare_may_be_answered_while_their_bytes_are_sent)
 {
     static const int64_t sizes[] = { ELEMENTS };
     Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
@@ -220,7 +207,6 @@ static void hello_and_declare_may_be_answered_while_their_bytes_are_sent(void **
     peer *p = peer_new(&peer_first);
     pd_ticket_id ticket = peer_declare(p, sizes, 1);
     loan l;
-    (void)state;
 
     peer_connect(p);
     l = lend(p);
@@ -243,13 +229,12 @@ static void hello_and_declare_may_be_answered_while_their_bytes_are_sent(void **
     peer_free(p);
 }
 
-static void a_declaration_may_be_refused_while_its_bytes_are_sent(void **state)
+TEST(a_declaration_may_be_refused_while_its_bytes_are_sent)
 {
     static const int64_t sizes[] = { ELEMENTS };
     peer *p = peer_new(&peer_first);
     pd_ticket_id ticket = peer_declare(p, sizes, 1);
     loan l;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -260,19 +245,4 @@ static void a_declaration_may_be_refused_while_its_bytes_are_sent(void **state)
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
     peer_cut(p);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(questions_may_be_given_up_while_their_bytes_are_sent),
-        cmocka_unit_test(a_question_given_up_while_the_connection_breaks_is_not_asked_again),
-        cmocka_unit_test(a_push_answered_while_its_bytes_are_sent_ends_once_they_are_sent),
-        cmocka_unit_test(a_push_refused_while_its_bytes_are_sent_ends_once_they_are_sent),
-        cmocka_unit_test(a_handle_that_ends_while_bytes_are_sent_keeps_buffers_until_they_are_sent),
-        cmocka_unit_test(a_handle_that_ends_while_bytes_are_sent_gives_buffers_back_with_the_connection),
-        cmocka_unit_test(hello_and_declare_may_be_answered_while_their_bytes_are_sent),
-        cmocka_unit_test(a_declaration_may_be_refused_while_its_bytes_are_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

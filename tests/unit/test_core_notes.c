@@ -1,15 +1,8 @@
 /* Tests what the client's core does about checkpoints while the server lives: notes, the durable step, and requests for
  * a checkpoint. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "call.h"
-#include "oom.h"
 #include "peer.h"
 
 enum { PARAMS = 2, ELEMENTS = 3, STEP = 7 };
@@ -69,10 +62,9 @@ static void come_back(peer *p)
 
 /* ---- notes ---- */
 
-static void a_note_goes_out_before_the_push_of_its_step(void **state)
+TEST(a_note_goes_out_before_the_push_of_its_step)
 {
     peer *p = trained();
-    (void)state;
 
     push(p, "batch 8");
     expect_note(p, "batch 8");
@@ -80,32 +72,29 @@ static void a_note_goes_out_before_the_push_of_its_step(void **state)
     peer_free(p);
 }
 
-static void a_push_without_a_note_sends_none(void **state)
+TEST(a_push_without_a_note_sends_none)
 {
     peer *p = trained();
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(push_noted(p, NULL, 0, &ticket, NULL), PD_OK);
     expect(p, PD_PUSH);
     peer_free(p);
 }
 
-static void an_empty_note_is_a_note(void **state)
+TEST(an_empty_note_is_a_note)
 {
     peer *p = trained();
-    (void)state;
 
     push(p, "");
     expect_note(p, "");
     peer_free(p);
 }
 
-static void the_callers_note_is_copied(void **state)
+TEST(the_callers_note_is_copied)
 {
     char text[] = "batch 8";
     peer *p = trained();
-    (void)state;
 
     push(p, text);
     text[0] = 'X';
@@ -113,12 +102,11 @@ static void the_callers_note_is_copied(void **state)
     peer_free(p);
 }
 
-static void a_ticket_waits_for_the_answer_to_its_note(void **state)
+TEST(a_ticket_waits_for_the_answer_to_its_note)
 {
     peer *p = trained();
     pd_ticket_id ticket = push(p, "batch 8");
     pd_prefix note = expect_note(p, "batch 8"), pushed = expect(p, PD_PUSH);
-    (void)state;
 
     peer_reply_data(p, &pushed, PARAMS, 1, STEP + 1, NULL, 0);
     assert_false(pd_core_done(p->core, ticket));
@@ -127,10 +115,9 @@ static void a_ticket_waits_for_the_answer_to_its_note(void **state)
     peer_free(p);
 }
 
-static void a_note_is_sent_again_on_the_next_connection(void **state)
+TEST(a_note_is_sent_again_on_the_next_connection)
 {
     peer *p = trained();
-    (void)state;
 
     push(p, "batch 8");
     expect_note(p, "batch 8");
@@ -142,12 +129,11 @@ static void a_note_is_sent_again_on_the_next_connection(void **state)
 
 /* The push is sent again because it has no answer, and a server that was started anew has lost its note. Neither comes
  * from a window. */
-static void an_answered_note_that_goes_again_with_its_push_counts_as_sent_again_and_not_as_replayed(void **state)
+TEST(an_answered_note_that_goes_again_with_its_push_counts_as_sent_again_and_not_as_replayed)
 {
     peer *p = trained();
     pd_client_stats stats;
     pd_prefix note;
-    (void)state;
 
     push(p, "batch 8");
     note = expect_note(p, "batch 8");
@@ -162,12 +148,11 @@ static void an_answered_note_that_goes_again_with_its_push_counts_as_sent_again_
     peer_free(p);
 }
 
-static void a_server_that_shuts_down_gets_the_note_on_the_next_connection(void **state)
+TEST(a_server_that_shuts_down_gets_the_note_on_the_next_connection)
 {
     peer *p = trained();
     pd_ticket_id ticket = push(p, "batch 8");
     pd_prefix note = expect_note(p, "batch 8");
-    (void)state;
 
     peer_refuse(p, &note, PD_UNAVAILABLE, "shutting down");
     assert_false(pd_core_done(p->core, ticket));
@@ -176,13 +161,12 @@ static void a_server_that_shuts_down_gets_the_note_on_the_next_connection(void *
     peer_free(p);
 }
 
-static void a_push_goes_on_without_a_note_that_was_refused(void **state)
+TEST(a_push_goes_on_without_a_note_that_was_refused)
 {
     peer *p = trained();
     pd_ticket_id ticket = push(p, "batch 8");
     pd_prefix note = expect_note(p, "batch 8"), pushed = expect(p, PD_PUSH);
     pd_error err;
-    (void)state;
 
     peer_refuse(p, &note, PD_RESOURCE_EXHAUSTED, "no room for notes");
     p->now += 3 * SECOND; /* a push with a refused part ends after less time */
@@ -196,30 +180,28 @@ static void a_push_goes_on_without_a_note_that_was_refused(void **state)
     peer_free(p);
 }
 
-static void a_note_that_is_too_long_or_nowhere_is_refused(void **state)
+TEST(a_note_that_is_too_long_or_nowhere_is_refused)
 {
-    uint8_t *large = calloc(1, PD_NOTE_BYTES + 1);
+    uint8_t *large = calloc(1, PD_WORKER_STATE_BYTES + 1);
     peer *p = trained();
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
-    assert_int_equal(push_noted(p, large, PD_NOTE_BYTES + 1, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(push_noted(p, large, PD_WORKER_STATE_BYTES + 1, &ticket, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "at most 1048576"));
     assert_int_equal(push_noted(p, NULL, 3, &ticket, &err), PD_INVALID_ARGUMENT);
     peer_expect_silence(p);
-    assert_int_equal(push_noted(p, large, PD_NOTE_BYTES - 4096, &ticket, &err), PD_OK);
+    assert_int_equal(push_noted(p, large, PD_WORKER_STATE_BYTES - 4096, &ticket, &err), PD_OK);
     free(large);
     peer_free(p);
 }
 
-static void without_memory_neither_the_note_nor_the_push_goes_out(void **state)
+TEST(without_memory_neither_the_note_nor_the_push_goes_out)
 {
     peer *p = trained();
     pd_ticket_id ticket;
     bool failed = true;
     int64_t n = 0;
-    (void)state;
 
     for (; failed; n++) {
         int rc;
@@ -240,7 +222,7 @@ static pd_ticket_id recall(peer *p, pd_prefix *asked)
 {
     pd_ticket_id ticket;
 
-    assert_int_equal(pd_core_recall(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_get_worker_state(p->core, &ticket, NULL), PD_OK);
     *asked = expect(p, PD_RECALL);
     return ticket;
 }
@@ -255,14 +237,13 @@ static int answer(peer *p, const pd_prefix *asked, uint64_t announced, const cha
     return peer_reply(p, asked, &reply.base, (void *)text, strlen(text));
 }
 
-static void a_recall_brings_the_note_behind_its_header(void **state)
+TEST(a_recall_brings_the_note_behind_its_header)
 {
     peer *p = trained();
     pd_prefix asked;
     pd_ticket_id ticket = recall(p, &asked);
     uint8_t *reply;
     size_t bytes;
-    (void)state;
 
     assert_int_equal(answer(p, &asked, 7, "batch 8"), PD_OK);
     assert_int_equal(pd_core_finish(p->core, ticket, &reply, &bytes, NULL), PD_OK);
@@ -271,23 +252,21 @@ static void a_recall_brings_the_note_behind_its_header(void **state)
     peer_free(p);
 }
 
-static void a_recall_may_bring_nothing(void **state)
+TEST(a_recall_may_bring_nothing)
 {
     peer *p = trained();
     pd_prefix asked;
     pd_ticket_id ticket = recall(p, &asked);
-    (void)state;
 
     assert_int_equal(answer(p, &asked, 0, ""), PD_OK);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_free(p);
 }
 
-static void a_note_of_another_length_than_announced_ends_the_handle(void **state)
+TEST(a_note_of_another_length_than_announced_ends_the_handle)
 {
     peer *p = trained();
     pd_prefix asked;
-    (void)state;
 
     recall(p, &asked);
     assert_int_equal(answer(p, &asked, 200, "batch 8"), PD_INTERNAL);
@@ -295,23 +274,21 @@ static void a_note_of_another_length_than_announced_ends_the_handle(void **state
     peer_free(p);
 }
 
-static void a_note_that_is_too_long_ends_the_handle(void **state)
+TEST(a_note_that_is_too_long_ends_the_handle)
 {
     peer *p = trained();
     pd_prefix asked;
-    (void)state;
 
     recall(p, &asked);
     assert_int_equal(answer(p, &asked, UINT64_C(1) << 40, ""), PD_INTERNAL);
     peer_free(p);
 }
 
-static void a_recall_is_asked_again_on_the_next_connection(void **state)
+TEST(a_recall_is_asked_again_on_the_next_connection)
 {
     peer *p = trained();
     pd_prefix asked;
     pd_ticket_id ticket = recall(p, &asked);
-    (void)state;
 
     peer_refuse(p, &asked, PD_UNAVAILABLE, "shutting down");
     assert_false(pd_core_done(p->core, ticket));
@@ -322,13 +299,12 @@ static void a_recall_is_asked_again_on_the_next_connection(void **state)
 
 /* ---- the durable step ---- */
 
-static void answers_tell_the_durable_step(void **state)
+TEST(answers_tell_the_durable_step)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
     Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[] = { &one, &one };
     peer *p = trained();
     pd_prefix pushed;
-    (void)state;
 
     assert_int_equal(pd_core_durable(p->core), 0);
     push(p, "");
@@ -343,13 +319,12 @@ static void answers_tell_the_durable_step(void **state)
     peer_free(p);
 }
 
-static void a_server_that_comes_back_tells_its_durable_step(void **state)
+TEST(a_server_that_comes_back_tells_its_durable_step)
 {
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
     peer *p = trained();
     pd_prefix asked;
-    (void)state;
 
     peer_cut(p);
     peer_connect(p);
@@ -367,14 +342,13 @@ static void a_server_that_comes_back_tells_its_durable_step(void **state)
 
 /* ---- asking for a checkpoint ---- */
 
-static void a_request_for_a_checkpoint_has_its_step_and_its_patience(void **state)
+TEST(a_request_for_a_checkpoint_has_its_step_and_its_patience)
 {
     Paramd__CheckpointReply reply = PARAMD__CHECKPOINT_REPLY__INIT;
     const Paramd__CheckpointRequest *request;
     peer *p = trained();
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_checkpoint(p->core, 9, 2500, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_CHECKPOINT);
@@ -389,13 +363,12 @@ static void a_request_for_a_checkpoint_has_its_step_and_its_patience(void **stat
     peer_free(p);
 }
 
-static void a_disk_that_has_failed_is_an_error_of_the_call(void **state)
+TEST(a_disk_that_has_failed_is_an_error_of_the_call)
 {
     peer *p = trained();
     pd_ticket_id ticket;
     pd_prefix asked;
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_core_checkpoint(p->core, 0, 2500, &ticket, NULL), PD_OK);
     asked = expect(p, PD_CHECKPOINT);
@@ -403,31 +376,4 @@ static void a_disk_that_has_failed_is_an_error_of_the_call(void **state)
     assert_int_equal(peer_finish(p, ticket, &err), PD_UNAVAILABLE);
     assert_string_equal(err.text, "the disk is full");
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_note_goes_out_before_the_push_of_its_step),
-        cmocka_unit_test(a_push_without_a_note_sends_none),
-        cmocka_unit_test(an_empty_note_is_a_note),
-        cmocka_unit_test(the_callers_note_is_copied),
-        cmocka_unit_test(a_ticket_waits_for_the_answer_to_its_note),
-        cmocka_unit_test(a_note_is_sent_again_on_the_next_connection),
-        cmocka_unit_test(an_answered_note_that_goes_again_with_its_push_counts_as_sent_again_and_not_as_replayed),
-        cmocka_unit_test(a_server_that_shuts_down_gets_the_note_on_the_next_connection),
-        cmocka_unit_test(a_push_goes_on_without_a_note_that_was_refused),
-        cmocka_unit_test(a_note_that_is_too_long_or_nowhere_is_refused),
-        cmocka_unit_test(without_memory_neither_the_note_nor_the_push_goes_out),
-        cmocka_unit_test(a_recall_brings_the_note_behind_its_header),
-        cmocka_unit_test(a_recall_may_bring_nothing),
-        cmocka_unit_test(a_note_of_another_length_than_announced_ends_the_handle),
-        cmocka_unit_test(a_note_that_is_too_long_ends_the_handle),
-        cmocka_unit_test(a_recall_is_asked_again_on_the_next_connection),
-        cmocka_unit_test(answers_tell_the_durable_step),
-        cmocka_unit_test(a_server_that_comes_back_tells_its_durable_step),
-        cmocka_unit_test(a_request_for_a_checkpoint_has_its_step_and_its_patience),
-        cmocka_unit_test(a_disk_that_has_failed_is_an_error_of_the_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

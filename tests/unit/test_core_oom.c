@@ -1,23 +1,15 @@
 /* Tests the client's core when any one of its allocations fails. The core reports an error or reconnects. Nothing is
  * lost and nothing leaks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "peer.h"
 
 static const int64_t sizes[] = { 2 * CHUNK + 5, 3, 7 };
 enum { N = 3 };
 
-static void a_core_is_made_whole_or_not_at_all(void **state)
+TEST(a_core_is_made_whole_or_not_at_all)
 {
     bool failed = true;
-    (void)state;
 
     for (int64_t n = 0; failed; n++) {
         pd_core *core = NULL;
@@ -41,10 +33,9 @@ static int push_all(peer *p, pd_item *items, pd_ticket_id *ticket)
     return pd_core_push(p->core, PD_PUSH_PULL, items, N, NULL, ticket, &err);
 }
 
-static void a_push_is_queued_whole_or_not_at_all(void **state)
+TEST(a_push_is_queued_whole_or_not_at_all)
 {
     bool failed = true;
-    (void)state;
 
     for (int64_t n = 0; failed; n++) {
         peer *p = peer_running(sizes, N);
@@ -64,10 +55,9 @@ static void a_push_is_queued_whole_or_not_at_all(void **state)
     }
 }
 
-static void the_other_calls_are_queued_whole_or_not_at_all(void **state)
+TEST(the_other_calls_are_queued_whole_or_not_at_all)
 {
     bool failed = true;
-    (void)state;
 
     for (int64_t n = 0; failed; n++) {
         peer *p = peer_running(sizes, N);
@@ -88,14 +78,4 @@ static void the_other_calls_are_queued_whole_or_not_at_all(void **state)
         while (peer_take(p, &l)) peer_frame_drop(&l);
         peer_free(p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_core_is_made_whole_or_not_at_all),
-        cmocka_unit_test(a_push_is_queued_whole_or_not_at_all),
-        cmocka_unit_test(the_other_calls_are_queued_whole_or_not_at_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

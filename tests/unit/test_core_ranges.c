@@ -1,12 +1,6 @@
 /* Tests ranges in the client's core: how a range is declared, how a shard is cut along the chunks of the whole tensor,
  * and where its weights are written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 
@@ -42,14 +36,13 @@ static peer *running(const pd_core_config *config, bool initialised)
     return p;
 }
 
-static void declares_the_ranges(void **state)
+TEST(declares_the_ranges)
 {
     peer *p = peer_new(&peer_four);
     Paramd__DeclareRequest *declare;
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -68,7 +61,7 @@ static void declares_the_ranges(void **state)
     peer_free(p);
 }
 
-static void refuses_an_invalid_range(void **state)
+TEST(refuses_an_invalid_range)
 {
     static const struct {
         bool ranged;
@@ -79,9 +72,8 @@ static void refuses_an_invalid_range(void **state)
         { true, 0, 11, "0 to 11" },
         { true, -1, 3, "-1 to 3" },
         { true, 11, 11, "11 to 11" },
-        { false, 0, 3, "start and end count only with `ranged`" },
+        { false, 0, 3, "start and end need `ranged`" },
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         pd_client_param param = {
@@ -113,14 +105,13 @@ static void answer_piece(peer *p, uint64_t first, uint64_t count, const float *g
     peer_frame_drop(&l);
 }
 
-static void a_shard_is_cut_along_the_chunks_of_the_whole_tensor(void **state)
+TEST(a_shard_is_cut_along_the_chunks_of_the_whole_tensor)
 {
     peer *p = running(&peer_four, true);
     float gradient[END - START], weights[END - START + 1] = { 0 };
     pd_item item = { .param = 1, .gradient = gradient, .weights = weights };
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     for (int i = 0; i < END - START; i++) gradient[i] = (float)i;
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, &item, 1, NULL, &ticket, &err), PD_OK);
@@ -136,7 +127,7 @@ static void a_shard_is_cut_along_the_chunks_of_the_whole_tensor(void **state)
     peer_free(p);
 }
 
-static void an_empty_shard_needs_no_memory(void **state)
+TEST(an_empty_shard_needs_no_memory)
 {
     static const char byte;
     peer *p = running(&peer_four, true);
@@ -146,7 +137,6 @@ static void an_empty_shard_needs_no_memory(void **state)
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_pull(p->core, items + 1, 1, 0, &ticket, &err),
                      PD_INVALID_ARGUMENT); /* a pull needs a buffer, since this parameter has elements */
@@ -179,9 +169,8 @@ static void an_empty_shard_needs_no_memory(void **state)
 }
 
 /* Rank 0 alone initializes a parameter without ranges. Every rank that has elements initializes its own range. */
-static void a_rank_initialises_the_parameters_that_it_is_asked_for(void **state)
+TEST(a_rank_initialises_the_parameters_that_it_is_asked_for)
 {
-    (void)state;
     for (int first = 0; first < 2; first++) {
         peer *p = running(first ? &peer_first : &peer_four, false);
         float whole[3] = { 0 }, shard[END - START];
@@ -206,16 +195,4 @@ static void a_rank_initialises_the_parameters_that_it_is_asked_for(void **state)
         assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
         peer_free(p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(declares_the_ranges),
-        cmocka_unit_test(refuses_an_invalid_range),
-        cmocka_unit_test(a_shard_is_cut_along_the_chunks_of_the_whole_tensor),
-        cmocka_unit_test(an_empty_shard_needs_no_memory),
-        cmocka_unit_test(a_rank_initialises_the_parameters_that_it_is_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

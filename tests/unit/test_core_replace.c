@@ -1,12 +1,6 @@
 /* Tests the client's core with weights that the program has changed by hand: how they are sent, which number pushes
  * bring, and what becomes of them when the connection breaks or the server goes back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 #include "replace.h"
@@ -94,11 +88,10 @@ static uint64_t push_number(peer *p, uint64_t given, uint64_t step)
     return number;
 }
 
-static void all_frames_tell_the_step_the_number_and_how_many_parameters_come(void **state)
+TEST(all_frames_tell_the_step_the_number_and_how_many_parameters_come)
 {
     peer *p = trained(&peer_first);
     pd_ticket_id ticket = replace_both(p);
-    (void)state;
 
     for (int i = 0; i < 4; i++) {
         assert_false(pd_core_done(p->core, ticket));
@@ -109,20 +102,18 @@ static void all_frames_tell_the_step_the_number_and_how_many_parameters_come(voi
     peer_free(p);
 }
 
-static void a_push_brings_the_number_that_the_program_gives(void **state)
+TEST(a_push_brings_the_number_that_the_program_gives)
 {
     peer *p = trained(&peer_four);
-    (void)state;
 
     assert_int_equal(push_number(p, NUMBER, STEP), NUMBER);
     assert_int_equal(push_number(p, 0, STEP + 1), 0);
     peer_free(p);
 }
 
-static void rank_0_brings_the_number_of_what_it_has_sent(void **state)
+TEST(rank_0_brings_the_number_of_what_it_has_sent)
 {
     peer *p = trained(&peer_first);
-    (void)state;
 
     replace_and_answer(p);
     assert_int_equal(push_number(p, 0, STEP), NUMBER);
@@ -142,19 +133,17 @@ static void assert_refused(peer *p, const uint32_t *params, size_t n, uint64_t n
     peer_expect_silence(p);
 }
 
-static void only_rank_0_replaces_weights(void **state)
+TEST(only_rank_0_replaces_weights)
 {
     peer *p = trained(&peer_four);
-    (void)state;
 
     assert_refused(p, (uint32_t[]){ 0 }, 1, NUMBER, PD_FAILED_PRECONDITION, "this is rank 2");
     peer_free(p);
 }
 
-static void items_that_cannot_be_replaced_are_refused(void **state)
+TEST(items_that_cannot_be_replaced_are_refused)
 {
     peer *p = trained(&peer_first);
-    (void)state;
 
     assert_refused(p, (uint32_t[]){ 0 }, 1, 0, PD_INVALID_ARGUMENT, "a number other than 0");
     assert_refused(p, (uint32_t[]){ 0 }, 0, NUMBER, PD_INVALID_ARGUMENT, "no items");
@@ -163,12 +152,11 @@ static void items_that_cannot_be_replaced_are_refused(void **state)
     peer_free(p);
 }
 
-static void weights_are_not_replaced_during_a_push(void **state)
+TEST(weights_are_not_replaced_during_a_push)
 {
     peer *p = trained(&peer_first);
     pd_ticket_id ticket = peer_push_pull(p, 1, SMALL);
     peer_frame l = peer_expect(p, PD_PUSH_PULL);
-    (void)state;
 
     assert_refused(p, (uint32_t[]){ 1 }, 1, NUMBER, PD_INVALID_ARGUMENT, "p0 has a push under way");
     peer_reply_data(p, &l.prefix, 1, 1, STEP + 1, p->weights[0], SMALL);
@@ -205,11 +193,10 @@ static void come_back(peer *p, uint64_t step, uint64_t number)
     answer_declare(p, step, number);
 }
 
-static void all_weights_are_sent_again_on_a_new_connection(void **state)
+TEST(all_weights_are_sent_again_on_a_new_connection)
 {
     peer *p = trained(&peer_first);
     pd_ticket_id ticket = replace_both(p);
-    (void)state;
 
     expect_weights(p, true);
     expect_weights(p, false);
@@ -222,12 +209,11 @@ static void all_weights_are_sent_again_on_a_new_connection(void **state)
     peer_free(p);
 }
 
-static void a_new_process_brings_the_number_of_the_weights_that_it_receives(void **state)
+TEST(a_new_process_brings_the_number_of_the_weights_that_it_receives)
 {
     pd_core_config config = peer_four;
     peer *p = peer_new(&config);
     pd_ticket_id ticket;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -239,10 +225,9 @@ static void a_new_process_brings_the_number_of_the_weights_that_it_receives(void
     peer_free(p);
 }
 
-static void a_server_that_has_lost_the_change_ends_the_handle_of_rank_0(void **state)
+TEST(a_server_that_has_lost_the_change_ends_the_handle_of_rank_0)
 {
     peer *p = trained(&peer_first);
-    (void)state;
 
     replace_and_answer(p);
     come_back(p, STEP, 0);
@@ -251,10 +236,9 @@ static void a_server_that_has_lost_the_change_ends_the_handle_of_rank_0(void **s
     peer_free(p);
 }
 
-static void a_server_that_still_has_the_change_goes_on(void **state)
+TEST(a_server_that_still_has_the_change_goes_on)
 {
     peer *p = trained(&peer_first);
-    (void)state;
 
     replace_and_answer(p);
     come_back(p, STEP, NUMBER);
@@ -263,11 +247,10 @@ static void a_server_that_still_has_the_change_goes_on(void **state)
     peer_free(p);
 }
 
-static void a_window_does_not_reach_back_over_a_change(void **state)
+TEST(a_window_does_not_reach_back_over_a_change)
 {
     pd_core_config config = with_window(20);
     peer *p = trained(&config);
-    (void)state;
 
     assert_int_equal(push_number(p, 0, STEP), 0);
     assert_int_equal(push_number(p, 0, STEP + 1), 0);
@@ -283,12 +266,11 @@ static void a_window_does_not_reach_back_over_a_change(void **state)
     peer_free(p);
 }
 
-static void a_window_sends_the_steps_after_a_change_again(void **state)
+TEST(a_window_sends_the_steps_after_a_change_again)
 {
     pd_core_config config = with_window(20);
     peer *p = trained(&config);
     peer_frame l;
-    (void)state;
 
     replace_and_answer(p);
     assert_int_equal(push_number(p, 0, STEP), NUMBER);
@@ -300,12 +282,11 @@ static void a_window_sends_the_steps_after_a_change_again(void **state)
     peer_free(p);
 }
 
-static void other_ranks_send_their_pushes_again(void **state)
+TEST(other_ranks_send_their_pushes_again)
 {
     pd_core_config config = peer_four;
     peer *p;
     peer_frame l;
-    (void)state;
 
     config.window = 20;
     p = trained(&config);
@@ -316,24 +297,4 @@ static void other_ranks_send_their_pushes_again(void **state)
     assert_int_equal(((const Paramd__PushRequest *)l.message)->replaces, NUMBER);
     peer_frame_drop(&l);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_frames_tell_the_step_the_number_and_how_many_parameters_come),
-        cmocka_unit_test(a_push_brings_the_number_that_the_program_gives),
-        cmocka_unit_test(rank_0_brings_the_number_of_what_it_has_sent),
-        cmocka_unit_test(only_rank_0_replaces_weights),
-        cmocka_unit_test(items_that_cannot_be_replaced_are_refused),
-        cmocka_unit_test(weights_are_not_replaced_during_a_push),
-        cmocka_unit_test(all_weights_are_sent_again_on_a_new_connection),
-        cmocka_unit_test(a_new_process_brings_the_number_of_the_weights_that_it_receives),
-        cmocka_unit_test(a_server_that_has_lost_the_change_ends_the_handle_of_rank_0),
-        cmocka_unit_test(a_server_that_still_has_the_change_goes_on),
-        cmocka_unit_test(a_window_does_not_reach_back_over_a_change),
-        cmocka_unit_test(a_window_sends_the_steps_after_a_change_again),
-        cmocka_unit_test(other_ranks_send_their_pushes_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Tests the client's core with a window and a server that was started anew from a checkpoint: the pushes since then are
  * sent again, and the program does not notice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "windowed.h"
 
 enum { WINDOW = 8 };
@@ -25,10 +18,9 @@ static windowed gone_back(uint64_t step, uint64_t back)
 
 /* ---- the pushes ---- */
 
-static void pushes_since_the_checkpoint_are_sent_again_byte_for_byte_step_by_step(void **state)
+TEST(pushes_since_the_checkpoint_are_sent_again_byte_for_byte_step_by_step)
 {
     windowed w = gone_back(5, 2);
-    (void)state;
 
     windowed_catch_up(&w, 3, 5);
     peer_expect_silence(w.p);
@@ -38,20 +30,18 @@ static void pushes_since_the_checkpoint_are_sent_again_byte_for_byte_step_by_ste
     windowed_free(&w);
 }
 
-static void a_server_at_the_same_step_gets_nothing_again(void **state)
+TEST(a_server_at_the_same_step_gets_nothing_again)
 {
     windowed w = gone_back(5, 5);
-    (void)state;
 
     peer_expect_silence(w.p);
     assert_int_equal(pd_core_stats(w.p->core).rewinds, 0);
     windowed_free(&w);
 }
 
-static void the_program_sees_no_earlier_step(void **state)
+TEST(the_program_sees_no_earlier_step)
 {
     windowed w = gone_back(5, 2);
-    (void)state;
 
     assert_int_equal(pd_core_step(w.p->core, 0), 5);
     windowed_answer(&w, &(pd_prefix){ 0 }, 0); /* an answer to nothing */
@@ -61,10 +51,9 @@ static void the_program_sees_no_earlier_step(void **state)
     windowed_free(&w);
 }
 
-static void answers_to_pushes_that_are_sent_again_leave_the_callers_memory_alone(void **state)
+TEST(answers_to_pushes_that_are_sent_again_leave_the_callers_memory_alone)
 {
     windowed w = gone_back(5, 2);
-    (void)state;
 
     memset(w.p->weights, 0x55, sizeof w.p->weights);
     memset(w.p->gradients, 0x55, sizeof w.p->gradients);
@@ -73,13 +62,12 @@ static void answers_to_pushes_that_are_sent_again_leave_the_callers_memory_alone
     windowed_free(&w);
 }
 
-static void a_push_that_was_under_way_goes_on_behind_them(void **state)
+TEST(a_push_that_was_under_way_goes_on_behind_them)
 {
     windowed w = windowed_new(WINDOW);
     pd_ticket_id ticket;
     peer_frame l;
     pd_prefix again;
-    (void)state;
 
     windowed_train(&w, 5);
     ticket = windowed_push(&w, &l);
@@ -94,12 +82,11 @@ static void a_push_that_was_under_way_goes_on_behind_them(void **state)
     windowed_free(&w);
 }
 
-static void a_push_that_is_made_meanwhile_waits(void **state)
+TEST(a_push_that_is_made_meanwhile_waits)
 {
     windowed w = gone_back(5, 3);
     pd_ticket_id ticket = peer_push_pull(w.p, WINDOWED_PARAMS, WINDOWED_ELEMENTS);
     pd_prefix pushed;
-    (void)state;
 
     windowed_catch_up(&w, 4, 5);
     pushed = windowed_expect(&w, PD_PUSH_PULL);
@@ -120,10 +107,9 @@ static pd_ticket_id pull(windowed *w)
     return ticket;
 }
 
-static void a_pull_waits_until_the_server_is_where_it_was(void **state)
+TEST(a_pull_waits_until_the_server_is_where_it_was)
 {
     windowed w = windowed_new(WINDOW);
-    (void)state;
 
     windowed_train(&w, 5);
     pull(&w);
@@ -136,13 +122,12 @@ static void a_pull_waits_until_the_server_is_where_it_was(void **state)
     windowed_free(&w);
 }
 
-static void recalls_requests_for_checkpoints_and_leaving_wait_too(void **state)
+TEST(recalls_requests_for_checkpoints_and_leaving_wait_too)
 {
     windowed w = gone_back(5, 4);
     pd_ticket_id ticket;
-    (void)state;
 
-    assert_int_equal(pd_core_recall(w.p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_get_worker_state(w.p->core, &ticket, NULL), PD_OK);
     assert_int_equal(pd_core_checkpoint(w.p->core, 0, 100, &ticket, NULL), PD_OK);
     assert_int_equal(pd_core_leave(w.p->core, &ticket, NULL), PD_OK);
     windowed_catch_up(&w, 5, 5);
@@ -153,11 +138,10 @@ static void recalls_requests_for_checkpoints_and_leaving_wait_too(void **state)
 }
 
 /* Others may wait in it before they push what the server lacks. */
-static void a_barrier_does_not_wait(void **state)
+TEST(a_barrier_does_not_wait)
 {
     windowed w = gone_back(5, 3);
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(pd_core_barrier(w.p->core, &ticket, NULL), PD_OK);
     windowed_expect_again(&w, 4);
@@ -165,10 +149,9 @@ static void a_barrier_does_not_wait(void **state)
     windowed_free(&w);
 }
 
-static void a_call_that_waits_can_tell_why(void **state)
+TEST(a_call_that_waits_can_tell_why)
 {
     windowed w = gone_back(5, 3);
-    (void)state;
 
     assert_non_null(strstr(pd_core_reason(w.p->core), "gone back to step 3"));
     assert_non_null(strstr(pd_core_reason(w.p->core), "up to step 5 again"));
@@ -191,12 +174,11 @@ static void expect_different(windowed *w, const char *what)
     windowed_free(w);
 }
 
-static void other_weights_end_the_handle(void **state)
+TEST(other_weights_end_the_handle)
 {
     float weights[16 + WINDOWED_ELEMENTS] = { 3, 3.125f, 3.25f };
     windowed w = gone_back(5, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     memcpy(weights + 16, weights, WINDOWED_ELEMENTS * sizeof *weights);
     ((uint8_t *)&weights[17])[0] ^= 1; /* one bit in the last place */
@@ -219,11 +201,10 @@ static void answer_as(windowed *w, const pd_prefix *asked, uint32_t outcome, uin
     peer_reply(w->p, asked, &message.base, weights, sizeof weights);
 }
 
-static void another_outcome_or_version_ends_the_handle(void **state)
+TEST(another_outcome_or_version_ends_the_handle)
 {
     windowed w = gone_back(5, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     answer_as(&w, &again, 2, 3, 3);
     expect_different(&w, "other results");
@@ -234,34 +215,31 @@ static void another_outcome_or_version_ends_the_handle(void **state)
 }
 
 /* On an earlier connection the server may have closed this step, and later ones, without its answer having come. */
-static void an_answer_about_a_later_step_is_not_compared(void **state)
+TEST(an_answer_about_a_later_step_is_not_compared)
 {
     windowed w = gone_back(5, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     answer_as(&w, &again, 2, 9, 5);
     assert_null(pd_core_ended(w.p->core));
     windowed_free(&w);
 }
 
-static void an_answer_of_another_length_breaks_the_protocol(void **state)
+TEST(an_answer_of_another_length_breaks_the_protocol)
 {
     windowed w = gone_back(5, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     peer_reply_data(w.p, &again, WINDOWED_PARAMS, 1, 3, (float[8]){ 0 }, 8);
     assert_int_equal(pd_core_ended(w.p->core)->code, PD_INTERNAL);
     windowed_free(&w);
 }
 
-static void a_push_that_is_held_has_no_answer_yet(void **state)
+TEST(a_push_that_is_held_has_no_answer_yet)
 {
     windowed w = gone_back(5, 2);
     pd_prefix held;
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_prefix_read(&held, w.first[5].at, UINT64_MAX / 2, &err), PD_OK);
     windowed_answer(&w, &held, 5);
@@ -271,10 +249,9 @@ static void a_push_that_is_held_has_no_answer_yet(void **state)
 
 /* ---- when something else goes wrong ---- */
 
-static void a_connection_that_breaks_meanwhile_goes_on_where_the_server_is(void **state)
+TEST(a_connection_that_breaks_meanwhile_goes_on_where_the_server_is)
 {
     windowed w = gone_back(6, 2);
-    (void)state;
 
     windowed_catch_up(&w, 3, 3);
     windowed_expect_again(&w, 4);
@@ -285,10 +262,9 @@ static void a_connection_that_breaks_meanwhile_goes_on_where_the_server_is(void 
     windowed_free(&w);
 }
 
-static void the_same_push_is_sent_again_if_its_answer_was_lost(void **state)
+TEST(the_same_push_is_sent_again_if_its_answer_was_lost)
 {
     windowed w = gone_back(6, 3);
-    (void)state;
 
     windowed_expect_again(&w, 4);
     windowed_come_back(&w, 3);
@@ -296,10 +272,9 @@ static void the_same_push_is_sent_again_if_its_answer_was_lost(void **state)
     windowed_free(&w);
 }
 
-static void a_server_may_go_back_once_more_meanwhile(void **state)
+TEST(a_server_may_go_back_once_more_meanwhile)
 {
     windowed w = gone_back(6, 3);
-    (void)state;
 
     windowed_catch_up(&w, 4, 5);
     windowed_come_back(&w, 3);
@@ -311,11 +286,10 @@ static void a_server_may_go_back_once_more_meanwhile(void **state)
     windowed_free(&w);
 }
 
-static void a_step_that_misses_a_rank_for_long_is_sent_once_more(void **state)
+TEST(a_step_that_misses_a_rank_for_long_is_sent_once_more)
 {
     windowed w = gone_back(4, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     peer_refuse(w.p, &again, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
     windowed_catch_up(&w, 3, 4);
@@ -323,11 +297,10 @@ static void a_step_that_misses_a_rank_for_long_is_sent_once_more(void **state)
     windowed_free(&w);
 }
 
-static void a_server_that_shuts_down_gets_the_push_on_the_next_connection(void **state)
+TEST(a_server_that_shuts_down_gets_the_push_on_the_next_connection)
 {
     windowed w = gone_back(4, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     peer_refuse(w.p, &again, PD_UNAVAILABLE, "draining");
     peer_expect_silence(w.p);
@@ -336,11 +309,10 @@ static void a_server_that_shuts_down_gets_the_push_on_the_next_connection(void *
     windowed_free(&w);
 }
 
-static void a_server_without_memory_is_asked_again_on_another_connection(void **state)
+TEST(a_server_without_memory_is_asked_again_on_another_connection)
 {
     windowed w = gone_back(4, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     peer_refuse(w.p, &again, PD_RESOURCE_EXHAUSTED, "out of memory");
     assert_int_equal(pd_core_link(w.p->core, w.p->now), PD_LINK_DROP);
@@ -349,11 +321,10 @@ static void a_server_without_memory_is_asked_again_on_another_connection(void **
     windowed_free(&w);
 }
 
-static void a_push_that_is_refused_for_good_ends_in_a_rewind(void **state)
+TEST(a_push_that_is_refused_for_good_ends_in_a_rewind)
 {
     windowed w = gone_back(4, 2);
     pd_prefix again = windowed_expect_again(&w, 3);
-    (void)state;
 
     peer_refuse(w.p, &again, PD_INVALID_ARGUMENT, "a gradient is not finite");
     assert_true(pd_core_gone_back(w.p->core));
@@ -370,12 +341,11 @@ static uint64_t mark_of(const peer_frame *l)
 }
 
 /* A mark is the number of an error of one server. Another server would take it for one of its own. */
-static void marks_of_another_connection_are_not_sent(void **state)
+TEST(marks_of_another_connection_are_not_sent)
 {
     windowed w = windowed_new(WINDOW);
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     ticket = windowed_push(&w, &l);
     peer_refuse_marked(w.p, &l.prefix, PD_INVALID_ARGUMENT, "bad", 17);
@@ -434,11 +404,10 @@ static bool come_back_without_memory(windowed *w, uint64_t step, int64_t n)
     return failed;
 }
 
-static void without_memory_the_next_connection_goes_on(void **state)
+TEST(without_memory_the_next_connection_goes_on)
 {
     windowed w = windowed_new(WINDOW);
     int64_t n = 0;
-    (void)state;
 
     windowed_train(&w, 6);
     while (come_back_without_memory(&w, 2, n++)) assert_null(pd_core_ended(w.p->core));
@@ -447,11 +416,10 @@ static void without_memory_the_next_connection_goes_on(void **state)
     windowed_free(&w);
 }
 
-static void an_answer_without_memory_is_asked_for_again(void **state)
+TEST(an_answer_without_memory_is_asked_for_again)
 {
     windowed w = gone_back(5, 2);
     int64_t n = 0;
-    (void)state;
 
     for (;; n++) {
         pd_prefix again = windowed_expect_again(&w, 3);
@@ -462,36 +430,4 @@ static void an_answer_without_memory_is_asked_for_again(void **state)
     assert_true(n >= 1);
     windowed_catch_up(&w, 4, 5);
     windowed_free(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pushes_since_the_checkpoint_are_sent_again_byte_for_byte_step_by_step),
-        cmocka_unit_test(a_server_at_the_same_step_gets_nothing_again),
-        cmocka_unit_test(the_program_sees_no_earlier_step),
-        cmocka_unit_test(answers_to_pushes_that_are_sent_again_leave_the_callers_memory_alone),
-        cmocka_unit_test(a_push_that_was_under_way_goes_on_behind_them),
-        cmocka_unit_test(a_push_that_is_made_meanwhile_waits),
-        cmocka_unit_test(a_pull_waits_until_the_server_is_where_it_was),
-        cmocka_unit_test(recalls_requests_for_checkpoints_and_leaving_wait_too),
-        cmocka_unit_test(a_barrier_does_not_wait),
-        cmocka_unit_test(a_call_that_waits_can_tell_why),
-        cmocka_unit_test(other_weights_end_the_handle),
-        cmocka_unit_test(another_outcome_or_version_ends_the_handle),
-        cmocka_unit_test(an_answer_about_a_later_step_is_not_compared),
-        cmocka_unit_test(an_answer_of_another_length_breaks_the_protocol),
-        cmocka_unit_test(a_push_that_is_held_has_no_answer_yet),
-        cmocka_unit_test(a_connection_that_breaks_meanwhile_goes_on_where_the_server_is),
-        cmocka_unit_test(the_same_push_is_sent_again_if_its_answer_was_lost),
-        cmocka_unit_test(a_server_may_go_back_once_more_meanwhile),
-        cmocka_unit_test(a_step_that_misses_a_rank_for_long_is_sent_once_more),
-        cmocka_unit_test(a_server_that_shuts_down_gets_the_push_on_the_next_connection),
-        cmocka_unit_test(a_server_without_memory_is_asked_again_on_another_connection),
-        cmocka_unit_test(a_push_that_is_refused_for_good_ends_in_a_rewind),
-        cmocka_unit_test(marks_of_another_connection_are_not_sent),
-        cmocka_unit_test(without_memory_the_next_connection_goes_on),
-        cmocka_unit_test(an_answer_without_memory_is_asked_for_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

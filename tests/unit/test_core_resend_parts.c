@@ -1,12 +1,6 @@
 /* Tests which frames of the window are sent again, and in which order: chunks, notes, ends of steps, parameters at
  * different steps, ranges, updates, shared memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "core_state.h"
 #include "descriptors.h"
@@ -104,11 +98,10 @@ static peer *large_at(uint64_t step)
     return p;
 }
 
-static void every_chunk_of_a_step_is_answered_before_the_next_step_begins(void **state)
+TEST(every_chunk_of_a_step_is_answered_before_the_next_step_begins)
 {
     peer *p = large_at(4);
     pd_prefix asked[3];
-    (void)state;
 
     peer_come_back_at(p, (uint64_t[]){ 2 }, 1);
     expect_chunks(p, 3, asked);
@@ -121,13 +114,12 @@ static void every_chunk_of_a_step_is_answered_before_the_next_step_begins(void *
 }
 
 /* The server had closed step 4 and answered for one chunk when it was lost. The other chunks are under way. */
-static void a_step_of_which_only_some_answers_came_is_sent_as_a_whole(void **state)
+TEST(a_step_of_which_only_some_answers_came_is_sent_as_a_whole)
 {
     static const size_t first = 0;
     peer *p = large_at(3);
     pd_ticket_id ticket = push(p, &first, 1, NULL);
     pd_prefix asked[3];
-    (void)state;
 
     expect_chunks(p, 4, asked);
     answer(p, &asked[1], 4);
@@ -149,13 +141,12 @@ static void a_step_of_which_only_some_answers_came_is_sent_as_a_whole(void **sta
 }
 
 /* The program must not learn of the refusal: it would push the gradient again, for the step after it. */
-static void a_refused_chunk_of_a_step_that_was_closed_before_is_sent_again(void **state)
+TEST(a_refused_chunk_of_a_step_that_was_closed_before_is_sent_again)
 {
     static const size_t first = 0;
     peer *p = large_at(3);
     pd_ticket_id ticket = push(p, &first, 1, NULL);
     pd_prefix asked[3], again;
-    (void)state;
 
     expect_chunks(p, 4, asked);
     answer(p, &asked[1], 4);
@@ -224,10 +215,9 @@ static pd_prefix expect_end(peer *p, uint64_t step)
     return prefix;
 }
 
-static void notes_and_ends_of_steps_are_sent_again_with_their_steps(void **state)
+TEST(notes_and_ends_of_steps_are_sent_again_with_their_steps)
 {
     peer *p = trained(two, 2);
-    (void)state;
 
     for (uint64_t step = 1; step <= 4; step++) take_ended_step(p, step);
     peer_come_back_at(p, (uint64_t[]){ 2, 2 }, 2);
@@ -246,12 +236,11 @@ static void notes_and_ends_of_steps_are_sent_again_with_their_steps(void **state
     peer_free(p);
 }
 
-static void the_end_of_a_step_that_is_under_way_waits_for_its_turn(void **state)
+TEST(the_end_of_a_step_that_is_under_way_waits_for_its_turn)
 {
     peer *p = trained(two, 2);
     pd_ticket_id closed;
     pd_prefix noted, asked, ends;
-    (void)state;
 
     take_ended_step(p, 1);
     take_ended_step(p, 2);
@@ -271,12 +260,11 @@ static void the_end_of_a_step_that_is_under_way_waits_for_its_turn(void **state)
 }
 
 /* Else the server would take the gradient that was answered for absent. */
-static void the_end_of_a_step_stays_behind_a_push_of_it_that_was_answered(void **state)
+TEST(the_end_of_a_step_stays_behind_a_push_of_it_that_was_answered)
 {
     peer *p = trained(two, 2);
     pd_ticket_id pushed, closed;
     pd_prefix asked;
-    (void)state;
 
     pushed = push(p, only, 1, NULL);
     assert_int_equal(pd_core_close_step(p->core, 1, &closed, NULL), PD_OK);
@@ -289,12 +277,11 @@ static void the_end_of_a_step_stays_behind_a_push_of_it_that_was_answered(void *
     peer_free(p);
 }
 
-static void a_step_can_be_ended_meanwhile(void **state)
+TEST(a_step_can_be_ended_meanwhile)
 {
     peer *p = trained(two, 2);
     pd_ticket_id closed;
     pd_prefix noted, asked, ends;
-    (void)state;
 
     take_ended_step(p, 1);
     take_ended_step(p, 2);
@@ -310,10 +297,9 @@ static void a_step_can_be_ended_meanwhile(void **state)
     peer_free(p);
 }
 
-static void a_parameter_that_was_left_out_of_old_steps_needs_their_ends(void **state)
+TEST(a_parameter_that_was_left_out_of_old_steps_needs_their_ends)
 {
     peer *p = trained(two, 2);
-    (void)state;
 
     for (uint64_t step = 1; step <= WINDOW + 2; step++) take_ended_step(p, step);
     peer_come_back_at(p, (uint64_t[]){ WINDOW + 2, 1 }, 2);
@@ -332,11 +318,10 @@ static void take_step(peer *p, const size_t *param, uint64_t step)
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
 }
 
-static void parameters_at_different_steps_go_on_by_themselves(void **state)
+TEST(parameters_at_different_steps_go_on_by_themselves)
 {
     peer *p = trained(two, 2);
     pd_prefix first, second;
-    (void)state;
 
     for (uint64_t step = 1; step <= 5; step++) take_step(p, only, step);
     for (uint64_t step = 1; step <= 3; step++) take_step(p, other, step);
@@ -357,10 +342,9 @@ static void parameters_at_different_steps_go_on_by_themselves(void **state)
 }
 
 /* The slow parameter keeps its steps, while the fast one has taken many. */
-static void the_window_counts_the_steps_of_each_parameter(void **state)
+TEST(the_window_counts_the_steps_of_each_parameter)
 {
     peer *p = trained(two, 2);
-    (void)state;
 
     for (uint64_t step = 1; step <= 2; step++) take_step(p, other, step);
     for (uint64_t step = 1; step <= 20; step++) take_step(p, only, step);
@@ -374,14 +358,13 @@ static void the_window_counts_the_steps_of_each_parameter(void **state)
     peer_free(p);
 }
 
-static void a_rank_without_a_gradient_says_so_again(void **state)
+TEST(a_rank_without_a_gradient_says_so_again)
 {
     peer *p = trained(two, 2);
     pd_item item = { .param = 0 };
     const Paramd__PushRequest *request;
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PUSH);
@@ -400,7 +383,7 @@ static void a_rank_without_a_gradient_says_so_again(void **state)
 
 /* ---- ranges ---- */
 
-static void a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting(void **state)
+TEST(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting)
 {
     static const pd_client_param params[] = {
         { .name = "shard", .shape = { 1, { 300 } }, .ranged = true, .start = 100, .end = 103 },
@@ -411,7 +394,6 @@ static void a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting(void **s
     pd_item empty = { .param = 1 };
     pd_ticket_id ticket;
     pd_prefix asked;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -495,13 +477,12 @@ static uint64_t holds_of(const peer_frame *l)
 
 /* The push that is sent again asks for the same update, so that the answers can be compared. Calls of the program ask
  * for whole weights once. */
-static void updates_are_compared_and_calls_ask_for_whole_weights_once(void **state)
+TEST(updates_are_compared_and_calls_ask_for_whole_weights_once)
 {
     peer *p = updated_to(3);
     pd_ticket_id ticket;
     uint64_t holds;
     peer_frame l;
-    (void)state;
 
     push_pull(p, &ticket, &holds);
     assert_int_equal(holds, 4);
@@ -520,13 +501,12 @@ static void updates_are_compared_and_calls_ask_for_whole_weights_once(void **sta
     peer_free(p);
 }
 
-static void a_pull_under_way_asks_for_whole_weights(void **state)
+TEST(a_pull_under_way_asks_for_whole_weights)
 {
     peer *p = updated_to(3);
     pd_item item = { .param = 0, .weights = own };
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, NULL), PD_OK);
     peer_come_back_at(p, (uint64_t[]){ 2 }, 1);
@@ -540,11 +520,10 @@ static void a_pull_under_way_asks_for_whole_weights(void **state)
 }
 
 /* A server may send whole weights where it sent an update before: then the answers cannot be compared. */
-static void weights_are_not_compared_with_an_update(void **state)
+TEST(weights_are_not_compared_with_an_update)
 {
     peer *p = updated_to(3);
     peer_frame l;
-    (void)state;
 
     peer_come_back_at(p, (uint64_t[]){ 2 }, 1);
     l = peer_expect(p, PD_PUSH_PULL);
@@ -574,14 +553,13 @@ static void come_back_sharing(peer *p, uint64_t step)
     peer_share(p, memfd_sealed(2 * SHARED_PAYLOAD, 0), 2 * SHARED_PAYLOAD);
 }
 
-static void gradients_and_weights_in_shared_memory_are_sent_and_compared_again(void **state)
+TEST(gradients_and_weights_in_shared_memory_are_sent_and_compared_again)
 {
     static const int64_t size = SHARED_ELEMENTS;
     pd_core_config config = windowed_config();
     peer *p = peer_sharing_with(&config, &size, 1, 2 * SHARED_PAYLOAD);
     pd_item item = { .param = 0, .gradient = shared_gradient, .weights = shared_weights };
     peer_frame l;
-    (void)state;
 
     for (uint64_t step = 1; step <= 3; step++) {
         pd_ticket_id ticket;
@@ -602,27 +580,4 @@ static void gradients_and_weights_in_shared_memory_are_sent_and_compared_again(v
     peer_frame_drop(&l);
     assert_int_equal(pd_core_ended(p->core)->code, PD_FAILED_PRECONDITION);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_chunk_of_a_step_is_answered_before_the_next_step_begins),
-        cmocka_unit_test(a_step_of_which_only_some_answers_came_is_sent_as_a_whole),
-        cmocka_unit_test(a_refused_chunk_of_a_step_that_was_closed_before_is_sent_again),
-        cmocka_unit_test(notes_and_ends_of_steps_are_sent_again_with_their_steps),
-        cmocka_unit_test(the_end_of_a_step_that_is_under_way_waits_for_its_turn),
-        cmocka_unit_test(the_end_of_a_step_stays_behind_a_push_of_it_that_was_answered),
-        cmocka_unit_test(a_step_can_be_ended_meanwhile),
-        cmocka_unit_test(a_parameter_that_was_left_out_of_old_steps_needs_their_ends),
-        cmocka_unit_test(parameters_at_different_steps_go_on_by_themselves),
-        cmocka_unit_test(the_window_counts_the_steps_of_each_parameter),
-        cmocka_unit_test(a_rank_without_a_gradient_says_so_again),
-        cmocka_unit_test(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting),
-        cmocka_unit_test(updates_are_compared_and_calls_ask_for_whole_weights_once),
-        cmocka_unit_test(a_pull_under_way_asks_for_whole_weights),
-        cmocka_unit_test(weights_are_not_compared_with_an_update),
-        cmocka_unit_test(gradients_and_weights_in_shared_memory_are_sent_and_compared_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Tests the client's core with a server that restarted and has lost the job. The client either ends with an error
  * that names this reason, or creates the job again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "peer.h"
 
 enum { PARAMS = 2, ELEMENTS = 3, STEP = 7 };
@@ -86,17 +79,15 @@ static pd_ticket_id restart(peer *p)
 
 /* ---- noticing ---- */
 
-static void a_server_without_the_job_ends_the_handle(void **state)
+TEST(a_server_without_the_job_ends_the_handle)
 {
-    (void)state;
     peer_free(lost(&peer_four));
 }
 
-static void a_job_that_another_process_created_is_not_the_same(void **state)
+TEST(a_job_that_another_process_created_is_not_the_same)
 {
     peer *p = trained(&peer_four);
     pd_ticket_id ticket = push(p);
-    (void)state;
 
     p->creator = 1001;
     peer_cut(p);
@@ -120,11 +111,10 @@ static void answer_without_weights(peer *p)
     peer_frame_drop(&l);
 }
 
-static void a_job_without_weights_is_not_the_same(void **state)
+TEST(a_job_without_weights_is_not_the_same)
 {
     peer *p = trained(&peer_four);
     pd_ticket_id ticket = push(p);
-    (void)state;
 
     peer_cut(p);
     peer_connect(p);
@@ -134,11 +124,10 @@ static void a_job_without_weights_is_not_the_same(void **state)
     peer_free(p);
 }
 
-static void the_same_job_goes_on(void **state)
+TEST(the_same_job_goes_on)
 {
     peer *p = trained(&peer_four);
     peer_frame l;
-    (void)state;
 
     push(p);
     peer_cut(p);
@@ -152,11 +141,10 @@ static void the_same_job_goes_on(void **state)
 
 /* The job had no weights before the server was restarted, so nothing is lost. The client creates the job again, as
  * on its first connection. */
-static void a_process_without_weights_creates_the_job_again(void **state)
+TEST(a_process_without_weights_creates_the_job_again)
 {
     peer *p = peer_new(&peer_four);
     peer_frame l;
-    (void)state;
 
     peer_connect(p);
     peer_welcome(p);
@@ -212,11 +200,10 @@ static uint64_t take_init(peer *p, bool ok)
     return first;
 }
 
-static void initial_weights_that_were_stored_can_be_lost_too(void **state)
+TEST(initial_weights_that_were_stored_can_be_lost_too)
 {
     pd_ticket_id ticket;
     peer *p = initialising(&ticket);
-    (void)state;
 
     take_init(p, true);
     take_init(p, true);
@@ -227,12 +214,11 @@ static void initial_weights_that_were_stored_can_be_lost_too(void **state)
 
 /* The server was started anew in the middle of the initial weights. Another rank, which had sent none, has created the
  * job again: that job will never get the chunk that the first one has answered, so the user must begin again. */
-static void a_part_of_the_initial_weights_can_be_lost_with_its_job(void **state)
+TEST(a_part_of_the_initial_weights_can_be_lost_with_its_job)
 {
     pd_ticket_id ticket;
     peer *p = initialising(&ticket);
     pd_error err;
-    (void)state;
 
     take_init(p, true);
     p->creator++;
@@ -262,11 +248,10 @@ static bool comes_to_create(peer *p)
     return creates;
 }
 
-static void a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job(void **state)
+TEST(a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job)
 {
     pd_ticket_id ticket;
     peer *p = initialising(&ticket);
-    (void)state;
 
     take_init(p, false);
     p->creator++;
@@ -280,12 +265,11 @@ static void a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_
 
 /* ---- creating the lost job again ---- */
 
-static void rank_0_creates_the_job_at_its_lowest_step(void **state)
+TEST(rank_0_creates_the_job_at_its_lowest_step)
 {
     peer *p = lost(&peer_first);
     const Paramd__HelloRequest *hello;
     peer_frame l;
-    (void)state;
 
     restart(p);
     peer_connect(p);
@@ -297,14 +281,13 @@ static void rank_0_creates_the_job_at_its_lowest_step(void **state)
     peer_free(p);
 }
 
-static void the_step_replaces_the_option_that_was_given(void **state)
+TEST(the_step_replaces_the_option_that_was_given)
 {
     static const char *const options[] = { "seed=5", "start_step=3", NULL };
     pd_core_config config = peer_first;
     const Paramd__HelloRequest *hello;
     peer *p;
     peer_frame l;
-    (void)state;
 
     config.options = options;
     p = lost(&config);
@@ -318,12 +301,11 @@ static void the_step_replaces_the_option_that_was_given(void **state)
     peer_free(p);
 }
 
-static void the_other_ranks_wait_until_rank_0_has_created_it(void **state)
+TEST(the_other_ranks_wait_until_rank_0_has_created_it)
 {
     peer *p = lost(&peer_four);
     pd_ticket_id ticket = restart(p);
     peer_frame l;
-    (void)state;
 
     for (int i = 0; i < 3; i++) {
         peer_connect(p);
@@ -346,12 +328,11 @@ static void the_other_ranks_wait_until_rank_0_has_created_it(void **state)
 
 /* The server is killed again before rank 0 has sent its weights. A rank that created the job then would create it at
  * step 0. */
-static void the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_the_weights_came(void **state)
+TEST(the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_the_weights_came)
 {
     peer *p = lost(&peer_four);
     const Paramd__HelloRequest *hello;
     peer_frame l;
-    (void)state;
 
     restart(p);
     p->creator = 2000;
@@ -375,12 +356,11 @@ static void the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_t
     peer_free(p);
 }
 
-static void the_next_push_and_barrier_are_those_of_the_new_job(void **state)
+TEST(the_next_push_and_barrier_are_those_of_the_new_job)
 {
     peer *p = lost(&peer_four);
     pd_ticket_id barrier;
     peer_frame l;
-    (void)state;
 
     restart(p);
     p->creator = 2000;
@@ -403,10 +383,9 @@ static void the_next_push_and_barrier_are_those_of_the_new_job(void **state)
     peer_free(p);
 }
 
-static void a_job_may_be_lost_twice(void **state)
+TEST(a_job_may_be_lost_twice)
 {
     peer *p = lost(&peer_four);
-    (void)state;
 
     restart(p);
     p->creator = 2000;
@@ -420,23 +399,21 @@ static void a_job_may_be_lost_twice(void **state)
     peer_free(p);
 }
 
-static void a_job_that_the_server_has_is_not_started_anew(void **state)
+TEST(a_job_that_the_server_has_is_not_started_anew)
 {
     peer *p = trained(&peer_four);
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
     peer_free(p);
 }
 
-static void without_memory_the_job_stays_lost(void **state)
+TEST(without_memory_the_job_stays_lost)
 {
     peer *p = lost(&peer_first);
     pd_ticket_id ticket;
     int64_t n = 0;
     bool failed = true;
-    (void)state;
 
     for (; failed; n++) {
         int rc;
@@ -448,27 +425,4 @@ static void without_memory_the_job_stays_lost(void **state)
     }
     assert_true(n > 2);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_without_the_job_ends_the_handle),
-        cmocka_unit_test(a_job_that_another_process_created_is_not_the_same),
-        cmocka_unit_test(a_job_without_weights_is_not_the_same),
-        cmocka_unit_test(the_same_job_goes_on),
-        cmocka_unit_test(a_process_without_weights_creates_the_job_again),
-        cmocka_unit_test(initial_weights_that_were_stored_can_be_lost_too),
-        cmocka_unit_test(a_part_of_the_initial_weights_can_be_lost_with_its_job),
-        cmocka_unit_test(a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job),
-        cmocka_unit_test(rank_0_creates_the_job_at_its_lowest_step),
-        cmocka_unit_test(the_step_replaces_the_option_that_was_given),
-        cmocka_unit_test(the_other_ranks_wait_until_rank_0_has_created_it),
-        cmocka_unit_test(the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_the_weights_came),
-        cmocka_unit_test(the_next_push_and_barrier_are_those_of_the_new_job),
-        cmocka_unit_test(a_job_may_be_lost_twice),
-        cmocka_unit_test(a_job_that_the_server_has_is_not_started_anew),
-        cmocka_unit_test(without_memory_the_job_stays_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

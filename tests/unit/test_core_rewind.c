@@ -1,14 +1,7 @@
 /* Tests the client's core with a server that was started anew from a checkpoint, and with a client that has no window:
  * the handle ends with PD_REWIND, and pd_core_rewind opens it again at the server's step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "peer.h"
 
 enum { PARAMS = 2, ELEMENTS = 3, STEP = 7, CHECKPOINT = 4 };
@@ -83,11 +76,10 @@ static void refuse_as_unknown(peer *p)
 
 /* ---- noticing ---- */
 
-static void a_server_at_an_earlier_step_ends_the_handle(void **state)
+TEST(a_server_at_an_earlier_step_ends_the_handle)
 {
     peer *p = gone_back();
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(pd_core_barrier(p->core, &ticket, NULL), PD_REWIND);
     assert_int_equal(pd_core_step(p->core, 0), STEP);
@@ -98,13 +90,12 @@ static void a_server_at_an_earlier_step_ends_the_handle(void **state)
     peer_free(p);
 }
 
-static void a_single_parameter_at_an_earlier_step_ends_the_handle(void **state)
+TEST(a_single_parameter_at_an_earlier_step_ends_the_handle)
 {
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared one = PARAMD__DECLARED__INIT, other = PARAMD__DECLARED__INIT, *all[] = { &one, &other };
     peer *p = trained();
     peer_frame l;
-    (void)state;
 
     one.step = STEP;
     other.step = STEP - 1;
@@ -122,10 +113,9 @@ static void a_single_parameter_at_an_earlier_step_ends_the_handle(void **state)
     peer_free(p);
 }
 
-static void a_job_that_is_gone_is_lost_and_not_gone_back(void **state)
+TEST(a_job_that_is_gone_is_lost_and_not_gone_back)
 {
     peer *p = trained();
-    (void)state;
 
     peer_cut(p);
     peer_connect(p);
@@ -137,12 +127,11 @@ static void a_job_that_is_gone_is_lost_and_not_gone_back(void **state)
 
 /* ---- going on ---- */
 
-static void the_same_process_comes_back_to_the_same_job(void **state)
+TEST(the_same_process_comes_back_to_the_same_job)
 {
     peer *p = gone_back();
     const Paramd__HelloRequest *hello;
     peer_frame l;
-    (void)state;
 
     reopen(p);
     l = peer_expect(p, PD_HELLO);
@@ -154,12 +143,11 @@ static void the_same_process_comes_back_to_the_same_job(void **state)
     peer_free(p);
 }
 
-static void the_next_push_is_for_the_step_after_the_checkpoint(void **state)
+TEST(the_next_push_is_for_the_step_after_the_checkpoint)
 {
     peer *p = gone_back();
     pd_ticket_id ticket = rewind_to(p, CHECKPOINT);
     peer_frame l;
-    (void)state;
 
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     assert_int_equal(pd_core_step(p->core, 1), CHECKPOINT);
@@ -173,11 +161,10 @@ static void the_next_push_is_for_the_step_after_the_checkpoint(void **state)
     peer_free(p);
 }
 
-static void a_connection_that_breaks_meanwhile_is_made_again(void **state)
+TEST(a_connection_that_breaks_meanwhile_is_made_again)
 {
     peer *p = gone_back();
     pd_ticket_id ticket;
-    (void)state;
 
     ticket = reopen(p);
     peer_welcome(p);
@@ -187,11 +174,10 @@ static void a_connection_that_breaks_meanwhile_is_made_again(void **state)
     peer_free(p);
 }
 
-static void a_server_may_go_back_twice(void **state)
+TEST(a_server_may_go_back_twice)
 {
     peer *p = gone_back();
     pd_ticket_id ticket = rewind_to(p, CHECKPOINT);
-    (void)state;
 
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     come_back_at(p, CHECKPOINT - 2);
@@ -203,12 +189,11 @@ static void a_server_may_go_back_twice(void **state)
 }
 
 /* The job that is restarted then goes on from the worker's own weights, so its step must not have been forgotten. */
-static void a_checkpoint_that_is_gone_too_leaves_the_job_lost_at_the_workers_step(void **state)
+TEST(a_checkpoint_that_is_gone_too_leaves_the_job_lost_at_the_workers_step)
 {
     peer *p = gone_back();
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     ticket = reopen(p);
     refuse_as_unknown(p);
@@ -219,11 +204,10 @@ static void a_checkpoint_that_is_gone_too_leaves_the_job_lost_at_the_workers_ste
     peer_free(p);
 }
 
-static void a_server_that_has_not_gone_back_is_not_followed(void **state)
+TEST(a_server_that_has_not_gone_back_is_not_followed)
 {
     peer *p = trained();
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(pd_core_rewind(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
     peer_free(p);
@@ -249,10 +233,9 @@ static uint64_t steps_of_hello(peer *p)
     return steps;
 }
 
-static void hello_tells_how_many_steps_this_process_has_seen_closed(void **state)
+TEST(hello_tells_how_many_steps_this_process_has_seen_closed)
 {
     peer *p = peer_new(&peer_four);
-    (void)state;
 
     peer_connect(p);
     assert_int_equal(steps_of_hello(p), 0); /* nothing is declared yet */
@@ -278,10 +261,9 @@ static uint64_t barrier(peer *p, bool answers)
     return sequence;
 }
 
-static void hello_tells_how_many_barriers_this_process_has_passed(void **state)
+TEST(hello_tells_how_many_barriers_this_process_has_passed)
 {
     peer *p = trained();
-    (void)state;
 
     assert_int_equal(barrier(p, true), 1);
     assert_int_equal(barrier(p, true), 2);
@@ -292,10 +274,9 @@ static void hello_tells_how_many_barriers_this_process_has_passed(void **state)
     peer_free(p);
 }
 
-static void a_barrier_that_was_cut_off_is_counted_again(void **state)
+TEST(a_barrier_that_was_cut_off_is_counted_again)
 {
     peer *p = trained();
-    (void)state;
 
     assert_int_equal(barrier(p, true), 1);
     assert_int_equal(barrier(p, false), 2);
@@ -307,13 +288,12 @@ static void a_barrier_that_was_cut_off_is_counted_again(void **state)
 
 /* ---- what else is kept of the lost steps ---- */
 
-static void without_memory_the_handle_stays_as_it_was(void **state)
+TEST(without_memory_the_handle_stays_as_it_was)
 {
     peer *p = gone_back();
     pd_ticket_id ticket;
     int64_t n = 0;
     bool failed = true;
-    (void)state;
 
     for (; failed; n++) {
         int rc;
@@ -347,14 +327,13 @@ static peer *with_updates(float *weights_of)
     return p;
 }
 
-static void versions_of_weights_that_no_longer_exist_are_forgotten(void **state)
+TEST(versions_of_weights_that_no_longer_exist_are_forgotten)
 {
     float own[ELEMENTS];
     pd_item item = { .param = 0, .weights = own };
     peer *p = with_updates(own);
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     peer_cut(p);
     peer_connect(p);
@@ -370,11 +349,10 @@ static void versions_of_weights_that_no_longer_exist_are_forgotten(void **state)
     peer_free(p);
 }
 
-static void a_step_that_was_being_closed_is_closed_no_more(void **state)
+TEST(a_step_that_was_being_closed_is_closed_no_more)
 {
     peer *p = trained();
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(pd_core_close_step(p->core, STEP + 1, &ticket, NULL), PD_OK);
     come_back_at(p, CHECKPOINT);
@@ -383,26 +361,4 @@ static void a_step_that_was_being_closed_is_closed_no_more(void **state)
     push(p);
     assert_int_equal(pd_core_close_step(p->core, CHECKPOINT + 1, &ticket, NULL), PD_OK);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_at_an_earlier_step_ends_the_handle),
-        cmocka_unit_test(a_single_parameter_at_an_earlier_step_ends_the_handle),
-        cmocka_unit_test(a_job_that_is_gone_is_lost_and_not_gone_back),
-        cmocka_unit_test(the_same_process_comes_back_to_the_same_job),
-        cmocka_unit_test(the_next_push_is_for_the_step_after_the_checkpoint),
-        cmocka_unit_test(a_connection_that_breaks_meanwhile_is_made_again),
-        cmocka_unit_test(a_server_may_go_back_twice),
-        cmocka_unit_test(a_checkpoint_that_is_gone_too_leaves_the_job_lost_at_the_workers_step),
-        cmocka_unit_test(a_server_that_has_not_gone_back_is_not_followed),
-        cmocka_unit_test(hello_tells_how_many_steps_this_process_has_seen_closed),
-        cmocka_unit_test(hello_tells_how_many_barriers_this_process_has_passed),
-        cmocka_unit_test(a_barrier_that_was_cut_off_is_counted_again),
-        cmocka_unit_test(without_memory_the_handle_stays_as_it_was),
-        cmocka_unit_test(versions_of_weights_that_no_longer_exist_are_forgotten),
-        cmocka_unit_test(a_step_that_was_being_closed_is_closed_no_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

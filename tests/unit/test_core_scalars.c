@@ -1,13 +1,5 @@
 /* Tests scalars in the client's core: which frame carries them, and where the scalars of the reply are written. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 #include "pieces.h"
@@ -91,7 +83,7 @@ static void end(pushed *f, int code)
     peer_free(f->p);
 }
 
-static void one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_name_sorts_first(void **state)
+TEST(one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_name_sorts_first)
 {
     static const size_t order[] = { 2, 1, 0 };
     peer *p = peer_running(sizes, N);
@@ -102,7 +94,6 @@ static void one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_na
     pd_error err;
     int frames = 0;
     peer_frame l;
-    (void)state;
 
     make_items(items, order, N);
     assert_int_equal(push(p, PD_PUSH, items, N, scalars, 2, &ticket, &err), PD_OK);
@@ -127,7 +118,7 @@ static void one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_na
     peer_free(p);
 }
 
-static void the_first_chunk_of_a_large_tensor_carries_the_scalars(void **state)
+TEST(the_first_chunk_of_a_large_tensor_carries_the_scalars)
 {
     static const size_t order[] = { 2, 1 };
     peer *p = peer_running(sizes, N);
@@ -135,7 +126,6 @@ static void the_first_chunk_of_a_large_tensor_carries_the_scalars(void **state)
     pd_scalar loss = { .name = "loss", .value = 0.5 };
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     make_items(items, order, 2);
     assert_int_equal(push(p, PD_PUSH, items, 2, &loss, 1, &ticket, &err), PD_OK);
@@ -150,13 +140,12 @@ static void the_first_chunk_of_a_large_tensor_carries_the_scalars(void **state)
     peer_free(p);
 }
 
-static void means_are_found_by_name_in_the_reply(void **state)
+TEST(means_are_found_by_name_in_the_reply)
 {
     pd_scalar scalars[] = { { .name = "c", .value = 1 },
                             { .name = "a", .value = 2 },
                             { .name = "missing", .value = 3 } };
     pushed f;
-    (void)state;
 
     push_first(&f, scalars, 3);
     answer(f.p, &f.frame, 1, (const char *const[]){ "a", "b", "c" }, (const double[]){ 10, 20, 30 }, 3);
@@ -165,11 +154,10 @@ static void means_are_found_by_name_in_the_reply(void **state)
     assert_true(isnan(scalars[2].mean) && scalars[2].weight == 0);
 }
 
-static void scalars_of_a_later_round_are_ignored(void **state)
+TEST(scalars_of_a_later_round_are_ignored)
 {
     pd_scalar loss = { .name = "loss", .value = 1 };
     pushed f;
-    (void)state;
 
     push_first(&f, &loss, 1);
     answer(f.p, &f.frame, 2, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
@@ -177,12 +165,11 @@ static void scalars_of_a_later_round_are_ignored(void **state)
     assert_true(isnan(loss.mean));
 }
 
-static void scalars_are_sent_again_with_their_frame_when_the_reply_is_lost(void **state)
+TEST(scalars_are_sent_again_with_their_frame_when_the_reply_is_lost)
 {
     pd_scalar loss = { .name = "loss", .value = 1 };
     pushed f;
     peer_frame again;
-    (void)state;
 
     push_first(&f, &loss, 1);
     peer_cut(f.p);
@@ -199,11 +186,10 @@ static void scalars_are_sent_again_with_their_frame_when_the_reply_is_lost(void 
     assert_true(loss.mean == 10);
 }
 
-static void a_refused_push_leaves_the_means_unknown(void **state)
+TEST(a_refused_push_leaves_the_means_unknown)
 {
     pd_scalar loss = { .name = "loss", .value = 1, .mean = 7, .weight = 7 };
     pushed f;
-    (void)state;
 
     push_first(&f, &loss, 1);
     peer_refuse(f.p, &f.frame.prefix, PD_INVALID_ARGUMENT, "no");
@@ -231,11 +217,10 @@ static void refuses(const pd_scalar *given, size_t n, int code, const char *says
     peer_free(p);
 }
 
-static void an_invalid_scalar_is_refused_before_anything_is_sent(void **state)
+TEST(an_invalid_scalar_is_refused_before_anything_is_sent)
 {
     char longest[PD_PUSH_SCALAR_NAME + 2], names[17][16];
     pd_scalar many[17];
-    (void)state;
 
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
@@ -259,7 +244,7 @@ static void an_invalid_scalar_is_refused_before_anything_is_sent(void **state)
     refuses(many, 17, PD_RESOURCE_EXHAUSTED, "17 scalars in a push: at most 16");
 }
 
-static void sixteen_of_the_longest_names_are_sent(void **state)
+TEST(sixteen_of_the_longest_names_are_sent)
 {
     static const size_t order[] = { 0 };
     peer *p = peer_running(sizes, N);
@@ -269,7 +254,6 @@ static void sixteen_of_the_longest_names_are_sent(void **state)
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     for (int i = 0; i < 16; i++) {
         memset(names[i], 'a' + i, PD_PUSH_SCALAR_NAME);
@@ -315,11 +299,10 @@ static const pd_client_param sharded[] = {
     { .name = "c", .shape = { 1, { 3 } } },
 };
 
-static void a_whole_parameter_carries_the_scalars_rather_than_a_ranged_one(void **state)
+TEST(a_whole_parameter_carries_the_scalars_rather_than_a_ranged_one)
 {
     pd_scalar loss = { .name = "loss", .value = 1 };
     pushed f;
-    (void)state;
 
     push_to(&f, running_with(sharded, 3), (const size_t[]){ 0, 1, 2 }, 3, &loss, 1);
     assert_int_equal(((Paramd__PushRequest *)f.frame.message)->pieces[0]->handle, 2);
@@ -327,7 +310,7 @@ static void a_whole_parameter_carries_the_scalars_rather_than_a_ranged_one(void 
     peer_free(f.p);
 }
 
-static void scalars_are_refused_where_the_parameter_that_carries_them_has_no_elements(void **state)
+TEST(scalars_are_refused_where_the_parameter_that_carries_them_has_no_elements)
 {
     static const size_t order[] = { 0, 1 };
     peer *p = running_with(sharded, 3);
@@ -336,7 +319,6 @@ static void scalars_are_refused_where_the_parameter_that_carries_them_has_no_ele
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     make_items(items, order, 2);
     assert_int_equal(push(p, PD_PUSH, items, 2, &loss, 1, &ticket, &err), PD_INVALID_ARGUMENT);
@@ -347,21 +329,4 @@ static void scalars_are_refused_where_the_parameter_that_carries_them_has_no_ele
     assert_int_equal(((Paramd__PushRequest *)l.message)->n_scalars, 1);
     peer_frame_drop(&l);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_frame_carries_the_scalars_and_begins_with_the_parameter_whose_name_sorts_first),
-        cmocka_unit_test(the_first_chunk_of_a_large_tensor_carries_the_scalars),
-        cmocka_unit_test(means_are_found_by_name_in_the_reply),
-        cmocka_unit_test(scalars_of_a_later_round_are_ignored),
-        cmocka_unit_test(scalars_are_sent_again_with_their_frame_when_the_reply_is_lost),
-        cmocka_unit_test(a_refused_push_leaves_the_means_unknown),
-        cmocka_unit_test(an_invalid_scalar_is_refused_before_anything_is_sent),
-        cmocka_unit_test(sixteen_of_the_longest_names_are_sent),
-        cmocka_unit_test(a_whole_parameter_carries_the_scalars_rather_than_a_ranged_one),
-        cmocka_unit_test(scalars_are_refused_where_the_parameter_that_carries_them_has_no_elements),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

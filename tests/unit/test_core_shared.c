@@ -1,15 +1,8 @@
 /* Tests the client's core over a connection that passes descriptors: when it offers to share memory, when it goes on
  * without, and what it tells the server. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "descriptors.h"
-#include "oom.h"
 #include "peer.h"
 #include "sharing.h"
 
@@ -97,40 +90,35 @@ static bool says_shares(const pd_core_config *config, bool local)
     return shares;
 }
 
-static void a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors(void **state)
+TEST(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors)
 {
-    (void)state;
     assert_true(says_shares(&peer_four, true));
 }
 
-static void a_worker_does_not_share_over_another_connection(void **state)
+TEST(a_worker_does_not_share_over_another_connection)
 {
-    (void)state;
     assert_false(says_shares(&peer_four, false));
 }
 
-static void a_worker_does_not_share_where_its_user_forbids_it(void **state)
+TEST(a_worker_does_not_share_where_its_user_forbids_it)
 {
     pd_core_config config = peer_four;
-    (void)state;
 
     config.no_shared_memory = true;
     assert_false(says_shares(&config, true));
 }
 
-static void a_worker_whose_frames_have_checksums_does_not_share(void **state)
+TEST(a_worker_whose_frames_have_checksums_does_not_share)
 {
     pd_core_config config = peer_four;
-    (void)state;
 
     config.checksum = true;
     assert_false(says_shares(&config, true));
 }
 
-static void an_operator_does_not_share(void **state)
+TEST(an_operator_does_not_share)
 {
     pd_core_config config = peer_four;
-    (void)state;
 
     config.job = "";
     assert_false(says_shares(&config, true));
@@ -138,12 +126,11 @@ static void an_operator_does_not_share(void **state)
 
 /* ---- offering ---- */
 
-static void offers_its_segment_when_the_parameters_are_accepted(void **state)
+TEST(offers_its_segment_when_the_parameters_are_accepted)
 {
     pd_ticket_id ticket;
     peer *p = declared(&ticket);
     peer_frame l = peer_expect(p, PD_SHARE);
-    (void)state;
 
     assert_true(((const Paramd__ShareRequest *)l.message)->bytes >= (5000 + LARGE) * 4);
     assert_true(p->came >= 0);
@@ -151,12 +138,11 @@ static void offers_its_segment_when_the_parameters_are_accepted(void **state)
     peer_free(p);
 }
 
-static void pushes_wait_for_the_answer_to_the_offer(void **state)
+TEST(pushes_wait_for_the_answer_to_the_offer)
 {
     pd_ticket_id ticket;
     peer *p = declared(&ticket);
     peer_frame l = peer_expect(p, PD_SHARE);
-    (void)state;
 
     push(p, PD_PUSH);
     peer_expect_silence(p);
@@ -164,10 +150,9 @@ static void pushes_wait_for_the_answer_to_the_offer(void **state)
     peer_free(p);
 }
 
-static void a_gradient_is_copied_to_the_segment(void **state)
+TEST(a_gradient_is_copied_to_the_segment)
 {
     peer *p = sharing(100000);
-    (void)state;
 
     push(p, PD_PUSH);
     assert_true(expect_push(p));
@@ -175,14 +160,13 @@ static void a_gradient_is_copied_to_the_segment(void **state)
     peer_free(p);
 }
 
-static void a_gradient_computed_in_its_buffer_is_found_there(void **state)
+TEST(a_gradient_computed_in_its_buffer_is_found_there)
 {
     peer *p = sharing(100000);
     float *at = pd_core_buffer(p->core, 0);
     pd_item item = { .param = 0, .gradient = at };
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     for (int i = 0; i < 5000; i++) at[i] = (float)i;
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, NULL), PD_OK);
@@ -194,10 +178,9 @@ static void a_gradient_computed_in_its_buffer_is_found_there(void **state)
     peer_free(p);
 }
 
-static void a_server_that_lends_nothing_still_reads_pushes(void **state)
+TEST(a_server_that_lends_nothing_still_reads_pushes)
 {
     peer *p = sharing(0);
-    (void)state;
 
     push(p, PD_PUSH);
     assert_true(expect_push(p));
@@ -206,12 +189,11 @@ static void a_server_that_lends_nothing_still_reads_pushes(void **state)
 
 /* ---- going on without ---- */
 
-static void goes_on_through_the_socket_when_the_offer_is_refused(void **state)
+TEST(goes_on_through_the_socket_when_the_offer_is_refused)
 {
     pd_ticket_id ticket;
     peer *p = declared(&ticket);
     peer_frame l = peer_expect(p, PD_SHARE);
-    (void)state;
 
     push(p, PD_PUSH);
     assert_int_equal(peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "the server shares no memory"), PD_OK);
@@ -220,11 +202,10 @@ static void goes_on_through_the_socket_when_the_offer_is_refused(void **state)
     peer_free(p);
 }
 
-static void goes_on_through_the_socket_where_no_segment_can_be_made(void **state)
+TEST(goes_on_through_the_socket_where_no_segment_can_be_made)
 {
     pd_ticket_id ticket;
     peer *p = connected(&peer_four);
-    (void)state;
 
     peer_welcome(p);
     ticket = peer_declare(p, sizes, PARAMS);
@@ -256,11 +237,10 @@ static void expect_no_second_offer(peer *p)
     assert_false(expect_push(p));
 }
 
-static void connects_anew_without_sharing_when_the_descriptor_is_missing(void **state)
+TEST(connects_anew_without_sharing_when_the_descriptor_is_missing)
 {
     pd_ticket_id ticket;
     peer *p = declared(&ticket);
-    (void)state;
 
     peer_share(p, -1, 100000);
     assert_non_null(strstr(pd_core_reason(p->core), "the request has no file descriptor"));
@@ -268,11 +248,10 @@ static void connects_anew_without_sharing_when_the_descriptor_is_missing(void **
     peer_free(p);
 }
 
-static void connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped(void **state)
+TEST(connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped)
 {
     pd_ticket_id ticket;
     peer *p = declared(&ticket);
-    (void)state;
 
     peer_share(p, memfd_sealed(99999, 0), 100000);
     assert_non_null(strstr(pd_core_reason(p->core), "expected a memfd of 100000 bytes"));
@@ -280,10 +259,9 @@ static void connects_anew_without_sharing_when_the_servers_segment_cannot_be_map
     peer_free(p);
 }
 
-static void offers_again_on_the_next_connection(void **state)
+TEST(offers_again_on_the_next_connection)
 {
     peer *p = sharing(100000);
-    (void)state;
 
     push(p, PD_PUSH);
     assert_true(expect_push(p));
@@ -296,10 +274,9 @@ static void offers_again_on_the_next_connection(void **state)
     peer_free(p);
 }
 
-static void a_push_goes_through_the_socket_of_a_connection_that_does_not_share(void **state)
+TEST(a_push_goes_through_the_socket_of_a_connection_that_does_not_share)
 {
     peer *p = sharing(100000);
-    (void)state;
 
     push(p, PD_PUSH);
     assert_true(expect_push(p));
@@ -313,12 +290,11 @@ static void a_push_goes_through_the_socket_of_a_connection_that_does_not_share(v
 }
 
 /* Pushes under way have copies in the segment, so a buffer that does not fit beside them lies elsewhere. */
-static void a_buffer_is_there_while_copies_have_the_segment(void **state)
+TEST(a_buffer_is_there_while_copies_have_the_segment)
 {
     peer *p = sharing(100000);
     uint64_t bytes;
     float *at;
-    (void)state;
 
     push(p, PD_PUSH);
     assert_true(expect_push(p));
@@ -334,40 +310,36 @@ static void a_buffer_is_there_while_copies_have_the_segment(void **state)
 
 /* ---- memory and descriptors ---- */
 
-static void a_buffer_needs_declared_parameters(void **state)
+TEST(a_buffer_needs_declared_parameters)
 {
     peer *p = connected(&peer_four);
-    (void)state;
 
     peer_welcome(p);
     assert_null(pd_core_buffer(p->core, 0));
     peer_free(p);
 }
 
-static void a_buffer_needs_a_parameter(void **state)
+TEST(a_buffer_needs_a_parameter)
 {
     peer *p = sharing(100000);
-    (void)state;
 
     assert_null(pd_core_buffer(p->core, PARAMS));
     peer_free(p);
 }
 
-static void buffers_of_all_parameters_are_apart(void **state)
+TEST(buffers_of_all_parameters_are_apart)
 {
     peer *p = sharing(100000);
     float *first = pd_core_buffer(p->core, 0), *second = pd_core_buffer(p->core, 1);
-    (void)state;
 
     assert_true(first + sizes[0] <= second || second + sizes[1] <= first);
     peer_free(p);
 }
 
-static void a_core_that_is_freed_keeps_no_descriptor(void **state)
+TEST(a_core_that_is_freed_keeps_no_descriptor)
 {
     int before = descriptors_open(0);
     peer *p = sharing(100000);
-    (void)state;
 
     push(p, PD_PUSH);
     peer_free(p);
@@ -391,42 +363,12 @@ static bool offer_without_memory(int64_t n)
     return failed;
 }
 
-static void an_offer_that_has_no_memory_leaks_nothing(void **state)
+TEST(an_offer_that_has_no_memory_leaks_nothing)
 {
     int before = descriptors_open(0);
     int64_t n = 0;
-    (void)state;
 
     while (offer_without_memory(n)) n++;
     assert_true(n > 0);
     assert_int_equal(descriptors_open(0), before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors),
-        cmocka_unit_test(a_worker_does_not_share_over_another_connection),
-        cmocka_unit_test(a_worker_does_not_share_where_its_user_forbids_it),
-        cmocka_unit_test(a_worker_whose_frames_have_checksums_does_not_share),
-        cmocka_unit_test(an_operator_does_not_share),
-        cmocka_unit_test(offers_its_segment_when_the_parameters_are_accepted),
-        cmocka_unit_test(pushes_wait_for_the_answer_to_the_offer),
-        cmocka_unit_test(a_gradient_is_copied_to_the_segment),
-        cmocka_unit_test(a_gradient_computed_in_its_buffer_is_found_there),
-        cmocka_unit_test(a_server_that_lends_nothing_still_reads_pushes),
-        cmocka_unit_test(goes_on_through_the_socket_when_the_offer_is_refused),
-        cmocka_unit_test(goes_on_through_the_socket_where_no_segment_can_be_made),
-        cmocka_unit_test(connects_anew_without_sharing_when_the_descriptor_is_missing),
-        cmocka_unit_test(connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped),
-        cmocka_unit_test(offers_again_on_the_next_connection),
-        cmocka_unit_test(a_push_goes_through_the_socket_of_a_connection_that_does_not_share),
-        cmocka_unit_test(a_buffer_is_there_while_copies_have_the_segment),
-        cmocka_unit_test(a_buffer_needs_declared_parameters),
-        cmocka_unit_test(a_buffer_needs_a_parameter),
-        cmocka_unit_test(buffers_of_all_parameters_are_apart),
-        cmocka_unit_test(a_core_that_is_freed_keeps_no_descriptor),
-        cmocka_unit_test(an_offer_that_has_no_memory_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

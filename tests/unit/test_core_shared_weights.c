@@ -1,12 +1,6 @@
 /* Tests the client's core where weights lie in the server's segment of shared memory: it copies them from the right
  * places, and releases them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "descriptors.h"
 #include "peer.h"
@@ -40,12 +34,11 @@ static int pull_from(peer *p, const uint64_t *places, pd_ticket_id *ticket)
     return rc;
 }
 
-static void weights_are_copied_from_where_the_server_says(void **state)
+TEST(weights_are_copied_from_where_the_server_says)
 {
     static const uint64_t places[] = { 40004, 64 };
     peer *p = sharing(LENT);
     pd_ticket_id ticket;
-    (void)state;
 
     assert_int_equal(pull_from(p, places, &ticket), PD_OK);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
@@ -54,12 +47,11 @@ static void weights_are_copied_from_where_the_server_says(void **state)
     peer_free(p);
 }
 
-static void counts_weights_in_shared_memory(void **state)
+TEST(counts_weights_in_shared_memory)
 {
     static const uint64_t places[] = { 0, 64 };
     peer *p = sharing(LENT);
     pd_ticket_id ticket;
-    (void)state;
 
     pull_from(p, places, &ticket);
     assert_int_equal(pd_core_stats(p->core).shared_in, 20000 + LARGE * 4);
@@ -83,32 +75,29 @@ static void assert_outside(uint64_t place)
     peer_free(p);
 }
 
-static void weights_outside_the_servers_segment_are_refused(void **state)
+TEST(weights_outside_the_servers_segment_are_refused)
 {
     static const uint64_t places[] = { LENT - 20000 + 1, LENT, LENT + 64, UINT64_MAX, UINT64_MAX - 19999 };
-    (void)state;
 
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) assert_outside(places[i]);
 }
 
-static void weights_in_a_segment_that_never_came_are_refused(void **state)
+TEST(weights_in_a_segment_that_never_came_are_refused)
 {
     static const uint64_t places[] = { 0, 0 };
     peer *p = sharing(0);
     pd_ticket_id ticket;
-    (void)state;
 
     assert_true(pull_from(p, places, &ticket) != PD_OK);
     peer_free(p);
 }
 
 /* The server may write other weights there as soon as the connection has ended. */
-static void weights_copied_after_the_server_has_closed_do_not_end_the_pull(void **state)
+TEST(weights_copied_after_the_server_has_closed_do_not_end_the_pull)
 {
     static const uint64_t places[] = { 0, 64 };
     peer *p = sharing(LENT);
     pd_ticket_id ticket;
-    (void)state;
 
     p->has_closed = true;
     assert_int_equal(pull_from(p, places, &ticket), PD_CANCELLED);
@@ -116,13 +105,12 @@ static void weights_copied_after_the_server_has_closed_do_not_end_the_pull(void 
     peer_free(p);
 }
 
-static void an_answer_that_holds_no_weights_cannot_lie_in_shared_memory(void **state)
+TEST(an_answer_that_holds_no_weights_cannot_lie_in_shared_memory)
 {
     pd_prefix none = { .method = PD_BARRIER };
     peer *p = sharing(LENT);
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_barrier(p->core, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_BARRIER);
@@ -164,22 +152,20 @@ static void answer_pull(peer *p)
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
 }
 
-static void every_answer_that_was_read_is_released(void **state)
+TEST(every_answer_that_was_read_is_released)
 {
     peer *p = sharing(LENT);
     pd_prefix prefix;
-    (void)state;
 
     for (int i = 0; i < 3; i++) answer_pull(p);
     assert_int_equal(expect_release(p, &prefix), 3);
     peer_free(p);
 }
 
-static void a_second_release_waits_for_the_answer_to_the_first(void **state)
+TEST(a_second_release_waits_for_the_answer_to_the_first)
 {
     peer *p = sharing(LENT);
     pd_prefix prefix;
-    (void)state;
 
     answer_pull(p);
     expect_release(p, &prefix);
@@ -192,22 +178,20 @@ static void a_second_release_waits_for_the_answer_to_the_first(void **state)
     peer_free(p);
 }
 
-static void an_answer_to_a_pull_that_nobody_waits_for_is_released_too(void **state)
+TEST(an_answer_to_a_pull_that_nobody_waits_for_is_released_too)
 {
     static const uint64_t places[] = { 0, 64 };
     pd_prefix unknown = { .method = PD_PULL, .request = 12345 }, prefix;
     peer *p = sharing(LENT);
-    (void)state;
 
     assert_int_equal(peer_reply_shared(p, &unknown, PARAMS, 1, places, 20032 + LARGE * 4), PD_OK);
     assert_int_equal(expect_release(p, &prefix), 1);
     peer_free(p);
 }
 
-static void nothing_is_released_on_the_next_connection(void **state)
+TEST(nothing_is_released_on_the_next_connection)
 {
     peer *p = sharing(LENT);
-    (void)state;
 
     answer_pull(p);
     peer_cut(p);
@@ -218,21 +202,4 @@ static void nothing_is_released_on_the_next_connection(void **state)
     pd_core_tick(p->core, p->now);
     peer_expect_silence(p);
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_copied_from_where_the_server_says),
-        cmocka_unit_test(counts_weights_in_shared_memory),
-        cmocka_unit_test(weights_outside_the_servers_segment_are_refused),
-        cmocka_unit_test(weights_in_a_segment_that_never_came_are_refused),
-        cmocka_unit_test(weights_copied_after_the_server_has_closed_do_not_end_the_pull),
-        cmocka_unit_test(an_answer_that_holds_no_weights_cannot_lie_in_shared_memory),
-        cmocka_unit_test(every_answer_that_was_read_is_released),
-        cmocka_unit_test(a_second_release_waits_for_the_answer_to_the_first),
-        cmocka_unit_test(an_answer_to_a_pull_that_nobody_waits_for_is_released_too),
-        cmocka_unit_test(nothing_is_released_on_the_next_connection),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,11 @@
 /* Tests tensors in the client's core: which frames are sent, where replies are written, and the effect of refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "peer.h"
 
 /* ---- tensors ---- */
 
-static void a_push_carries_the_callers_bytes_at_multiples_of_64(void **state)
+TEST(a_push_carries_the_callers_bytes_at_multiples_of_64)
 {
     static const int64_t sizes[] = { 3, 0, 1 };
     peer *p = peer_running(sizes, 3);
@@ -23,7 +16,6 @@ static void a_push_carries_the_callers_bytes_at_multiples_of_64(void **state)
     pd_error err;
     peer_frame l;
     Paramd__PushRequest *push;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 3, &options, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);
@@ -48,10 +40,9 @@ static void a_push_carries_the_callers_bytes_at_multiples_of_64(void **state)
     peer_free(p);
 }
 
-static void weights_land_in_the_callers_buffers_split_at_every_byte(void **state)
+TEST(weights_land_in_the_callers_buffers_split_at_every_byte)
 {
     static const int64_t sizes[] = { 3, 5 };
-    (void)state;
 
     for (size_t split = 1; split < 120; split += split < 70 ? 1 : 7) {
         peer *p = peer_running(sizes, 2);
@@ -75,7 +66,7 @@ static void weights_land_in_the_callers_buffers_split_at_every_byte(void **state
     }
 }
 
-static void a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order(void **state)
+TEST(a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order)
 {
     static const int64_t sizes[] = { 2 * CHUNK + 7, 1 };
     peer *p = peer_running(sizes, 2);
@@ -85,7 +76,6 @@ static void a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l[4];
-    (void)state;
 
     for (int i = 0; i < 2 * CHUNK + 7; i++) g[i] = (float)i;
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
@@ -146,21 +136,19 @@ static size_t frames_of_a_push(size_t n, uint64_t max_payload, uint32_t max_piec
     return frames;
 }
 
-static void small_tensors_fill_frames_up_to_each_limit_in_order(void **state)
+TEST(small_tensors_fill_frames_up_to_each_limit_in_order)
 {
-    (void)state;
     assert_int_equal(frames_of_a_push(100, 1 << 20, 1024), 1);
     assert_int_equal(frames_of_a_push(100, 1 << 20, 30), 4);    /* the first limit is tensors per frame */
     assert_int_equal(frames_of_a_push(100, 64 * 10, 1024), 10); /* the first limit is bytes per payload */
     assert_true(frames_of_a_push(4000, 1 << 20, 100000) >= 3);  /* the first limit is 64 KiB per header */
 }
 
-static void declares_many_parameters_in_several_frames(void **state)
+TEST(declares_many_parameters_in_several_frames)
 {
     enum { N = 4000 };
     static int64_t sizes[N];
     peer *p;
-    (void)state;
 
     for (int i = 0; i < N; i++) sizes[i] = 2;
     p = peer_new(&peer_four);
@@ -172,7 +160,7 @@ static void declares_many_parameters_in_several_frames(void **state)
     peer_free(p);
 }
 
-static void parameters_at_different_steps_travel_in_different_frames(void **state)
+TEST(parameters_at_different_steps_travel_in_different_frames)
 {
     static const int64_t sizes[] = { 1, 1, 1 };
     peer *p = peer_running(sizes, 3);
@@ -182,7 +170,6 @@ static void parameters_at_different_steps_travel_in_different_frames(void **stat
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &first, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);
@@ -198,7 +185,7 @@ static void parameters_at_different_steps_travel_in_different_frames(void **stat
     peer_free(p);
 }
 
-static void an_absent_gradient_is_marked_and_its_weights_are_pulled(void **state)
+TEST(an_absent_gradient_is_marked_and_its_weights_are_pulled)
 {
     static const int64_t sizes[] = { 2, 2 };
     peer *p = peer_running(sizes, 2);
@@ -207,7 +194,6 @@ static void an_absent_gradient_is_marked_and_its_weights_are_pulled(void **state
     pd_ticket_id ticket;
     pd_error err;
     peer_frame push, pull;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
     push = peer_expect(p, PD_PUSH_PULL);
@@ -227,7 +213,7 @@ static void an_absent_gradient_is_marked_and_its_weights_are_pulled(void **state
     peer_free(p);
 }
 
-static void refuses_a_second_push_of_a_parameter_under_way(void **state)
+TEST(refuses_a_second_push_of_a_parameter_under_way)
 {
     static const int64_t sizes[] = { 1, 1 };
     peer *p = peer_running(sizes, 2);
@@ -236,7 +222,6 @@ static void refuses_a_second_push_of_a_parameter_under_way(void **state)
             other = { .param = 0, .gradient = &g };
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &one, 1, NULL, &ticket, &err), PD_OK);
     assert_int_equal(pd_core_push(p->core, PD_PUSH, two, 2, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
@@ -276,12 +261,11 @@ static void refused_drop(refused *r)
     peer_free(r->p);
 }
 
-static void a_refused_frame_fails_its_items_and_no_others(void **state)
+TEST(a_refused_frame_fails_its_items_and_no_others)
 {
     refused r;
     pd_error err;
     peer_frame again;
-    (void)state;
 
     refuse_third(&r);
     assert_false(pd_core_done(r.p->core, r.ticket)); /* the push of p0 still waits for its round; the push of p1 is
@@ -304,11 +288,10 @@ static void a_refused_frame_fails_its_items_and_no_others(void **state)
  *
  * Without this limit, ranks could block each other. This rank would wait for the round of p0, and could not push p1
  * again before that. Another rank would wait for p1 before it pushes p0. */
-static void a_ticket_waits_a_second_after_its_first_error(void **state)
+TEST(a_ticket_waits_a_second_after_its_first_error)
 {
     refused r;
     pd_error err;
-    (void)state;
 
     refuse_third(&r);
     pd_core_tick(r.p->core, r.p->now);
@@ -339,13 +322,12 @@ static void answer_refused(peer *p, const pd_prefix *to, const char *why)
     assert_int_equal(peer_reply(p, to, &message.base, NULL, 0), PD_OK);
 }
 
-static void a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason(void **state)
+TEST(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason)
 {
     static const int64_t sizes[] = { 1, 1 };
     static const char *const reasons[] = { "p0: the root is not finite", "" }, *const texts[] = {
         "p0: the root is not finite", "parameter p0: its optimizer has refused step 1"
     };
-    (void)state;
 
     for (int i = 0; i < 2; i++) {
         peer *p = peer_running(sizes, 2);
@@ -372,7 +354,7 @@ static void a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason(vo
     }
 }
 
-static void a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent(void **state)
+TEST(a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent)
 {
     static const int64_t sizes[] = { CHUNK };
     peer *p = peer_running(sizes, 1);
@@ -381,7 +363,6 @@ static void a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent(voi
     pd_prefix to = { .method = PD_PUSH };
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
     assert_int_equal(peer_pump(p, 100), 100);
@@ -396,7 +377,7 @@ static void a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent(voi
 
 /* Flips one bit of a reply. The core accepts the reply, refuses it, or waits for more bytes. No byte is written outside
  * the caller's weights (the sanitizer checks). */
-static void an_answer_with_any_bit_turned_does_no_harm(void **state)
+TEST(an_answer_with_any_bit_turned_does_no_harm)
 {
     static const int64_t sizes[] = { 3, 5 };
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
@@ -404,7 +385,6 @@ static void an_answer_with_any_bit_turned_does_no_harm(void **state)
     float payload[16 + 5] = { 1 };
     struct iovec iov = { payload, sizeof payload };
     size_t bytes = 1;
-    (void)state;
 
     one.outcome = 1;
     one.step = one.version = 300;
@@ -435,7 +415,7 @@ static void an_answer_with_any_bit_turned_does_no_harm(void **state)
     }
 }
 
-static void ends_when_a_reply_has_another_length_than_the_request(void **state)
+TEST(ends_when_a_reply_has_another_length_than_the_request)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
@@ -444,7 +424,6 @@ static void ends_when_a_reply_has_another_length_than_the_request(void **state)
     pd_ticket_id ticket;
     pd_error err;
     peer_frame l;
-    (void)state;
 
     assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PULL);
@@ -455,39 +434,16 @@ static void ends_when_a_reply_has_another_length_than_the_request(void **state)
     peer_free(p);
 }
 
-static void ends_when_another_process_has_taken_its_rank(void **state)
+TEST(ends_when_another_process_has_taken_its_rank)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
     pd_prefix connection = { .method = PD_HEARTBEAT, .request = 0 };
     pd_ticket_id ticket;
     pd_error err;
-    (void)state;
 
     peer_refuse(p, &connection, PD_ABORTED, "rank 2 was taken over by host:99");
     assert_int_equal(pd_core_barrier(p->core, &ticket, &err), PD_ABORTED);
     assert_string_equal(err.text, "rank 2 was taken over by host:99");
     peer_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_push_carries_the_callers_bytes_at_multiples_of_64),
-        cmocka_unit_test(weights_land_in_the_callers_buffers_split_at_every_byte),
-        cmocka_unit_test(a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order),
-        cmocka_unit_test(small_tensors_fill_frames_up_to_each_limit_in_order),
-        cmocka_unit_test(declares_many_parameters_in_several_frames),
-        cmocka_unit_test(parameters_at_different_steps_travel_in_different_frames),
-        cmocka_unit_test(an_absent_gradient_is_marked_and_its_weights_are_pulled),
-        cmocka_unit_test(refuses_a_second_push_of_a_parameter_under_way),
-        cmocka_unit_test(a_refused_frame_fails_its_items_and_no_others),
-        cmocka_unit_test(a_ticket_waits_a_second_after_its_first_error),
-        cmocka_unit_test(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason),
-        cmocka_unit_test(a_ticket_refused_before_its_frame_is_sent_waits_until_it_is_sent),
-        cmocka_unit_test(an_answer_with_any_bit_turned_does_no_harm),
-        cmocka_unit_test(ends_when_a_reply_has_another_length_than_the_request),
-        cmocka_unit_test(ends_when_another_process_has_taken_its_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* Tests what the client's window has: which frames, for how long, and what happens if it does not reach back to the
  * server's step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "core_state.h"
-#include "oom.h"
 #include "window.h"
 #include "windowed.h"
 
@@ -23,10 +16,9 @@ static uint64_t kept(const windowed *w)
 
 /* ---- how much is kept ---- */
 
-static void a_client_without_a_window_keeps_nothing(void **state)
+TEST(a_client_without_a_window_keeps_nothing)
 {
     windowed w = windowed_new(0);
-    (void)state;
 
     windowed_train(&w, 5);
     assert_int_equal(kept(&w), 0);
@@ -36,12 +28,11 @@ static void a_client_without_a_window_keeps_nothing(void **state)
     windowed_free(&w);
 }
 
-static void hello_tells_the_window(void **state)
+TEST(hello_tells_the_window)
 {
     pd_core_config config = peer_four;
     peer_frame l;
     peer *p;
-    (void)state;
 
     config.window = 6;
     p = peer_new(&config);
@@ -52,10 +43,9 @@ static void hello_tells_the_window(void **state)
     peer_free(p);
 }
 
-static void the_window_has_as_many_steps_as_it_was_given(void **state)
+TEST(the_window_has_as_many_steps_as_it_was_given)
 {
     windowed w = windowed_new(4);
-    (void)state;
 
     for (uint64_t step = 1; step < 10; step++) {
         windowed_train(&w, step);
@@ -64,12 +54,11 @@ static void the_window_has_as_many_steps_as_it_was_given(void **state)
     windowed_free(&w);
 }
 
-static void steps_that_are_durable_leave_the_window(void **state)
+TEST(steps_that_are_durable_leave_the_window)
 {
     windowed w = windowed_new(8);
     int64_t before;
     peer_frame l;
-    (void)state;
 
     windowed_train(&w, 5);
     before = oom_live();
@@ -82,10 +71,9 @@ static void steps_that_are_durable_leave_the_window(void **state)
     windowed_free(&w);
 }
 
-static void a_declaration_tells_of_durable_steps_too(void **state)
+TEST(a_declaration_tells_of_durable_steps_too)
 {
     windowed w = windowed_new(8);
-    (void)state;
 
     windowed_train(&w, 5);
     w.p->durable = 3;
@@ -95,11 +83,10 @@ static void a_declaration_tells_of_durable_steps_too(void **state)
     windowed_free(&w);
 }
 
-static void steps_that_become_durable_while_they_are_sent_again_leave_it_afterwards(void **state)
+TEST(steps_that_become_durable_while_they_are_sent_again_leave_it_afterwards)
 {
     windowed w = windowed_new(8);
     pd_prefix again;
-    (void)state;
 
     windowed_train(&w, 5);
     windowed_come_back(&w, 3);
@@ -112,11 +99,10 @@ static void steps_that_become_durable_while_they_are_sent_again_leave_it_afterwa
     windowed_free(&w);
 }
 
-static void the_handle_frees_the_window(void **state)
+TEST(the_handle_frees_the_window)
 {
     windowed w = windowed_new(8);
     int64_t before;
-    (void)state;
 
     windowed_free(&w); /* a first run makes the allocations that are made only once */
     before = oom_live();
@@ -167,12 +153,11 @@ static void take_large_step(peer *p)
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
 }
 
-static void payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave(void **state)
+TEST(payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave)
 {
     peer *p = trained_large(2);
     const pd_window *window = &p->core->window;
     float value;
-    (void)state;
 
     for (int step = 1; step <= 3; step++) take_large_step(p);
     assert_int_equal(window->spare.bytes, LARGE_BYTES); /* a frame of the next step comes before one leaves */
@@ -186,11 +171,10 @@ static void payloads_that_enter_a_full_window_take_the_memory_of_those_that_leav
     peer_free(p);
 }
 
-static void memory_of_durable_steps_is_used_again(void **state)
+TEST(memory_of_durable_steps_is_used_again)
 {
     peer *p = trained_large(4);
     const pd_window *window = &p->core->window;
-    (void)state;
 
     for (int step = 1; step <= 3; step++) take_large_step(p);
     p->durable = 3;
@@ -204,12 +188,11 @@ static void memory_of_durable_steps_is_used_again(void **state)
 }
 
 /* As after steps whose frames had other sizes. */
-static void spare_memory_that_no_frame_takes_is_freed_except_for_8_mib(void **state)
+TEST(spare_memory_that_no_frame_takes_is_freed_except_for_8_mib)
 {
     enum { MIB = 1 << 20 };
     peer *p = trained_large(2);
     pd_window *window = &p->core->window;
-    (void)state;
 
     for (int i = 0; i < 10; i++) pd_spare_give(&window->spare, malloc(MIB), MIB);
     take_large_step(p);
@@ -227,10 +210,9 @@ static void expect_rewind(windowed *w, const char *why)
     windowed_free(w);
 }
 
-static void a_window_reaches_exactly_as_far_as_it_says(void **state)
+TEST(a_window_reaches_exactly_as_far_as_it_says)
 {
     windowed w = windowed_new(4);
-    (void)state;
 
     windowed_train(&w, 10);
     windowed_come_back(&w, 6);
@@ -239,12 +221,11 @@ static void a_window_reaches_exactly_as_far_as_it_says(void **state)
     expect_rewind(&w, "its window has the pushes of 4 steps, and 5 are needed");
 }
 
-static void a_process_that_has_just_joined_has_no_earlier_steps(void **state)
+TEST(a_process_that_has_just_joined_has_no_earlier_steps)
 {
     static const int64_t sizes[] = { WINDOWED_ELEMENTS, WINDOWED_ELEMENTS };
     pd_core_config config = peer_four;
     windowed w = { 0 };
-    (void)state;
 
     config.window = 8;
     w.p = peer_trained(&config, sizes, WINDOWED_PARAMS, 20);
@@ -268,10 +249,9 @@ static void train_without_memory(windowed *w, int64_t n)
 }
 
 /* Training goes on without the copy. The window then begins behind the step that it lacks. */
-static void a_step_without_memory_for_its_copy_is_a_gap(void **state)
+TEST(a_step_without_memory_for_its_copy_is_a_gap)
 {
     int gaps = 0;
-    (void)state;
 
     for (int64_t n = 0; n < 8; n++) {
         windowed w = windowed_new(8);
@@ -292,11 +272,10 @@ static void a_step_without_memory_for_its_copy_is_a_gap(void **state)
     assert_int_equal(gaps, 4); /* the past, its head, its payload, the list of its step */
 }
 
-static void after_a_rewind_the_window_begins_anew(void **state)
+TEST(after_a_rewind_the_window_begins_anew)
 {
     windowed w = windowed_new(4);
     pd_ticket_id ticket;
-    (void)state;
 
     windowed_train(&w, 10);
     windowed_come_back(&w, 3);
@@ -314,12 +293,11 @@ static void after_a_rewind_the_window_begins_anew(void **state)
 
 /* ---- pushes that were refused ---- */
 
-static void a_step_that_was_pushed_twice_is_in_the_window(void **state)
+TEST(a_step_that_was_pushed_twice_is_in_the_window)
 {
     windowed w = windowed_new(4);
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     windowed_train(&w, 2);
     ticket = windowed_push(&w, &l);
@@ -333,12 +311,11 @@ static void a_step_that_was_pushed_twice_is_in_the_window(void **state)
 }
 
 /* The program gave up a push whose gradient the server has counted nevertheless. It is not in the window. */
-static void a_step_whose_push_was_given_up_is_a_gap(void **state)
+TEST(a_step_whose_push_was_given_up_is_a_gap)
 {
     windowed w = windowed_new(8);
     pd_ticket_id ticket;
     peer_frame l;
-    (void)state;
 
     windowed_train(&w, 2);
     ticket = windowed_push(&w, &l);
@@ -349,27 +326,4 @@ static void a_step_whose_push_was_given_up_is_a_gap(void **state)
     windowed_train(&w, 5);
     windowed_come_back(&w, 2);
     expect_rewind(&w, "its window has the pushes of 2 steps, and 3 are needed");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_without_a_window_keeps_nothing),
-        cmocka_unit_test(hello_tells_the_window),
-        cmocka_unit_test(the_window_has_as_many_steps_as_it_was_given),
-        cmocka_unit_test(steps_that_are_durable_leave_the_window),
-        cmocka_unit_test(a_declaration_tells_of_durable_steps_too),
-        cmocka_unit_test(steps_that_become_durable_while_they_are_sent_again_leave_it_afterwards),
-        cmocka_unit_test(the_handle_frees_the_window),
-        cmocka_unit_test(payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave),
-        cmocka_unit_test(memory_of_durable_steps_is_used_again),
-        cmocka_unit_test(spare_memory_that_no_frame_takes_is_freed_except_for_8_mib),
-        cmocka_unit_test(a_window_reaches_exactly_as_far_as_it_says),
-        cmocka_unit_test(a_process_that_has_just_joined_has_no_earlier_steps),
-        cmocka_unit_test(a_step_without_memory_for_its_copy_is_a_gap),
-        cmocka_unit_test(after_a_rewind_the_window_begins_anew),
-        cmocka_unit_test(a_step_that_was_pushed_twice_is_in_the_window),
-        cmocka_unit_test(a_step_whose_push_was_given_up_is_a_gap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Tests effects, which are messages from the step thread to the loop thread, when the loop thread is short of time.
  * On the test's platform, writing one log line takes longer than a turn of the loop. */
-#include <setjmp.h>
+#include "test.h"
+
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "effects.h"
 #include "conversation.h"
@@ -126,10 +120,10 @@ static bool call(table *t)
     return due;
 }
 
-static void mail_beyond_the_time_of_a_turn_is_read_in_later_turns(void **state)
-{
-    table *t = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(mail_beyond_the_time_of_a_turn_is_read_in_later_turns, table *t)
+{
     post(t, 5);
     assert_true(call(t));
     assert_int_equal(lines, 1);
@@ -137,10 +131,8 @@ static void mail_beyond_the_time_of_a_turn_is_read_in_later_turns(void **state)
     assert_int_equal(lines, 5);
 }
 
-static void mail_that_came_while_there_was_no_time_is_read_after_the_backlog(void **state)
+TEST(mail_that_came_while_there_was_no_time_is_read_after_the_backlog, table *t)
 {
-    table *t = *state;
-
     post(t, 2);
     assert_true(call(t));
     assert_int_equal(lines, 1);
@@ -150,9 +142,8 @@ static void mail_that_came_while_there_was_no_time_is_read_after_the_backlog(voi
     assert_int_equal(lines, 3);
 }
 
-static void without_mail_the_loop_is_not_woken_for_ever(void **state)
+TEST(without_mail_the_loop_is_not_woken_for_ever, table *t)
 {
-    table *t = *state;
     int calls = 0;
 
     post(t, 2);
@@ -180,32 +171,17 @@ static bool aborts_after(table *t, uint64_t posted)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void an_effect_that_is_missing_ends_the_process(void **state)
+TEST(an_effect_that_is_missing_ends_the_process, table *t)
 {
-    assert_false(aborts_after(*state, 0));
-    assert_true(aborts_after(*state, 1));
+    assert_false(aborts_after(t, 0));
+    assert_true(aborts_after(t, 1));
 }
 
 /* The step thread still ends jobs while the event loop closes its handles. */
-static void mail_that_comes_after_the_end_is_left_for_the_clean_up(void **state)
+TEST(mail_that_comes_after_the_end_is_left_for_the_clean_up, table *t)
 {
-    table *t = *state;
-
     pd_conversation_close_all(t->daemon);
     post_kind(t, PD_EFF_JOB_GONE, 1);
     assert_true(call(t));
     assert_false(t->woken);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(mail_beyond_the_time_of_a_turn_is_read_in_later_turns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mail_that_came_while_there_was_no_time_is_read_after_the_backlog, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(without_mail_the_loop_is_not_woken_for_ever, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mail_that_comes_after_the_end_is_left_for_the_clean_up, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_effect_that_is_missing_ends_the_process, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,9 @@
 /* Tests what a declaration carries besides names and shapes (names of dimensions, the job's seed, model state), and
  * the notes that optimizers write about parameters. */
-#include "oom.h"
+#include "test.h"
+
 #include "optimizer_ops.h"
 #include "rig.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* This test's optimizer writes its axes and seed into the note of its plan, unless the parameter's name begins with
  * "quiet". */
@@ -80,11 +71,10 @@ static void assert_differs(rig *r, const char *const *axes, const bool *states, 
 
 /* ---- axes and seed ---- */
 
-static void a_plan_is_told_axes_and_the_jobs_seed(void **state)
+TEST(a_plan_is_told_axes_and_the_jobs_seed)
 {
     static const char *const axes[] = { "embed,mlp", NULL, NULL };
     rig r;
-    (void)state;
     begin_with(&r, rows, "seed=77", "* talking");
     assert_int_equal(declare_as(&r, 0, axes, NULL), PD_OK);
     assert_string_equal(r.notes[0], "a: axes embed,mlp, seed 77");
@@ -93,11 +83,10 @@ static void a_plan_is_told_axes_and_the_jobs_seed(void **state)
     rig_free(&r);
 }
 
-static void axes_are_a_name_or_nothing_for_each_dimension(void **state)
+TEST(axes_are_a_name_or_nothing_for_each_dimension)
 {
     char name[PD_AXIS_BYTES + 8];
     pd_error err;
-    (void)state;
     memset(name, 'x', PD_AXIS_BYTES);
     strcpy(name + PD_AXIS_BYTES, ",a");
     assert_int_equal(pd_axes_check(name, 2, &err), PD_OK);
@@ -112,22 +101,20 @@ static void axes_are_a_name_or_nothing_for_each_dimension(void **state)
     assert_string_equal(err.text, "expected a name for each of 3 dimensions, got 2 in \"a,b\"");
 }
 
-static void an_axis_of_other_letters_is_refused_by_its_place(void **state)
+TEST(an_axis_of_other_letters_is_refused_by_its_place)
 {
     static const char *const bad[] = { "a,9b", "a, b", "a,b-c", "a,b.c", "a,\xc3\xa9", "a,b\n" };
     pd_error err;
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (pd_axes_check(bad[i], 2, &err) != PD_INVALID_ARGUMENT) fail_msg("%s", bad[i]);
         assert_non_null(strstr(err.text, "axis 1: expected a name of at most 64"));
     }
 }
 
-static void the_store_refuses_bad_axes_and_makes_nothing(void **state)
+TEST(the_store_refuses_bad_axes_and_makes_nothing)
 {
     static const char *const axes[] = { "embed", NULL, NULL };
     rig r;
-    (void)state;
     begin(&r);
     assert_int_equal(declare_as(&r, 0, axes, NULL), PD_INVALID_ARGUMENT);
     assert_string_equal(r.error.text,
@@ -136,11 +123,10 @@ static void the_store_refuses_bad_axes_and_makes_nothing(void **state)
     rig_free(&r);
 }
 
-static void the_log_names_the_refused_request_and_its_rank(void **state)
+TEST(the_log_names_the_refused_request_and_its_rank)
 {
     static const char *const axes[] = { "embed", NULL, NULL };
     rig r;
-    (void)state;
     begin(&r);
     r.axes = axes;
     for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
@@ -150,12 +136,11 @@ static void the_log_names_the_refused_request_and_its_rank(void **state)
     rig_free(&r);
 }
 
-static void ranks_declare_the_same_axes(void **state)
+TEST(ranks_declare_the_same_axes)
 {
     static const char *const ours[] = { "embed,mlp", NULL, NULL }, *const theirs[] = { "mlp,embed", NULL, NULL },
                              *const more[] = { "embed,mlp", "mlp", NULL };
     rig r;
-    (void)state;
     begin(&r);
     assert_int_equal(declare_as(&r, 0, ours, NULL), PD_OK);
     assert_differs(&r, theirs, NULL, "parameter a: job job has it with axes embed,mlp, this rank declares mlp,embed");
@@ -167,12 +152,11 @@ static void ranks_declare_the_same_axes(void **state)
 
 /* ---- notes ---- */
 
-static void every_rank_and_every_operator_gets_the_notes(void **state)
+TEST(every_rank_and_every_operator_gets_the_notes)
 {
     static const char *const axes[] = { "x,", NULL, NULL };
     const pd_info *info;
     rig r;
-    (void)state;
     begin(&r);
     assert_int_equal(declare_as(&r, 0, axes, NULL), PD_OK);
     memset(r.notes, 0, sizeof r.notes);
@@ -186,11 +170,10 @@ static void every_rank_and_every_operator_gets_the_notes(void **state)
     rig_free(&r);
 }
 
-static void the_log_says_each_note_once(void **state)
+TEST(the_log_says_each_note_once)
 {
     rig r;
     uint64_t before;
-    (void)state;
     begin(&r);
     before = r.warnings;
     assert_int_equal(declare(&r, 0), PD_OK);
@@ -202,7 +185,7 @@ static void the_log_says_each_note_once(void **state)
     rig_free(&r);
 }
 
-static void the_log_of_very_many_notes_is_short(void **state)
+TEST(the_log_of_very_many_notes_is_short)
 {
     enum { MANY = 1000 };
     static char many[MANY][16];
@@ -210,7 +193,6 @@ static void the_log_of_very_many_notes_is_short(void **state)
     static pd_shape scalars[MANY];
     rig r;
     uint64_t before;
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         snprintf(many[i], sizeof many[i], "p%d", i);
         list[i] = many[i];
@@ -226,13 +208,12 @@ static void the_log_of_very_many_notes_is_short(void **state)
 }
 
 /* Makes each allocation of a Declare fail in turn. Afterwards the same parameters can be declared. */
-static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(void **state)
+TEST(without_memory_a_declaration_with_axes_and_notes_changes_nothing)
 {
     static const char *const axes[] = { "embed,mlp", NULL, NULL };
     static const bool states[] = { false, false, true };
     int64_t n;
     rig r;
-    (void)state;
     for (uint32_t rank = 0; rank < 2; rank++) {
         for (n = 0;; n++) {
             pd_request *request;
@@ -284,10 +265,9 @@ static int declare_with_a_hostile_map(rig *r, size_t n)
     return rig_declare(r, r->job, 0, 1, all, shape, NULL, n, PD_F32);
 }
 
-static void the_cost_of_all_searches_of_a_set_is_bounded(void **state)
+TEST(the_cost_of_all_searches_of_a_set_is_bounded)
 {
     rig r;
-    (void)state;
     begin_with(&r, NULL, NULL, "* adafactor learning_rate=0.1 factor_map=['a*a*[bc]':none,'':none]");
     assert_int_equal(declare_with_a_hostile_map(&r, 40), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.error.text, "parameter aaaa"));
@@ -297,14 +277,13 @@ static void the_cost_of_all_searches_of_a_set_is_bounded(void **state)
 
 /* ---- model state ---- */
 
-static void model_state_is_the_mean_of_what_ranks_push(void **state)
+TEST(model_state_is_the_mean_of_what_ranks_push)
 {
     static const bool states[] = { true };
     static const char *const name[] = { "running_mean" };
     static const pd_shape three = { 1, { 3 } };
     const float initial[] = { 5, 6, 7 }, a[] = { 1, -2, 8 }, b[] = { 2, 4, -1 };
     rig r;
-    (void)state;
     begin_with(&r, NULL, NULL, "* sgd lr=0.1 momentum=0.9");
     r.states = states;
     for (uint32_t rank = 0; rank < 2; rank++)
@@ -349,49 +328,43 @@ static float after_a_round(const char *options, const float value[2], const doub
     return result;
 }
 
-static void model_state_is_weighted_as_the_job_weighs(void **state)
+TEST(model_state_is_weighted_as_the_job_weighs)
 {
-    (void)state;
     assert_true(after_a_round("aggregate=weighted_mean", (float[]){ 1, 5 }, (double[]){ 3, 1 }) == 2);
     assert_true(after_a_round("aggregate=mean", (float[]){ 1, 5 }, (double[]){ 3, 1 }) == 3);
 }
 
-static void model_state_is_averaged_with_every_aggregate(void **state)
+TEST(model_state_is_averaged_with_every_aggregate)
 {
     static const char *const options[] = { "aggregate=sum", "aggregate=adasum", "aggregate=median",
                                            "aggregate=trimmed_mean trim=0" };
-    (void)state;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (after_a_round(options[i], (float[]){ 1, 5 }, (double[]){ 1, 1 }) != 3) fail_msg("%s", options[i]);
     assert_true(after_a_round("clip_global_norm=0.5", (float[]){ 1, 5 }, (double[]){ 1, 1 }) == 3);
 }
 
-static void a_rank_without_values_does_not_count_and_none_at_all_changes_nothing(void **state)
+TEST(a_rank_without_values_does_not_count_and_none_at_all_changes_nothing)
 {
-    (void)state;
     assert_true(after_a_round(NULL, (float[]){ 8, NAN }, (double[]){ 1, 1 }) == 8);
     assert_true(after_a_round(NULL, (float[]){ NAN, NAN }, (double[]){ 1, 1 }) == 100);
 }
 
-static void values_that_are_not_finite_are_skipped_as_ever(void **state)
+TEST(values_that_are_not_finite_are_skipped_as_ever)
 {
-    (void)state;
     assert_true(after_a_round("nonfinite=skip", (float[]){ INFINITY, 1 }, (double[]){ 1, 1 }) == 100);
     assert_true(isinf(after_a_round("nonfinite=apply", (float[]){ INFINITY, 1 }, (double[]){ 1, 1 })));
 }
 
-static void whole_numbers_up_to_2_to_the_24th_are_exact(void **state)
+TEST(whole_numbers_up_to_2_to_the_24th_are_exact)
 {
-    (void)state;
     assert_true(after_a_round(NULL, (float[]){ 16777216, 16777216 }, (double[]){ 1, 1 }) == 16777216);
     assert_true(after_a_round(NULL, (float[]){ 16777215, 16777215 }, (double[]){ 1, 1 }) == 16777215);
 }
 
-static void ranks_agree_on_what_is_model_state(void **state)
+TEST(ranks_agree_on_what_is_model_state)
 {
     static const bool states[] = { true, false, false };
     rig r;
-    (void)state;
     begin(&r);
     assert_int_equal(declare_as(&r, 0, NULL, states), PD_OK);
     assert_differs(&r, NULL, NULL, "parameter a: job job has it as model state, this rank declares it as trained");
@@ -399,11 +372,10 @@ static void ranks_agree_on_what_is_model_state(void **state)
     rig_free(&r);
 }
 
-static void model_state_needs_no_rule_and_other_parameters_do(void **state)
+TEST(model_state_needs_no_rule_and_other_parameters_do)
 {
     static const bool all[] = { true, true, true }, some[] = { true, true, false };
     rig r;
-    (void)state;
     begin_with(&r, rows, NULL, "nothing_has_this_name talking");
     assert_int_equal(declare_as(&r, 0, NULL, some), PD_INVALID_ARGUMENT);
     assert_string_equal(r.error.text, "parameter b: none of the job's 1 rules matches it; a last rule \"* sgd\" would");
@@ -412,11 +384,10 @@ static void model_state_needs_no_rule_and_other_parameters_do(void **state)
 }
 
 /* An override for all parameters does not apply to model state. */
-static void an_operator_cannot_override_model_state(void **state)
+TEST(an_operator_cannot_override_model_state)
 {
     static const bool states[] = { true, false, false };
     rig r;
-    (void)state;
     begin_with(&r, NULL, NULL, "* sgd lr=1");
     assert_int_equal(declare_as(&r, 0, NULL, states), PD_OK);
     assert_int_equal(declare(&r, 1), PD_OK);
@@ -428,7 +399,7 @@ static void an_operator_cannot_override_model_state(void **state)
     rig_free(&r);
 }
 
-static void model_state_in_ranges_is_what_each_rank_has(void **state)
+TEST(model_state_in_ranges_is_what_each_rank_has)
 {
     static const bool states[] = { true };
     static const char *const name[] = { "s" };
@@ -436,7 +407,6 @@ static void model_state_in_ranges_is_what_each_rank_has(void **state)
     static const rig_range ranges[2] = { { 0, 3 }, { 2, 4 } };
     const float value[2][3] = { { 1, 2, 3 }, { 5, 8 } }, expected[] = { 1, 2, 4, 8 };
     rig r;
-    (void)state;
     begin_with(&r, NULL, NULL, "* sgd lr=1");
     r.states = states;
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -452,32 +422,4 @@ static void model_state_in_ranges_is_what_each_rank_has(void **state)
         }
     assert_memory_equal(rig_weights(&r, r.job, 0), expected, sizeof expected);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_is_told_axes_and_the_jobs_seed),
-        cmocka_unit_test(axes_are_a_name_or_nothing_for_each_dimension),
-        cmocka_unit_test(an_axis_of_other_letters_is_refused_by_its_place),
-        cmocka_unit_test(the_store_refuses_bad_axes_and_makes_nothing),
-        cmocka_unit_test(the_log_names_the_refused_request_and_its_rank),
-        cmocka_unit_test(ranks_declare_the_same_axes),
-        cmocka_unit_test(every_rank_and_every_operator_gets_the_notes),
-        cmocka_unit_test(the_log_says_each_note_once),
-        cmocka_unit_test(the_log_of_very_many_notes_is_short),
-        cmocka_unit_test(without_memory_a_declaration_with_axes_and_notes_changes_nothing),
-        cmocka_unit_test(the_cost_of_all_searches_of_a_set_is_bounded),
-        cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push),
-        cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
-        cmocka_unit_test(model_state_is_averaged_with_every_aggregate),
-        cmocka_unit_test(a_rank_without_values_does_not_count_and_none_at_all_changes_nothing),
-        cmocka_unit_test(values_that_are_not_finite_are_skipped_as_ever),
-        cmocka_unit_test(whole_numbers_up_to_2_to_the_24th_are_exact),
-        cmocka_unit_test(ranks_agree_on_what_is_model_state),
-        cmocka_unit_test(model_state_needs_no_rule_and_other_parameters_do),
-        cmocka_unit_test(an_operator_cannot_override_model_state),
-        cmocka_unit_test(model_state_in_ranges_is_what_each_rank_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

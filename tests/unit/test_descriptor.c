@@ -1,15 +1,7 @@
 /* Tests descriptors that go over a Unix socket beside the bytes. Every test checks that none is left over. */
 #define _GNU_SOURCE /* F_ADD_SEALS */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -83,9 +75,10 @@ static int send_many(const pair *p, size_t n)
 
 /* ---- passing one ---- */
 
-static void passes_a_descriptor_with_the_first_byte(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(passes_a_descriptor_with_the_first_byte, pair *p)
 {
-    pair *p = *state;
     int kept;
 
     p->attached = memfd_sealed(100, 3);
@@ -97,9 +90,8 @@ static void passes_a_descriptor_with_the_first_byte(void **state)
     close(kept);
 }
 
-static void closes_the_descriptor_that_is_sent(void **state)
+TEST(closes_the_descriptor_that_is_sent, pair *p)
 {
-    pair *p = *state;
     int before = descriptors_open(0);
 
     p->attached = memfd_sealed(100, 3);
@@ -108,10 +100,9 @@ static void closes_the_descriptor_that_is_sent(void **state)
     assert_int_equal(descriptors_open(0), before);
 }
 
-static void a_descriptor_whose_byte_does_not_fit_stays_attached(void **state)
+TEST(a_descriptor_whose_byte_does_not_fit_stays_attached, pair *p)
 {
     static char bulk[1 << 16];
-    pair *p = *state;
     int kept;
 
     while (send(p->end[0], bulk, sizeof bulk, MSG_NOSIGNAL) > 0) continue;
@@ -122,18 +113,15 @@ static void a_descriptor_whose_byte_does_not_fit_stays_attached(void **state)
     assert_int_equal(p->attached, kept);
 }
 
-static void bytes_alone_bring_no_descriptor(void **state)
+TEST(bytes_alone_bring_no_descriptor, pair *p)
 {
-    pair *p = *state;
-
     assert_int_equal(send_text(p, "abc"), 3);
     expect_text(p, 9, "abc");
     assert_int_equal(p->taken, -1);
 }
 
-static void bytes_alone_leave_the_one_that_came_before(void **state)
+TEST(bytes_alone_leave_the_one_that_came_before, pair *p)
 {
-    pair *p = *state;
     int kept;
 
     p->attached = memfd_sealed(100, 3);
@@ -145,10 +133,8 @@ static void bytes_alone_leave_the_one_that_came_before(void **state)
     assert_int_equal(p->taken, kept);
 }
 
-static void a_descriptor_that_came_is_closed_by_exec(void **state)
+TEST(a_descriptor_that_came_is_closed_by_exec, pair *p)
 {
-    pair *p = *state;
-
     p->attached = memfd_sealed(100, 3);
     assert_int_equal(send_text(p, "a"), 1);
     expect_text(p, 9, "a");
@@ -157,10 +143,8 @@ static void a_descriptor_that_came_is_closed_by_exec(void **state)
 
 /* ---- more than one ---- */
 
-static void keeps_the_first_of_any_number_and_closes_the_others(void **state)
+TEST(keeps_the_first_of_any_number_and_closes_the_others, pair *p)
 {
-    pair *p = *state;
-
     for (size_t n = 1; n <= MOST; n++) {
         int before = descriptors_open(0) - (p->taken >= 0), first = send_many(p, n);
         expect_text(p, 9, "x");
@@ -170,9 +154,8 @@ static void keeps_the_first_of_any_number_and_closes_the_others(void **state)
     }
 }
 
-static void a_later_one_replaces_an_earlier_one(void **state)
+TEST(a_later_one_replaces_an_earlier_one, pair *p)
 {
-    pair *p = *state;
     int before = descriptors_open(0), last = -1;
 
     for (int i = 0; i < 20; i++) {
@@ -185,18 +168,15 @@ static void a_later_one_replaces_an_earlier_one(void **state)
     assert_int_equal(descriptors_open(0), before + 1);
 }
 
-static void descriptors_that_nobody_received_go_with_the_socket(void **state)
+TEST(descriptors_that_nobody_received_go_with_the_socket, pair *p)
 {
-    pair *p = *state;
-
     for (int i = 0; i < 20; i++) close(send_many(p, 3));
 }
 
 /* ---- where none is free ---- */
 
-static void bytes_come_without_their_descriptor_where_none_is_free(void **state)
+TEST(bytes_come_without_their_descriptor_where_none_is_free, pair *p)
 {
-    pair *p = *state;
     char byte;
     ssize_t got;
 
@@ -210,50 +190,38 @@ static void bytes_come_without_their_descriptor_where_none_is_free(void **state)
 
 /* ---- the connection's end ---- */
 
-static void a_connection_is_open_while_nobody_has_closed_it(void **state)
+TEST(a_connection_is_open_while_nobody_has_closed_it, const pair *p)
 {
-    const pair *p = *state;
-
     assert_true(pd_descriptor_is_open(p->end[0]));
 }
 
-static void bytes_that_wait_do_not_end_it(void **state)
+TEST(bytes_that_wait_do_not_end_it, pair *p)
 {
-    pair *p = *state;
-
     assert_int_equal(send_text(p, "abc"), 3);
     assert_true(pd_descriptor_is_open(p->end[1]));
 }
 
-static void a_peer_that_has_only_ended_its_sending_side_has_not_closed_it(void **state)
+TEST(a_peer_that_has_only_ended_its_sending_side_has_not_closed_it, const pair *p)
 {
-    const pair *p = *state;
-
     shutdown(p->end[0], SHUT_WR);
     assert_true(pd_descriptor_is_open(p->end[1]));
 }
 
-static void a_side_that_sends_no_more_still_has_an_open_connection(void **state)
+TEST(a_side_that_sends_no_more_still_has_an_open_connection, const pair *p)
 {
-    const pair *p = *state;
-
     shutdown(p->end[1], SHUT_WR);
     assert_true(pd_descriptor_is_open(p->end[1]));
 }
 
-static void a_peer_that_has_closed_it_ends_it(void **state)
+TEST(a_peer_that_has_closed_it_ends_it, const pair *p)
 {
-    const pair *p = *state;
-
     close(p->end[0]);
     assert_false(pd_descriptor_is_open(p->end[1]));
     assert_int_equal(dup(p->end[1]), p->end[0]); /* what tear_down closes */
 }
 
-static void a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait(void **state)
+TEST(a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait, pair *p)
 {
-    pair *p = *state;
-
     assert_int_equal(send_text(p, "abc"), 3);
     close(p->end[0]);
     assert_false(pd_descriptor_is_open(p->end[1]));
@@ -262,9 +230,8 @@ static void a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait(void **s
 
 /* ---- who the peer is ---- */
 
-static void the_peer_of_a_unix_socket_is_its_user(void **state)
+TEST(the_peer_of_a_unix_socket_is_its_user, const pair *p)
 {
-    const pair *p = *state;
     pd_identity identity;
     char expected[32];
 
@@ -274,41 +241,13 @@ static void the_peer_of_a_unix_socket_is_its_user(void **state)
     assert_string_equal(identity.text, expected);
 }
 
-static void the_peer_of_another_socket_is_anyone(void **state)
+TEST(the_peer_of_another_socket_is_anyone)
 {
     pd_identity identity;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-    (void)state;
     pd_descriptor_identify(fd, &identity);
     close(fd);
     assert_int_equal(identity.kind, PD_IDENTITY_NONE);
     assert_string_equal(identity.text, "anyone");
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(passes_a_descriptor_with_the_first_byte),
-        CASE(closes_the_descriptor_that_is_sent),
-        CASE(a_descriptor_whose_byte_does_not_fit_stays_attached),
-        CASE(bytes_alone_bring_no_descriptor),
-        CASE(bytes_alone_leave_the_one_that_came_before),
-        CASE(a_descriptor_that_came_is_closed_by_exec),
-        CASE(keeps_the_first_of_any_number_and_closes_the_others),
-        CASE(a_later_one_replaces_an_earlier_one),
-        CASE(descriptors_that_nobody_received_go_with_the_socket),
-        CASE(bytes_come_without_their_descriptor_where_none_is_free),
-        CASE(a_connection_is_open_while_nobody_has_closed_it),
-        CASE(bytes_that_wait_do_not_end_it),
-        CASE(a_peer_that_has_only_ended_its_sending_side_has_not_closed_it),
-        CASE(a_side_that_sends_no_more_still_has_an_open_connection),
-        CASE(a_peer_that_has_closed_it_ends_it),
-        CASE(a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait),
-        CASE(the_peer_of_a_unix_socket_is_its_user),
-        CASE(the_peer_of_another_socket_is_anyone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

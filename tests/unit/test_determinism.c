@@ -2,18 +2,11 @@
  * any order. A random scheduler runs a job of three workers and several parameters. In each act, a worker pushes a
  * parameter, the store works, or one pending preconditioner task comes back. The weights and all state must equal those
  * of a run in which everything happens in order. */
+#include "test.h"
+
 #include "coupled_row.h"
 #include "rig.h"
 #include "store_inside.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 3, CONN = 10, MOST = 2048, MOST_PARAMS = 4, STEPS = 14 };
 
@@ -230,19 +223,16 @@ static void coupled_is(int delay)
     is_the_same_however_it_is_run(&m);
 }
 
-static void roots_used_in_their_step_are_deterministic(void **state)
+TEST(roots_used_in_their_step_are_deterministic)
 {
-    (void)state;
     coupled_is(0);
 }
-static void roots_used_a_step_later_are_deterministic(void **state)
+TEST(roots_used_a_step_later_are_deterministic)
 {
-    (void)state;
     coupled_is(1);
 }
-static void roots_used_an_interval_later_are_deterministic(void **state)
+TEST(roots_used_an_interval_later_are_deterministic)
 {
-    (void)state;
     coupled_is(3);
 }
 
@@ -265,17 +255,15 @@ static void shampoo_is(const char *more, int delay)
     is_the_same_however_it_is_run(&m);
 }
 
-static void scalable_shampoo_is_deterministic_with_any_root_delay(void **state)
+TEST(scalable_shampoo_is_deterministic_with_any_root_delay)
 {
-    (void)state;
     shampoo_is("", 0);
     shampoo_is("", 1);
     shampoo_is("", 3);
 }
 
-static void scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memory(void **state)
+TEST(scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memory)
 {
-    (void)state;
     shampoo_is("root_method=tracked", 1);
     shampoo_is("best_effort_memory_usage_reduction=1", 3);
     shampoo_is("root_method=eigh graft_type=RMSPROP_NORMALIZED", 3);
@@ -302,17 +290,15 @@ static void meta_is(const char *more, int delay)
     is_the_same_however_it_is_run(&m);
 }
 
-static void shampoo_is_deterministic_with_any_root_delay(void **state)
+TEST(shampoo_is_deterministic_with_any_root_delay)
 {
-    (void)state;
     meta_is("", 0);
     meta_is("momentum=0.9", 1);
     meta_is("use_decoupled_weight_decay=no weight_decay=0.1", 3);
 }
 
-static void shampoo_is_deterministic_with_any_root_and_storage(void **state)
+TEST(shampoo_is_deterministic_with_any_root_and_storage)
 {
-    (void)state;
     meta_is("root_inverse_method=newton root_inverse_tolerance=1e-3 epsilon=1e7 "
             "precision_config=PrecisionConfig(inv_factor_matrix_dtype=float16)",
             0);
@@ -322,18 +308,4 @@ static void shampoo_is_deterministic_with_any_root_and_storage(void **state)
             1);
     meta_is("root_inverse_method=tracked", 3);
     meta_is("preconditioner_dtype=float64 communication_dtype=BF16", 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_used_in_their_step_are_deterministic),
-        cmocka_unit_test(roots_used_a_step_later_are_deterministic),
-        cmocka_unit_test(roots_used_an_interval_later_are_deterministic),
-        cmocka_unit_test(scalable_shampoo_is_deterministic_with_any_root_delay),
-        cmocka_unit_test(scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memory),
-        cmocka_unit_test(shampoo_is_deterministic_with_any_root_delay),
-        cmocka_unit_test(shampoo_is_deterministic_with_any_root_and_storage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* Tests what a job does while its disk does not answer or fails: it goes on, or pauses, and operators see it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "global_clip.h"
@@ -43,12 +38,11 @@ static void assert_trouble(rig *r, const char *text)
 
 /* ---- checkpoints ---- */
 
-static void a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on(void **state)
+TEST(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on)
 {
     uint64_t warnings;
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 3; step++) expect_step(&r, step, true);
@@ -71,12 +65,11 @@ static void a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on(voi
     rig_free(&r);
 }
 
-static void a_disk_that_does_not_answer_is_told_again_after_twice_as_long(void **state)
+TEST(a_disk_that_does_not_answer_is_told_again_after_twice_as_long)
 {
     uint64_t warnings;
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
@@ -86,11 +79,10 @@ static void a_disk_that_does_not_answer_is_told_again_after_twice_as_long(void *
     rig_free(&r);
 }
 
-static void a_job_that_pauses_waits_for_a_disk_that_does_not_answer(void **state)
+TEST(a_job_that_pauses_waits_for_a_disk_that_does_not_answer)
 {
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2 on_disk_error=pause disk_timeout=5s");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 3; step++) expect_step(&r, step, true);
@@ -106,11 +98,10 @@ static void a_job_that_pauses_waits_for_a_disk_that_does_not_answer(void **state
     rig_free(&r);
 }
 
-static void a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses(void **state)
+TEST(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses)
 {
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2 on_disk_error=pause disk_timeout=5s");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
@@ -128,23 +119,22 @@ static void a_parameter_behind_the_others_reaches_the_step_at_which_the_job_paus
     rig_free(&r);
 }
 
-static void a_job_that_pauses_tries_checkpoints_until_one_is_written(void **state)
+TEST(a_job_that_pauses_tries_checkpoints_until_one_is_written)
 {
     uint64_t failed, tried;
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2 on_disk_error=pause");
     r.disk_error = "Input/output error";
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
     expect_step(&r, 3, false);
     assert_trouble(&r, "Input/output error");
-    failed = inside_job(r.store, r.job)->checkpointing.failed;
+    failed = inside_job(r.store, r.job)->checkpointing.counts.failed;
     for (int second = 1; second <= 300; second++) {
         rig_sleep(&r, 1);
         rig_work(&r);
     }
-    tried = inside_job(r.store, r.job)->checkpointing.failed - failed;
+    tried = inside_job(r.store, r.job)->checkpointing.counts.failed - failed;
     if (tried < 8 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
     assert_int_equal(kept_job_step_of(&r, 0), 2);
     r.disk_error = NULL;
@@ -181,12 +171,12 @@ static void expect_retries(pd_request_kind how)
     r.disk_error = "No space left on device";
     kept_job_step(&r, 2);
     end_workers(&r, how);
-    tried = inside_job(r.store, r.job)->checkpointing.failed;
+    tried = inside_job(r.store, r.job)->checkpointing.counts.failed;
     for (int second = 1; second <= 300; second++) {
         rig_sleep(&r, 1);
         rig_work(&r);
     }
-    tried = inside_job(r.store, r.job)->checkpointing.failed - tried;
+    tried = inside_job(r.store, r.job)->checkpointing.counts.failed - tried;
     if (tried < 7 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
     assert_int_equal(r.durable, 0);
     r.disk_error = NULL;
@@ -201,23 +191,20 @@ static void expect_retries(pd_request_kind how)
     rig_free(&r);
 }
 
-static void a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again(void **state)
+TEST(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again)
 {
-    (void)state;
     expect_retries(PD_REQ_LOST);
 }
 
-static void a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again(void **state)
+TEST(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again)
 {
-    (void)state;
     expect_retries(PD_REQ_LEAVE);
 }
 
-static void failures_in_training_do_not_delay_the_first_attempt_without_workers(void **state)
+TEST(failures_in_training_do_not_delay_the_first_attempt_without_workers)
 {
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=1 job_linger=1h");
     r.disk_error = "No space left on device";
     for (uint64_t step = 1; step <= 10; step++) kept_job_step(&r, step);
@@ -229,29 +216,27 @@ static void failures_in_training_do_not_delay_the_first_attempt_without_workers(
     rig_free(&r);
 }
 
-static void a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone(void **state)
+TEST(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone)
 {
     uint64_t failed;
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2");
     r.disk_error = "No space left on device";
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
-    failed = inside_job(r.store, r.job)->checkpointing.failed;
+    failed = inside_job(r.store, r.job)->checkpointing.counts.failed;
     rig_sleep(&r, 300);
     rig_work(&r);
-    assert_int_equal(inside_job(r.store, r.job)->checkpointing.failed, failed);
+    assert_int_equal(inside_job(r.store, r.job)->checkpointing.counts.failed, failed);
     rig_free(&r);
 }
 
-static void a_job_that_is_clipping_gradients_pauses_after_their_step(void **state)
+TEST(a_job_that_is_clipping_gradients_pauses_after_their_step)
 {
     pd_store_config config = kept_config();
     const pd_steps *steps;
     rig r;
 
-    (void)state;
     config.batch_ns = 1;
     kept_job_start(&r, &config, "checkpoint_every=2 on_disk_error=pause clip_global_norm=0.1");
     steps = &inside_job(r.store, r.job)->steps;
@@ -270,11 +255,10 @@ static void a_job_that_is_clipping_gradients_pauses_after_their_step(void **stat
     rig_free(&r);
 }
 
-static void a_paused_job_that_is_exported_sleeps_until_the_export_has_ended(void **state)
+TEST(a_paused_job_that_is_exported_sleeps_until_the_export_has_ended)
 {
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2 on_disk_error=pause");
     r.disk_error = "Input/output error";
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
@@ -291,11 +275,10 @@ static void a_paused_job_that_is_exported_sleeps_until_the_export_has_ended(void
     rig_free(&r);
 }
 
-static void a_paused_job_does_not_keep_a_drain_waiting(void **state)
+TEST(a_paused_job_does_not_keep_a_drain_waiting)
 {
     rig r;
 
-    (void)state;
     start(&r, "checkpoint_every=2 on_disk_error=pause");
     r.disk_error = "Input/output error";
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
@@ -308,12 +291,11 @@ static void a_paused_job_does_not_keep_a_drain_waiting(void **state)
 
 #define LOG "durability=log checkpoint_every=100"
 
-static void a_job_whose_log_does_not_answer_goes_on_and_logs_again_later(void **state)
+TEST(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later)
 {
     uint64_t step = 1;
     rig r;
 
-    (void)state;
     start(&r, LOG);
     r.lazy_log = true;
     for (; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
@@ -335,11 +317,10 @@ static void a_job_whose_log_does_not_answer_goes_on_and_logs_again_later(void **
     rig_free(&r);
 }
 
-static void a_job_whose_log_does_not_answer_waits_if_it_is_to_pause(void **state)
+TEST(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause)
 {
     rig r;
 
-    (void)state;
     start(&r, LOG " on_disk_error=pause disk_timeout=1s");
     r.lazy_log = true;
     for (uint64_t step = 1; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
@@ -356,12 +337,11 @@ static void a_job_whose_log_does_not_answer_waits_if_it_is_to_pause(void **state
     rig_free(&r);
 }
 
-static void a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log(void **state)
+TEST(a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log)
 {
     uint64_t step = 2;
     rig r;
 
-    (void)state;
     start(&r, LOG);
     r.log_error = "Input/output error";
     r.lazy_disk = true;
@@ -382,11 +362,10 @@ static void a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log(v
     rig_free(&r);
 }
 
-static void a_job_whose_log_fails_pauses_until_the_next_checkpoint(void **state)
+TEST(a_job_whose_log_fails_pauses_until_the_next_checkpoint)
 {
     rig r;
 
-    (void)state;
     start(&r, LOG " on_disk_error=pause");
     expect_step(&r, 1, true);
     r.log_error = r.disk_error = "Input/output error";
@@ -399,27 +378,4 @@ static void a_job_whose_log_fails_pauses_until_the_next_checkpoint(void **state)
     assert_int_equal(kept_job_step_of(&r, 0), 3);
     assert_int_equal(r.durable, 3);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on),
-        cmocka_unit_test(a_disk_that_does_not_answer_is_told_again_after_twice_as_long),
-        cmocka_unit_test(a_job_that_pauses_waits_for_a_disk_that_does_not_answer),
-        cmocka_unit_test(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses),
-        cmocka_unit_test(a_job_that_pauses_tries_checkpoints_until_one_is_written),
-        cmocka_unit_test(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again),
-        cmocka_unit_test(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again),
-        cmocka_unit_test(failures_in_training_do_not_delay_the_first_attempt_without_workers),
-        cmocka_unit_test(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone),
-        cmocka_unit_test(a_job_that_is_clipping_gradients_pauses_after_their_step),
-        cmocka_unit_test(a_paused_job_that_is_exported_sleeps_until_the_export_has_ended),
-        cmocka_unit_test(a_paused_job_does_not_keep_a_drain_waiting),
-        cmocka_unit_test(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later),
-        cmocka_unit_test(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause),
-        cmocka_unit_test(a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log),
-        cmocka_unit_test(a_job_whose_log_fails_pauses_until_the_next_checkpoint),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* Tests the doctor's checks on made-up machines: folders with proc and sys, and scripts in the place of paramd. */
 #define _GNU_SOURCE /* mkdtemp, nftw */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <ftw.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -18,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checks.h"
-#include "run_program.h"
+#include "doctor.h"
 
 /* A made-up machine. Its folder is removed at the end of the test. */
 typedef struct fake {
@@ -94,10 +84,9 @@ static void check(fake *f, void (*run)(const pd_machine *, pd_finding *), pd_hea
 
 /* ---- processors ---- */
 
-static void a_grant_of_whole_processors_is_well(void **state)
+TEST(a_grant_of_whole_processors_is_well)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/self/cgroup", "0::/system.slice/paramd.service\n");
     put(&f, "/sys/fs/cgroup/system.slice/paramd.service/cpu.max", "max 100000\n");
@@ -106,10 +95,9 @@ static void a_grant_of_whole_processors_is_well(void **state)
     fake_end(&f);
 }
 
-static void a_grant_of_a_half_processor_is_warned_of(void **state)
+TEST(a_grant_of_a_half_processor_is_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/self/cgroup", "0::/\n");
     put(&f, "/sys/fs/cgroup/cpu.max", "50000 100000\n");
@@ -117,10 +105,9 @@ static void a_grant_of_a_half_processor_is_warned_of(void **state)
     fake_end(&f);
 }
 
-static void a_group_that_was_stopped_is_warned_of(void **state)
+TEST(a_group_that_was_stopped_is_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/self/cgroup", "5:cpuset:/\n3:cpu,cpuacct:/box\n");
     put(&f, "/sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "400000\n");
@@ -137,13 +124,12 @@ static void put_nodes(fake *f, const char *first, const char *second)
     put(f, "/sys/devices/system/node/node1/cpulist", second);
 }
 
-static void numa_off_on_a_machine_of_two_nodes_is_warned_of(void **state)
+TEST(numa_off_on_a_machine_of_two_nodes_is_warned_of)
 {
     fake f = fake_begin();
     char first[16], rest[32];
     cpu_set_t set;
     int cpu = 0;
-    (void)state;
 
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     if (CPU_COUNT(&set) < 2) skip();
@@ -159,10 +145,9 @@ static void numa_off_on_a_machine_of_two_nodes_is_warned_of(void **state)
 
 /* ---- memory ---- */
 
-static void enough_memory_is_well(void **state)
+TEST(enough_memory_is_well)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/self/cgroup", "0::/a/b\n");
     put(&f, "/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:    8388608 kB\n");
@@ -172,10 +157,9 @@ static void enough_memory_is_well(void **state)
     fake_end(&f);
 }
 
-static void a_small_limit_of_memory_is_warned_of(void **state)
+TEST(a_small_limit_of_memory_is_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/self/cgroup", "9:memory:/box\n");
     put(&f, "/proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n");
@@ -189,10 +173,9 @@ static void a_small_limit_of_memory_is_warned_of(void **state)
 
 #define PAGES "/sys/kernel/mm/transparent_hugepage/"
 
-static void huge_pages_that_never_come_are_warned_of(void **state)
+TEST(huge_pages_that_never_come_are_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, PAGES "enabled", "always [madvise] never\n");
     put(&f, PAGES "shmem_enabled", "always within_size [advise] never deny force\n");
@@ -208,11 +191,10 @@ static void huge_pages_that_never_come_are_warned_of(void **state)
 
 /* ---- limits ---- */
 
-static void few_descriptors_are_warned_of(void **state)
+TEST(few_descriptors_are_warned_of)
 {
     fake f = fake_begin();
     struct rlimit before, few;
-    (void)state;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = (struct rlimit){ .rlim_cur = 256, .rlim_max = before.rlim_max };
@@ -225,19 +207,17 @@ static void few_descriptors_are_warned_of(void **state)
 
 /* ---- the daemon's program ---- */
 
-static void the_program_that_is_missing_is_a_failure(void **state)
+TEST(the_program_that_is_missing_is_a_failure)
 {
     fake f = fake_begin();
-    (void)state;
 
     check(&f, pd_check_program, PD_HEALTH_FAIL, "no program paramd", "Install");
     check(&f, pd_check_configuration, PD_HEALTH_OK, "not checked", "");
 }
 
-static void a_program_of_this_version_is_well(void **state)
+TEST(a_program_of_this_version_is_well)
 {
     fake f = fake_begin();
-    (void)state;
 
     put_program(&f, "printf 'paramd " PD_VERSION "\\nCPU avx2 (newest: avx2)\\n"
                     "BLAS core Haswell (OpenBLAS, OpenMP)\\n'");
@@ -246,10 +226,9 @@ static void a_program_of_this_version_is_well(void **state)
     fake_end(&f);
 }
 
-static void another_version_and_another_blas_are_warned_of(void **state)
+TEST(another_version_and_another_blas_are_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put_program(&f, "printf 'paramd 0.0.7\\nBLAS core Prescott (not the OpenMP flavour of OpenBLAS)\\n"
                     "BLAS warning: this CPU has AVX2\\n'");
@@ -259,22 +238,20 @@ static void another_version_and_another_blas_are_warned_of(void **state)
     fake_end(&f);
 }
 
-static void a_program_that_cannot_run_is_a_failure(void **state)
+TEST(a_program_that_cannot_run_is_a_failure)
 {
     fake f = fake_begin();
-    (void)state;
 
     put_program(&f, "echo 'paramd: error while loading shared libraries: libuv.so.1'; exit 127");
     check(&f, pd_check_program, PD_HEALTH_FAIL, "libuv.so.1", "Run this command");
     fake_end(&f);
 }
 
-static void a_library_that_is_missing_is_a_failure(void **state)
+TEST(a_library_that_is_missing_is_a_failure)
 {
     char text[] = "\tlinux-vdso.so.1 (0x7)\n\tlibuv.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x7)\n"
                   "\tlibsh.so => /bin/sh (0x7)\n\t/lib64/ld-linux-x86-64.so.2 (0x7)\n";
     pd_finding finding = { 0 };
-    (void)state;
 
     pd_libraries_read(text, &finding);
     expect(&finding, PD_HEALTH_FAIL, "libuv.so.1 is missing, ", "Install the package that has libuv.so.1.");
@@ -282,10 +259,9 @@ static void a_library_that_is_missing_is_a_failure(void **state)
     assert_null(strstr(finding.found, "vdso"));
 }
 
-static void a_wrong_configuration_is_a_failure_that_names_the_line(void **state)
+TEST(a_wrong_configuration_is_a_failure_that_names_the_line)
 {
     fake f = fake_begin();
-    (void)state;
 
     put_program(&f, "case $* in *wrong*) echo 'paramd: wrong.conf:3: no key lissten'; exit 2 ;; esac");
     check(&f, pd_check_configuration, PD_HEALTH_OK, "the defaults hold", "");
@@ -296,11 +272,10 @@ static void a_wrong_configuration_is_a_failure_that_names_the_line(void **state)
     fake_end(&f);
 }
 
-static void output_that_finds_no_room_is_cut(void **state)
+TEST(output_that_finds_no_room_is_cut)
 {
     char *argv[] = { (char *)"/bin/sh", (char *)"-c", (char *)"yes | head -c 100000; exit 5", NULL }, text[11];
     char *nothing[] = { (char *)"/nothing", NULL };
-    (void)state;
 
     assert_int_equal(pd_run_program(argv, NULL, PD_RUN_MS, text, sizeof text), 5);
     assert_string_equal(text, "y\ny\ny\ny\ny\n");
@@ -308,11 +283,10 @@ static void output_that_finds_no_room_is_cut(void **state)
     assert_string_equal(text, "");
 }
 
-static void a_program_that_does_not_end_is_killed(void **state)
+TEST(a_program_that_does_not_end_is_killed)
 {
     static const char *const scripts[] = { "exec sleep 1000", "exec > /dev/null 2>&1; exec sleep 1000" };
     char text[16];
-    (void)state;
 
     for (int i = 0; i < 2; i++) {
         char *argv[] = { (char *)"/bin/sh", (char *)"-c", (char *)scripts[i], NULL };
@@ -323,11 +297,10 @@ static void a_program_that_does_not_end_is_killed(void **state)
 
 /* ---- measurements ---- */
 
-static void the_disk_of_the_directory_is_measured(void **state)
+TEST(the_disk_of_the_directory_is_measured)
 {
     fake f = fake_begin();
     pd_finding finding = { 0 };
-    (void)state;
 
     put(&f, "/state/file", "");
     f.machine.state = f.folder;
@@ -342,11 +315,10 @@ static void the_disk_of_the_directory_is_measured(void **state)
     fake_end(&f);
 }
 
-static void the_loopback_interface_is_measured(void **state)
+TEST(the_loopback_interface_is_measured)
 {
     fake f = fake_begin();
     pd_finding finding = { 0 };
-    (void)state;
 
     pd_check_loopback(&f.machine, &finding);
     assert_int_not_equal(finding.health, PD_HEALTH_FAIL);
@@ -363,10 +335,9 @@ static void judge(fake *f, double trip_s, pd_health health, const char *found, c
     if (health == PD_HEALTH_OK) assert_string_equal(finding.advice, "");
 }
 
-static void buffers_that_are_small_for_the_distance_are_warned_of(void **state)
+TEST(buffers_that_are_small_for_the_distance_are_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
     put(&f, "/proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
@@ -382,20 +353,18 @@ static void buffers_that_are_small_for_the_distance_are_warned_of(void **state)
     fake_end(&f);
 }
 
-static void buffers_of_unknown_size_are_no_failure(void **state)
+TEST(buffers_of_unknown_size_are_no_failure)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/proc/sys/net/ipv4/tcp_rmem", "nothing\n");
     judge(&f, 0.05, PD_HEALTH_OK, "not known", "");
     fake_end(&f);
 }
 
-static void a_slow_clock_source_is_warned_of(void **state)
+TEST(a_slow_clock_source_is_warned_of)
 {
     fake f = fake_begin();
-    (void)state;
 
     put(&f, "/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
     check(&f, pd_check_clock, PD_HEALTH_WARN, "hpet, resolution", "clock source tsc");
@@ -404,42 +373,12 @@ static void a_slow_clock_source_is_warned_of(void **state)
 
 /* ---- a running daemon ---- */
 
-static void a_daemon_that_is_named_but_not_there_is_a_failure(void **state)
+TEST(a_daemon_that_is_named_but_not_there_is_a_failure)
 {
     fake f = fake_begin();
-    (void)state;
 
     check(&f, pd_check_daemon, PD_HEALTH_OK, "not asked", "");
     f.machine.server = "unix:///tmp/paramd-no-socket-here";
     f.machine.timeout = 0.2;
     check(&f, pd_check_daemon, PD_HEALTH_FAIL, "paramd-no-socket-here", "Start it");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_grant_of_whole_processors_is_well),
-        cmocka_unit_test(a_grant_of_a_half_processor_is_warned_of),
-        cmocka_unit_test(a_group_that_was_stopped_is_warned_of),
-        cmocka_unit_test(numa_off_on_a_machine_of_two_nodes_is_warned_of),
-        cmocka_unit_test(enough_memory_is_well),
-        cmocka_unit_test(a_small_limit_of_memory_is_warned_of),
-        cmocka_unit_test(huge_pages_that_never_come_are_warned_of),
-        cmocka_unit_test(few_descriptors_are_warned_of),
-        cmocka_unit_test(the_program_that_is_missing_is_a_failure),
-        cmocka_unit_test(a_program_of_this_version_is_well),
-        cmocka_unit_test(another_version_and_another_blas_are_warned_of),
-        cmocka_unit_test(a_program_that_cannot_run_is_a_failure),
-        cmocka_unit_test(a_library_that_is_missing_is_a_failure),
-        cmocka_unit_test(a_wrong_configuration_is_a_failure_that_names_the_line),
-        cmocka_unit_test(output_that_finds_no_room_is_cut),
-        cmocka_unit_test(a_program_that_does_not_end_is_killed),
-        cmocka_unit_test(the_disk_of_the_directory_is_measured),
-        cmocka_unit_test(the_loopback_interface_is_measured),
-        cmocka_unit_test(buffers_that_are_small_for_the_distance_are_warned_of),
-        cmocka_unit_test(buffers_of_unknown_size_are_no_failure),
-        cmocka_unit_test(a_slow_clock_source_is_warned_of),
-        cmocka_unit_test(a_daemon_that_is_named_but_not_there_is_a_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

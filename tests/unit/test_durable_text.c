@@ -1,10 +1,5 @@
 /* Tests the words in which paramctl says which step of a job survives a restart of the daemon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "lists.h"
 
@@ -27,33 +22,20 @@ static void assert_text(Paramd__JobInfo job, bool failing, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void a_checkpoint_is_told_with_its_step_and_age(void **state)
+TEST(a_checkpoint_is_told_with_its_step_and_age)
 {
-    (void)state;
     assert_text(job_of("checkpoint", 40, 12000, ""), false, "40 (12.0 s)");
 }
 
-static void a_failed_attempt_is_told_beside_the_last_good_checkpoint(void **state)
+TEST(a_failed_attempt_is_told_beside_the_last_good_checkpoint)
 {
-    (void)state;
     assert_text(job_of("checkpoint", 40, 12000, "the disk is full"), true, "40 (12.0 s, failing)");
     assert_text(job_of("checkpoint", 0, 0, "the disk is full"), true, "none (failing)");
 }
 
-static void a_job_that_has_no_checkpoint_yet_differs_from_one_that_makes_none(void **state)
+TEST(a_job_that_has_no_checkpoint_yet_differs_from_one_that_makes_none)
 {
-    (void)state;
     assert_text(job_of("checkpoint", 0, 0, ""), false, "none");
     assert_text(job_of("none", 0, 0, ""), false, "-");
     assert_text(job_of("", 0, 0, ""), false, "-"); /* a daemon that is older than checkpoints */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_is_told_with_its_step_and_age),
-        cmocka_unit_test(a_failed_attempt_is_told_beside_the_last_good_checkpoint),
-        cmocka_unit_test(a_job_that_has_no_checkpoint_yet_differs_from_one_that_makes_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,17 @@
 /* Tests that an export reads the weights and the optimizer state of one step, and that the job goes on however the
  * export ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "store_inside.h"
 
 /* ---- all weights and state are of one step ---- */
 
-static void weights_of_one_step_are_read_while_training_goes_on(void **state)
+FIXTURE(exporting_set_up, exporting_tear_down);
+
+TEST(weights_of_one_step_are_read_while_training_goes_on, exporting *f)
 {
-    exporting *f = *state;
     float then[EXPORTING_PARAMS][EXPORTING_MOST], now[EXPORTING_MOST];
     uint64_t used;
 
@@ -38,9 +32,8 @@ static void weights_of_one_step_are_read_while_training_goes_on(void **state)
     assert_int_equal(f->r.store->budget.used, used);
 }
 
-static void the_parameter_that_is_ahead_decides_the_step(void **state)
+TEST(the_parameter_that_is_ahead_decides_the_step, exporting *f)
 {
-    exporting *f = *state;
     float first[EXPORTING_MOST], second[EXPORTING_MOST];
     uint64_t before;
 
@@ -59,9 +52,8 @@ static void the_parameter_that_is_ahead_decides_the_step(void **state)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
-static void with_state_the_job_rests_until_the_end(void **state)
+TEST(with_state_the_job_rests_until_the_end, exporting *f)
 {
-    exporting *f = *state;
     float *momentum;
 
     exporting_train(f, 2);
@@ -81,9 +73,8 @@ static void with_state_the_job_rests_until_the_end(void **state)
     free(momentum);
 }
 
-static void a_parameter_that_reaches_the_step_early_rests_there(void **state)
+TEST(a_parameter_that_reaches_the_step_early_rests_there, exporting *f)
 {
-    exporting *f = *state;
     float at_three[EXPORTING_MOST];
 
     exporting_train(f, 2);
@@ -100,13 +91,12 @@ static void a_parameter_that_reaches_the_step_early_rests_there(void **state)
     assert_int_equal(exporting_step_of(f, 0), 4);
 }
 
-static void the_export_waits_for_a_step_that_waits_for_its_root(void **state)
+TEST(the_export_waits_for_a_step_that_waits_for_its_root)
 {
     exporting *f = exporting_start(NULL, "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=1 "
                                          "start_preconditioning_step=1 grafting_config=SGD root_delay=0");
     uint64_t before;
 
-    (void)state;
     f->r.lazy_tasks = true;
     exporting_step_all(f, 1);
     assert_int_equal(exporting_step_of(f, 0), 0);
@@ -123,13 +113,12 @@ static void the_export_waits_for_a_step_that_waits_for_its_root(void **state)
     free(f);
 }
 
-static void the_export_waits_for_a_pending_root_task(void **state)
+TEST(the_export_waits_for_a_pending_root_task)
 {
     exporting *f = exporting_start(NULL, "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=2 "
                                          "start_preconditioning_step=2 grafting_config=SGD root_delay=2");
     uint64_t before;
 
-    (void)state;
     f->r.lazy_tasks = true;
     exporting_train(f, 2);
     assert_int_equal(exporting_step_of(f, 0), 2);
@@ -143,12 +132,11 @@ static void the_export_waits_for_a_pending_root_task(void **state)
     free(f);
 }
 
-static void roots_that_are_used_later_are_counted(void **state)
+TEST(roots_that_are_used_later_are_counted)
 {
     exporting *f = exporting_start(NULL, "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=2 "
                                          "start_preconditioning_step=2 grafting_config=SGD root_delay=2");
 
-    (void)state;
     exporting_train(f, 2);
     exporting_begin(f, true);
     assert_int_equal(f->r.exported.roots, 2);
@@ -157,11 +145,10 @@ static void roots_that_are_used_later_are_counted(void **state)
     free(f);
 }
 
-static void a_job_that_steps_as_a_whole_rests_as_a_whole(void **state)
+TEST(a_job_that_steps_as_a_whole_rests_as_a_whole)
 {
     exporting *f = exporting_start("clip_global_norm=0.5", "* sgd lr=0.1 momentum=0.9");
 
-    (void)state;
     exporting_train(f, 1);
     exporting_step_one(f, 0, 2);
     exporting_begin(f, true);
@@ -178,9 +165,8 @@ static void a_job_that_steps_as_a_whole_rests_as_a_whole(void **state)
 
 /* ---- pieces ---- */
 
-static void pieces_come_in_any_order(void **state)
+TEST(pieces_come_in_any_order, exporting *f)
 {
-    exporting *f = *state;
     float then[EXPORTING_MOST];
 
     exporting_train(f, 1);
@@ -195,10 +181,8 @@ static void pieces_come_in_any_order(void **state)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
-static void requests_for_missing_names_or_elements_are_refused_and_the_export_goes_on(void **state)
+TEST(requests_for_missing_names_or_elements_are_refused_and_the_export_goes_on, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, true);
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p2", 0, 1), PD_NOT_FOUND);
@@ -214,10 +198,8 @@ static void requests_for_missing_names_or_elements_are_refused_and_the_export_go
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
-static void weights_alone_have_no_state(void **state)
+TEST(weights_alone_have_no_state, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, false);
     assert_int_equal(export_state(&f->r, "j", EXPORTING_OPERATOR, "p0", "momentum_buffer", -1, -1, 0, 1),
@@ -228,10 +210,8 @@ static void weights_alone_have_no_state(void **state)
 
 /* ---- when an export may begin ---- */
 
-static void nothing_is_read_before_the_begin_is_answered(void **state)
+TEST(nothing_is_read_before_the_begin_is_answered, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_step_one(f, 0, 2);
     assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_OK);
@@ -241,9 +221,8 @@ static void nothing_is_read_before_the_begin_is_answered(void **state)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
-static void a_job_without_weights_is_not_exported(void **state)
+TEST(a_job_without_weights_is_not_exported, exporting *f)
 {
-    exporting *f = *state;
     static const pd_shape shape = { 1, { 4 } };
     static const char *const name[] = { "w" };
 
@@ -269,9 +248,8 @@ static int import_something(exporting *f, pd_import_act act)
     return rig_apply(&f->r, request);
 }
 
-static void an_import_waits_until_the_export_has_ended(void **state)
+TEST(an_import_waits_until_the_export_has_ended, exporting *f)
 {
-    exporting *f = *state;
     uint64_t answered;
 
     exporting_train(f, 1);
@@ -288,9 +266,8 @@ static void an_import_waits_until_the_export_has_ended(void **state)
     assert_int_equal(f->r.error.code, PD_OK);
 }
 
-static void without_memory_nothing_has_changed(void **state)
+TEST(without_memory_nothing_has_changed, exporting *f)
 {
-    exporting *f = *state;
     bool survived = false;
     pd_request *request;
     uint64_t used;
@@ -318,28 +295,4 @@ static void without_memory_nothing_has_changed(void **state)
     assert_true(oom_disarm());
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 100), PD_OK);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, exporting_set_up, exporting_tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(weights_of_one_step_are_read_while_training_goes_on),
-        CASE(the_parameter_that_is_ahead_decides_the_step),
-        CASE(with_state_the_job_rests_until_the_end),
-        CASE(a_parameter_that_reaches_the_step_early_rests_there),
-        cmocka_unit_test(the_export_waits_for_a_step_that_waits_for_its_root),
-        cmocka_unit_test(the_export_waits_for_a_pending_root_task),
-        cmocka_unit_test(roots_that_are_used_later_are_counted),
-        cmocka_unit_test(a_job_that_steps_as_a_whole_rests_as_a_whole),
-        CASE(pieces_come_in_any_order),
-        CASE(requests_for_missing_names_or_elements_are_refused_and_the_export_goes_on),
-        CASE(weights_alone_have_no_state),
-        CASE(nothing_is_read_before_the_begin_is_answered),
-        CASE(a_job_without_weights_is_not_exported),
-        CASE(an_import_waits_until_the_export_has_ended),
-        CASE(without_memory_nothing_has_changed),
-    };
-
-    return cmocka_run_group_tests_name("export", tests, NULL, NULL);
 }

@@ -1,21 +1,14 @@
 /* Tests exports that their client never ends, and exports that end because the job or the server ends. The job goes
  * on, and no worker waits for ever. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "store_inside.h"
 
-static void silence_ends_the_export_and_the_job_goes_on(void **state)
-{
-    exporting *f = *state;
+EACH_TEST(exporting_set_up, exporting_tear_down);
 
+TEST(silence_ends_the_export_and_the_job_goes_on, exporting *f)
+{
     exporting_train(f, 1);
     exporting_begin(f, true);
     exporting_step_all(f, 2);
@@ -31,10 +24,8 @@ static void silence_ends_the_export_and_the_job_goes_on(void **state)
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
 }
 
-static void a_connection_that_closes_ends_its_export(void **state)
+TEST(a_connection_that_closes_ends_its_export, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, true);
     exporting_step_all(f, 2);
@@ -50,10 +41,8 @@ static void a_connection_that_closes_ends_its_export(void **state)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
-static void a_parameter_that_does_not_reach_the_step_ends_the_export(void **state)
+TEST(a_parameter_that_does_not_reach_the_step_ends_the_export, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_step_one(f, 0, 2);
     exporting_push(f, 0, 1, 2);
@@ -69,9 +58,8 @@ static void a_parameter_that_does_not_reach_the_step_ends_the_export(void **stat
     assert_int_equal(exporting_step_of(f, 0), 3);
 }
 
-static void a_worker_that_is_lost_does_not_end_the_export(void **state)
+TEST(a_worker_that_is_lost_does_not_end_the_export, exporting *f)
 {
-    exporting *f = *state;
     pd_request *notice = pd_request_new(PD_REQ_LOST, (pd_ticket){ EXPORTING_CONN + 1, 0 });
     float then[EXPORTING_MOST];
 
@@ -94,10 +82,8 @@ static int drop(exporting *f)
     return rig_apply(&f->r, request);
 }
 
-static void a_job_that_is_dropped_ends_its_export(void **state)
+TEST(a_job_that_is_dropped_ends_its_export, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, true);
     exporting_step_all(f, 2);
@@ -106,9 +92,8 @@ static void a_job_that_is_dropped_ends_its_export(void **state)
     assert_int_equal(f->r.store->budget.used, 0);
 }
 
-static void a_begin_that_waits_is_answered_when_the_job_is_dropped(void **state)
+TEST(a_begin_that_waits_is_answered_when_the_job_is_dropped, exporting *f)
 {
-    exporting *f = *state;
     uint64_t before;
 
     exporting_train(f, 1);
@@ -129,9 +114,8 @@ static void drain(exporting *f, double seconds)
     rig_work(&f->r);
 }
 
-static void draining_waits_for_rounds_that_rest(void **state)
+TEST(draining_waits_for_rounds_that_rest, exporting *f)
 {
-    exporting *f = *state;
     uint64_t before;
 
     exporting_train(f, 1);
@@ -147,10 +131,8 @@ static void draining_waits_for_rounds_that_rest(void **state)
     assert_int_equal(f->r.error.code, PD_OK);
 }
 
-static void an_export_does_not_delay_a_drain_for_ever(void **state)
+TEST(an_export_does_not_delay_a_drain_for_ever, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, true);
     exporting_step_all(f, 2);
@@ -159,9 +141,8 @@ static void an_export_does_not_delay_a_drain_for_ever(void **state)
     assert_int_equal(f->r.error.code, PD_DEADLINE_EXCEEDED);
 }
 
-static void a_drained_job_can_be_exported(void **state)
+TEST(a_drained_job_can_be_exported, exporting *f)
 {
-    exporting *f = *state;
     float then[EXPORTING_MOST];
 
     exporting_train(f, 3);
@@ -171,22 +152,4 @@ static void a_drained_job_can_be_exported(void **state)
     assert_int_equal(f->r.exported.step, 3);
     exporting_assert_weights(f, 0, then);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, exporting_set_up, exporting_tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(silence_ends_the_export_and_the_job_goes_on),
-        CASE(a_connection_that_closes_ends_its_export),
-        CASE(a_parameter_that_does_not_reach_the_step_ends_the_export),
-        CASE(a_worker_that_is_lost_does_not_end_the_export),
-        CASE(a_job_that_is_dropped_ends_its_export),
-        CASE(a_begin_that_waits_is_answered_when_the_job_is_dropped),
-        CASE(draining_waits_for_rounds_that_rest),
-        CASE(an_export_does_not_delay_a_drain_for_ever),
-        CASE(a_drained_job_can_be_exported),
-    };
-
-    return cmocka_run_group_tests_name("export_end", tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* Tests that exports of a job wait for each other, and that who may only read a job never stops its steps, its
  * checkpoints, its imports or what its owner wants. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "kept_job.h"
@@ -28,9 +21,10 @@ static int begin_as(rig *r, const char *job, uint64_t conn, uint64_t party, bool
 
 /* ---- exports wait for each other ---- */
 
-static void a_second_export_begins_when_the_first_has_ended(void **state)
+FIXTURE(exporting_set_up, exporting_tear_down);
+
+TEST(a_second_export_begins_when_the_first_has_ended, exporting *f)
 {
-    exporting *f = *state;
     uint64_t before;
 
     exporting_train(f, 1);
@@ -47,10 +41,8 @@ static void a_second_export_begins_when_the_first_has_ended(void **state)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_OK);
 }
 
-static void an_export_that_waits_is_refused_at_its_deadline(void **state)
+TEST(an_export_that_waits_is_refused_at_its_deadline, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, true);
     assert_int_equal(export_begin(&f->r, "j", EXPORTING_OTHER, false, 5), PD_OK);
@@ -62,12 +54,11 @@ static void an_export_that_waits_is_refused_at_its_deadline(void **state)
     assert_non_null(strstr(f->r.error.text, "--end-other"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
-    assert_null(inside_find(f->r.store, "j")->checkpointing.exports.first);
+    assert_null(inside_find(f->r.store, "j")->checkpointing.exports.waiting.first);
 }
 
-static void an_export_that_waits_goes_with_its_connection(void **state)
+TEST(an_export_that_waits_goes_with_its_connection, exporting *f)
 {
-    exporting *f = *state;
     uint64_t before;
 
     exporting_train(f, 1);
@@ -81,10 +72,8 @@ static void an_export_that_waits_goes_with_its_connection(void **state)
     assert_int_equal(exporting_step_of(f, 0), 2);
 }
 
-static void a_bounded_number_of_exports_waits(void **state)
+TEST(a_bounded_number_of_exports_waits, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, false);
     for (uint64_t i = 0; i < 16; i++) assert_int_equal(begin_as(&f->r, "j", 1000 + i, 1 + i / 4, false), PD_OK);
@@ -96,10 +85,8 @@ static void a_bounded_number_of_exports_waits(void **state)
 }
 
 /* Identity 1 exports and has three more exports that wait before that of identity 2, which comes next all the same. */
-static void identities_export_by_turns(void **state)
+TEST(identities_export_by_turns, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     for (uint64_t i = 0; i < 4; i++) assert_int_equal(begin_as(&f->r, "j", 1000 + i, 1, false), PD_OK);
     assert_int_equal(begin_as(&f->r, "j", 2000, 2, false), PD_OK);
@@ -108,9 +95,8 @@ static void identities_export_by_turns(void **state)
     for (uint64_t i = 1; i < 4; i++) assert_int_equal(export_end(&f->r, "j", 1000 + i), PD_OK);
 }
 
-static void an_export_that_replaces_another_ends_it(void **state)
+TEST(an_export_that_replaces_another_ends_it, exporting *f)
 {
-    exporting *f = *state;
     uint64_t before;
 
     exporting_train(f, 1);
@@ -126,10 +112,8 @@ static void an_export_that_replaces_another_ends_it(void **state)
 /* ---- every export has an end ---- */
 
 /* The job has 170 elements, so an export with state has 60 s. */
-static void an_export_ends_after_a_time_however_often_it_is_asked(void **state)
+TEST(an_export_ends_after_a_time_however_often_it_is_asked, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_begin(f, true);
     exporting_step_all(f, 2);
@@ -145,10 +129,8 @@ static void an_export_ends_after_a_time_however_often_it_is_asked(void **state)
     assert_int_equal(exporting_step_of(f, 0), 2);
 }
 
-static void the_time_without_a_request_counts_from_the_answer(void **state)
+TEST(the_time_without_a_request_counts_from_the_answer, exporting *f)
 {
-    exporting *f = *state;
-
     exporting_train(f, 1);
     exporting_step_one(f, 0, 2);
     assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, true, 50), PD_OK);
@@ -161,9 +143,8 @@ static void the_time_without_a_request_counts_from_the_answer(void **state)
 
 /* ---- weights alone: training goes on ---- */
 
-static void an_export_of_weights_that_do_not_fit_is_refused(void **state)
+TEST(an_export_of_weights_that_do_not_fit_is_refused, exporting *f)
 {
-    exporting *f = *state;
     pd_budget *budget = &f->r.store->budget;
     uint64_t limit = budget->limit;
 
@@ -192,9 +173,8 @@ static void lose(exporting *f, uint32_t rank)
 }
 
 /* Without workers nothing makes older weights, so they need no memory until a worker comes. */
-static void without_workers_weights_are_exported_until_one_comes(void **state)
+TEST(without_workers_weights_are_exported_until_one_comes, exporting *f)
 {
-    exporting *f = *state;
     pd_budget *budget = &f->r.store->budget;
     uint64_t limit = budget->limit;
     float then[EXPORTING_MOST];
@@ -212,11 +192,10 @@ static void without_workers_weights_are_exported_until_one_comes(void **state)
     budget->limit = limit;
 }
 
-static void an_export_of_weights_ends_when_a_job_needs_its_memory(void **state)
+TEST(an_export_of_weights_ends_when_a_job_needs_its_memory, exporting *f)
 {
     static const pd_shape shape = { 1, { 100000 } };
     static const char *const name[] = { "w" };
-    exporting *f = *state;
     pd_budget *budget = &f->r.store->budget;
     uint64_t limit = budget->limit;
 
@@ -231,11 +210,10 @@ static void an_export_of_weights_ends_when_a_job_needs_its_memory(void **state)
     budget->limit = limit;
 }
 
-static void an_export_with_state_keeps_its_memory(void **state)
+TEST(an_export_with_state_keeps_its_memory, exporting *f)
 {
     static const pd_shape shape = { 1, { 100000 } };
     static const char *const name[] = { "w" };
-    exporting *f = *state;
     pd_budget *budget = &f->r.store->budget;
     uint64_t limit = budget->limit;
 
@@ -250,12 +228,11 @@ static void an_export_with_state_keeps_its_memory(void **state)
 
 /* ---- weights alone: checkpoints and imports are made beside them ---- */
 
-static void a_checkpoint_is_made_while_weights_are_exported(void **state)
+TEST(a_checkpoint_is_made_while_weights_are_exported)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=0");
     kept_job_step(&r, 1);
     assert_int_equal(export_begin(&r, "job", EXPORTING_OPERATOR, false, 30), PD_OK);
@@ -271,13 +248,12 @@ static void a_checkpoint_is_made_while_weights_are_exported(void **state)
 
 /* Parameter 0 has closed step 2, and parameter 1 has not: an export of step 2 waits for that. A checkpoint that is due
  * takes its place, and the export goes on when the checkpoint is made. */
-static void an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint(void **state)
+TEST(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint)
 {
     pd_store_config config = kept_config();
     uint64_t answered;
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=0");
     kept_job_step(&r, 1);
     kept_job_step_one(&r, 0, 2);
@@ -298,12 +274,11 @@ static void an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint
 
 /* ---- an import beside an export of weights ---- */
 
-static void an_import_is_written_while_weights_are_exported(void **state)
+TEST(an_import_is_written_while_weights_are_exported)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=0");
     kept_job_step(&r, 1);
     assert_int_equal(export_begin(&r, "job", EXPORTING_OPERATOR, false, 30), PD_OK);
@@ -315,12 +290,11 @@ static void an_import_is_written_while_weights_are_exported(void **state)
 }
 
 /* A restored job takes another number of workers over while it is exported: the export ends. */
-static void an_export_of_weights_ends_when_the_number_of_workers_changes(void **state)
+TEST(an_export_of_weights_ends_when_the_number_of_workers_changes)
 {
     pd_store_config config = kept_config();
     rig r, next;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=0");
     kept_job_step(&r, 1);
     assert_int_equal(rig_checkpoint(&r, "job", EXPORTING_OTHER, 1, 30), PD_OK);
@@ -336,29 +310,4 @@ static void an_export_of_weights_ends_when_the_number_of_workers_changes(void **
     assert_int_equal(export_end(&next, "job", EXPORTING_OTHER), PD_OK);
     rig_free(&next);
     rig_free(&r);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, exporting_set_up, exporting_tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(a_second_export_begins_when_the_first_has_ended),
-        CASE(an_export_that_waits_is_refused_at_its_deadline),
-        CASE(an_export_that_waits_goes_with_its_connection),
-        CASE(a_bounded_number_of_exports_waits),
-        CASE(identities_export_by_turns),
-        CASE(an_export_that_replaces_another_ends_it),
-        CASE(an_export_ends_after_a_time_however_often_it_is_asked),
-        CASE(the_time_without_a_request_counts_from_the_answer),
-        CASE(an_export_of_weights_that_do_not_fit_is_refused),
-        CASE(without_workers_weights_are_exported_until_one_comes),
-        CASE(an_export_of_weights_ends_when_a_job_needs_its_memory),
-        CASE(an_export_with_state_keeps_its_memory),
-        cmocka_unit_test(a_checkpoint_is_made_while_weights_are_exported),
-        cmocka_unit_test(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint),
-        cmocka_unit_test(an_import_is_written_while_weights_are_exported),
-        cmocka_unit_test(an_export_of_weights_ends_when_the_number_of_workers_changes),
-    };
-
-    return cmocka_run_group_tests_name("export_queue", tests, NULL, NULL);
 }

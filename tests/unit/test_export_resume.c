@@ -1,12 +1,6 @@
 /* Tests that exported weights and optimizer state, imported into a new job, give the same bits from there on as the job
  * that was not interrupted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "optimizer.h"
@@ -317,27 +311,23 @@ static void check_all(course p)
     }
 }
 
-static void every_optimizer_goes_on_with_the_same_bits(void **state)
+TEST(every_optimizer_goes_on_with_the_same_bits)
 {
-    (void)state;
     check_all((course){ 0 });
 }
 
-static void a_state_from_before_the_first_step_goes_on(void **state)
+TEST(a_state_from_before_the_first_step_goes_on)
 {
-    (void)state;
     check_all((course){ .before = -1 });
 }
 
-static void a_parameter_that_had_no_gradient_yet_goes_on(void **state)
+TEST(a_parameter_that_had_no_gradient_yet_goes_on)
 {
-    (void)state;
     check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 });
 }
 
-static void rank_0_alone_brings_the_state_while_others_push_or_are_not_there(void **state)
+TEST(rank_0_alone_brings_the_state_while_others_push_or_are_not_there)
 {
-    (void)state;
     check_all((course){ .early = true, .before = 1 });
     check(&(course){ .rules = "* adam", .late = true });
     check(&(course){ .rules = "* shampoo max_preconditioner_dim=16", .late = true });
@@ -345,7 +335,7 @@ static void rank_0_alone_brings_the_state_while_others_push_or_are_not_there(voi
     check(&(course){ .rules = "* kron", .skipped = true, .absent = true, .early = true });
 }
 
-static void a_job_goes_on_from_every_step(void **state)
+TEST(a_job_goes_on_from_every_step)
 {
     static const char *const rules[] = {
         "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 root_delay=2",
@@ -353,14 +343,12 @@ static void a_job_goes_on_from_every_step(void **state)
         "* kron preconditioner_update_probability=0.5 root_delay=1",
     };
 
-    (void)state;
     for (int before = 1; before < STEPS; before++)
         check(&(course){ .rules = rules[before % 3], .absent = before % 2 > 0, .skipped = true, .before = before });
 }
 
-static void momentum_averages_and_factors_go_on(void **state)
+TEST(momentum_averages_and_factors_go_on)
 {
-    (void)state;
     check(&(course){ .rules = "* sgd lr=0.1 momentum=0.9 nesterov=yes" });
     check(&(course){ .rules = "* adamw lr=cosine(peak=0.01,steps=20,warmup_steps=3) amsgrad=yes" });
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" });
@@ -368,9 +356,8 @@ static void momentum_averages_and_factors_go_on(void **state)
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" });
 }
 
-static void roots_go_on(void **state)
+TEST(roots_go_on)
 {
-    (void)state;
     check(&(course){ .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 "
                               "start_preconditioning_step=2 root_delay=0" });
     check(&(course){ .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 "
@@ -379,11 +366,10 @@ static void roots_go_on(void **state)
                               "precondition_frequency=2 root_delay=0" });
 }
 
-static void roots_that_are_not_used_yet_go_on(void **state)
+TEST(roots_that_are_not_used_yet_go_on)
 {
     char rule[256];
 
-    (void)state;
     roots_carried = 0;
     for (int delay = 1; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
@@ -401,39 +387,19 @@ static void roots_that_are_not_used_yet_go_on(void **state)
     assert_true(roots_carried >= 20);
 }
 
-static void quantized_state_goes_on(void **state)
+TEST(quantized_state_goes_on)
 {
-    (void)state;
     check(&(course){ .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=0 "
                               "preconditioning_compute_steps=4" });
     check(&(course){ .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=0 "
                               "preconditioning_compute_steps=1 graft_type=RMSPROP moving_average_for_momentum=yes" });
 }
 
-static void counters_of_steps_that_were_not_taken_go_on(void **state)
+TEST(counters_of_steps_that_were_not_taken_go_on)
 {
-    (void)state;
     check(&(course){ .rules = "* adam", .skipped = true });
     check(&(course){ .rules = "* adam", .absent = true });
     check(&(course){ .rules = "* kron", .skipped = true, .absent = true });
     check(&(course){ .rules = "* adafactor learning_rate=0.01", .options = "nonfinite_scope=job", .skipped = true });
     check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9", .options = "clip_global_norm=0.5" });
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_goes_on_with_the_same_bits),
-        cmocka_unit_test(a_state_from_before_the_first_step_goes_on),
-        cmocka_unit_test(a_parameter_that_had_no_gradient_yet_goes_on),
-        cmocka_unit_test(rank_0_alone_brings_the_state_while_others_push_or_are_not_there),
-        cmocka_unit_test(a_job_goes_on_from_every_step),
-        cmocka_unit_test(momentum_averages_and_factors_go_on),
-        cmocka_unit_test(roots_go_on),
-        cmocka_unit_test(roots_that_are_not_used_yet_go_on),
-        cmocka_unit_test(quantized_state_goes_on),
-        cmocka_unit_test(counters_of_steps_that_were_not_taken_go_on),
-    };
-
-    return cmocka_run_group_tests_name("export_resume", tests, NULL, NULL);
 }

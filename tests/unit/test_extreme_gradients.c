@@ -1,13 +1,6 @@
 /* Tests that finite gradients beyond what float32 state can take spoil nothing: weights stay finite, the outcome says
  * that the step was not taken, and later steps go on. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "rig.h"
 #include "optimizer_ops.h"
@@ -86,13 +79,14 @@ static void endure(const char *rules, float extreme)
     rig_free(&r);
 }
 
-static void every_optimizer_goes_on_after_an_extreme_gradient(void **state)
+FIXTURE(rig_set_up, rig_tear_down);
+
+TEST(every_optimizer_goes_on_after_an_extreme_gradient)
 {
     static const float extremes[] = { 1e15f, 1e19f, 1e20f, -1e30f, 3e38f };
     const pd_optimizer_ops *row;
     char rules[64];
 
-    (void)state;
     for (size_t k = 0; (row = pd_optim_at(k)) != NULL; k++) {
         snprintf(rules, sizeof rules, "* %s%s", pd_optimizer_name(row),
                  strcmp(pd_optimizer_name(row), "adafactor") == 0 ? " learning_rate=1e-3" : "");
@@ -100,7 +94,7 @@ static void every_optimizer_goes_on_after_an_extreme_gradient(void **state)
     }
 }
 
-static void so_do_other_settings_of_the_optimizers(void **state)
+TEST(so_do_other_settings_of_the_optimizers)
 {
     static const char *const rules[] = {
         "* sgd lr=0.1 momentum=0.9",
@@ -112,17 +106,14 @@ static void so_do_other_settings_of_the_optimizers(void **state)
     };
     static const float extremes[] = { 1e15f, 1e20f, 1e30f, 3e38f };
 
-    (void)state;
     for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++)
         for (size_t i = 0; i < sizeof extremes / sizeof extremes[0]; i++) endure(rules[k], extremes[i]);
 }
 
 /* ---- which gradients are too large ---- */
 
-static void a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why(void **state)
+TEST(a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why, rig *r)
 {
-    rig *r = *state;
-
     start(r, 1, NULL, "* adam");
     step(r, 1, PD_SQUARE_MOST);
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
@@ -134,29 +125,23 @@ static void a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why(
                            "for adam, which takes at most 1.84e+19 (1 skipped so far)"));
 }
 
-static void a_job_that_skips_as_a_whole_skips_it_for_all_parameters(void **state)
+TEST(a_job_that_skips_as_a_whole_skips_it_for_all_parameters, rig *r)
 {
-    rig *r = *state;
-
     start(r, 1, "nonfinite_scope=job", "* adam");
     step(r, 1, 1e20f);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_versions(r, r->job, p)->outcome, PD_SKIPPED);
     assert_non_null(strstr(r->warning, "an element of the gradient of p0, 1e+20, is too large for adam"));
 }
 
-static void a_job_that_applies_everything_takes_the_step(void **state)
+TEST(a_job_that_applies_everything_takes_the_step, rig *r)
 {
-    rig *r = *state;
-
     start(r, 1, "nonfinite=apply", "p0 adam;* sgd lr=10");
     step(r, 1, 1e20f);
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
 }
 
-static void what_clipping_has_made_small_is_not_too_large(void **state)
+TEST(what_clipping_has_made_small_is_not_too_large, rig *r)
 {
-    rig *r = *state;
-
     start(r, 1, "clip_global_norm=1", "* shampoo");
     step(r, 1, 1e18f);
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
@@ -175,10 +160,8 @@ static void push(rig *r, uint32_t rank, uint64_t number, float extreme)
 }
 
 /* The mean of the ranks' gradients counts, in however many passes it is summed. */
-static void the_aggregate_decides_and_not_a_sum_on_the_way(void **state)
+TEST(the_aggregate_decides_and_not_a_sum_on_the_way, rig *r)
 {
-    rig *r = *state;
-
     start(r, 3, NULL, "* adam");
     for (int parts = 0; parts < 2; parts++) {
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -192,9 +175,8 @@ static void the_aggregate_decides_and_not_a_sum_on_the_way(void **state)
 }
 
 /* The last rank has no gradient, so the last pass adds nothing to the sum. */
-static void a_sum_that_is_finished_early_is_judged_as_well(void **state)
+TEST(a_sum_that_is_finished_early_is_judged_as_well, rig *r)
 {
-    rig *r = *state;
     rig_frame *frame;
 
     start(r, 2, "aggregate=sum", "* adam");
@@ -208,12 +190,11 @@ static void a_sum_that_is_finished_early_is_judged_as_well(void **state)
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_SKIPPED);
 }
 
-static void every_aggregate_is_judged(void **state)
+TEST(every_aggregate_is_judged)
 {
     static const char *const aggregates[] = { "mean",        "weighted_mean", "sum",         "adasum",
                                               "adasum_vdot", "median",        "trimmed_mean" };
 
-    (void)state;
     for (size_t k = 0; k < sizeof aggregates / sizeof aggregates[0]; k++) {
         pd_store_config config = rig_config();
         char option[64];
@@ -231,11 +212,10 @@ static void every_aggregate_is_judged(void **state)
 
 /* ---- new weights that are not finite ---- */
 
-static void a_step_that_makes_weights_infinite_is_refused_and_they_stay(void **state)
+TEST(a_step_that_makes_weights_infinite_is_refused_and_they_stay)
 {
     static const char *const rules[] = { "* sgd lr=1e3", "* lion lr=3e38 weight_decay=3e38", "* asgd lr=1e3" };
 
-    (void)state;
     for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++) {
         pd_store_config config = rig_config();
         float before[SIZE];
@@ -253,9 +233,8 @@ static void a_step_that_makes_weights_infinite_is_refused_and_they_stay(void **s
     }
 }
 
-static void blocks_are_checked_as_ranges_are(void **state)
+TEST(blocks_are_checked_as_ranges_are, rig *r)
 {
-    rig *r = *state;
     float before[SIZE];
 
     start(r, 1, NULL, "* shampoo lr=3e38 grafting_config=SGD");
@@ -266,12 +245,11 @@ static void blocks_are_checked_as_ranges_are(void **state)
 }
 
 /* Weights that were infinite before are left to whoever has chosen them. */
-static void weights_that_were_infinite_before_refuse_no_step(void **state)
+TEST(weights_that_were_infinite_before_refuse_no_step, rig *r)
 {
     static const char *const name = "p0";
     const pd_shape shape = { 1, { 3 } };
     const float weights[] = { 1, -INFINITY, 2 }, gradient[] = { 1, 1, 1 };
-    rig *r = *state;
 
     assert_int_equal(rig_hello(r, "job", 0, 1, 10, 10, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(r, r->job, 0, 10, &name, &shape, NULL, 1, PD_F32), PD_OK);
@@ -281,24 +259,4 @@ static void weights_that_were_infinite_before_refuse_no_step(void **state)
     rig_work(r);
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     assert_true(rig_weights(r, r->job, 0)[2] == 1);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_goes_on_after_an_extreme_gradient),
-        cmocka_unit_test(so_do_other_settings_of_the_optimizers),
-        TEST(a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why),
-        TEST(a_job_that_skips_as_a_whole_skips_it_for_all_parameters),
-        TEST(a_job_that_applies_everything_takes_the_step),
-        TEST(what_clipping_has_made_small_is_not_too_large),
-        TEST(the_aggregate_decides_and_not_a_sum_on_the_way),
-        TEST(a_sum_that_is_finished_early_is_judged_as_well),
-        cmocka_unit_test(every_aggregate_is_judged),
-        cmocka_unit_test(a_step_that_makes_weights_infinite_is_refused_and_they_stay),
-        TEST(blocks_are_checked_as_ranges_are),
-        TEST(weights_that_were_infinite_before_refuse_no_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests regular expressions that come from peers, and the rules that choose which dimensions are factored. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "factor_rules.h"
-#include "oom.h"
 
 static pd_error err;
 
@@ -43,9 +35,8 @@ static bool finds(const char *pattern, const char *text)
     return found;
 }
 
-static void an_expression_is_found_anywhere(void **state)
+TEST(an_expression_is_found_anywhere)
 {
-    (void)state;
     assert_true(finds("kernel", "encoder/kernel/x"));
     assert_true(finds("", "a"));
     assert_true(finds(".*", ""));
@@ -55,25 +46,22 @@ static void an_expression_is_found_anywhere(void **state)
     assert_false(finds("layer_[0-9]+/(?!bias)", "layer_12/bias"));
 }
 
-static void case_counts(void **state)
+TEST(case_counts)
 {
-    (void)state;
     assert_false(finds("Kernel", "kernel"));
     assert_true(finds("(?i)Kernel", "kernel"));
 }
 
-static void a_dot_is_a_character_of_utf8(void **state)
+TEST(a_dot_is_a_character_of_utf8)
 {
-    (void)state;
     assert_true(finds("^.$", "\xc3\xa9"));
     assert_true(finds("\\w$", "\xc3\xa9"));
     assert_true(finds("b$", "a\xff"
                             "b"));
 }
 
-static void expressions_and_texts_beyond_ascii_are_found(void **state)
+TEST(expressions_and_texts_beyond_ascii_are_found)
 {
-    (void)state;
     assert_true(finds("Gr\xc3\xb6(\xc3\x9f|ss)e", "layer/Gr\xc3\xb6\xc3\x9f"
                                                   "e"));
     assert_true(finds("(?i)\xc3\x96", "\xc3\xb6"));
@@ -83,9 +71,8 @@ static void expressions_and_texts_beyond_ascii_are_found(void **state)
 }
 
 /* Python's re and Perl read these expressions in different ways. Python's way is expected. */
-static void a_repetition_may_omit_its_minimum(void **state)
+TEST(a_repetition_may_omit_its_minimum)
 {
-    (void)state;
     assert_true(finds("^(?:[^/]+/){,2}kernel$", "a/b/kernel"));
     assert_true(finds("^(?:[^/]+/){,2}kernel$", "kernel"));
     assert_false(finds("^(?:[^/]+/){,2}kernel$", "a/b/c/kernel"));
@@ -97,9 +84,8 @@ static void a_repetition_may_omit_its_minimum(void **state)
     assert_true(finds("^a{,x}$", "a{,x}"));
 }
 
-static void a_bracket_in_a_class_stands_for_itself(void **state)
+TEST(a_bracket_in_a_class_stands_for_itself)
 {
-    (void)state;
     assert_true(finds("^[[:a]+$", "[a:"));
     assert_true(finds("^[]x]{,2}$", "]x"));
     assert_true(finds("^[^]x]{,2}$", "ab"));
@@ -117,11 +103,10 @@ static int error_of(const char *pattern, const char *text)
     return rc;
 }
 
-static void an_invalid_expression_is_refused(void **state)
+TEST(an_invalid_expression_is_refused)
 {
     static const char *const patterns[] = { "(", "[a", "a**", "*", "(?P<n", "\\", "a{2,1}", "\\C" };
     char nested[1000];
-    (void)state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         assert_int_equal(error_of(patterns[i], "a"), PD_INVALID_ARGUMENT);
         says("regular expression");
@@ -133,10 +118,9 @@ static void an_invalid_expression_is_refused(void **state)
     assert_int_equal(error_of("(((a{1,1000}){1,1000}){1,1000})", "a"), PD_INVALID_ARGUMENT);
 }
 
-static void the_length_of_an_expression_is_bounded(void **state)
+TEST(the_length_of_an_expression_is_bounded)
 {
     char pattern[PD_MAX_PATTERN + 2];
-    (void)state;
     memset(pattern, 'a', PD_MAX_PATTERN + 1);
     pattern[PD_MAX_PATTERN + 1] = '\0';
     assert_int_equal(error_of(pattern, "a"), PD_INVALID_ARGUMENT);
@@ -145,13 +129,12 @@ static void the_length_of_an_expression_is_bounded(void **state)
 }
 
 /* Without a limit, each of these searches would take years, or all memory. */
-static void a_hostile_expression_is_given_up(void **state)
+TEST(a_hostile_expression_is_given_up)
 {
     static const char *const patterns[] = { "(a+)+$",           "(a|a)*$",        "(a|aa)+$",    "(.*)*(.*)*(.*)*x",
                                             "(?:a?){64}a{64}b", "(a*)*\\1b",      "((a?)*?)*?b", "(?R)?a+b",
                                             "(x+x+)+y|(a+)+b",  "(\xc3\xb6|a+)+$" };
     char text[256];
-    (void)state;
     memset(text, 'a', sizeof text - 2);
     text[sizeof text - 2] = '!';
     text[sizeof text - 1] = '\0';
@@ -171,12 +154,11 @@ static void a_hostile_expression_is_given_up(void **state)
                                               * searches from all positions together are not */
 }
 
-static void a_search_counts_what_it_runs_over(void **state)
+TEST(a_search_counts_what_it_runs_over)
 {
     char text[251];
     int64_t few = 100000, many = 100000;
     bool found;
-    (void)state;
     memset(text, 'a', 250);
     text[250] = '\0';
     assert_int_equal(search_for("^a*[bc]", "aaaaa", &few, &found), PD_OK);
@@ -187,10 +169,9 @@ static void a_search_counts_what_it_runs_over(void **state)
     assert_true(many < 100000 - 2000); /* compiling costs steps in proportion to the size of the compiled pattern */
 }
 
-static void ordinary_expressions_are_searched_for_to_the_end(void **state)
+TEST(ordinary_expressions_are_searched_for_to_the_end)
 {
     char text[251];
-    (void)state;
     memset(text, 'a', 250);
     text[250] = '\0';
     assert_false(finds(".*attention/.*kernel$", text));
@@ -198,10 +179,9 @@ static void ordinary_expressions_are_searched_for_to_the_end(void **state)
     assert_false(finds("[a-z/]+kernel", text));
 }
 
-static void without_memory_a_search_says_so(void **state)
+TEST(without_memory_a_search_says_so)
 {
     int64_t n;
-    (void)state;
     for (n = 0;; n++) {
         bool found, failed;
         int64_t steps = 100000;
@@ -219,13 +199,12 @@ static void without_memory_a_search_says_so(void **state)
 
 /* ---- rules ---- */
 
-static void a_rule_reads_back(void **state)
+TEST(a_rule_reads_back)
 {
     static const char *const texts[] = { "HEURISTIC", "none",   "(BATCH,ROW,COLUMN)",
                                          "()",        "(NONE)", "(ROW,ROW,ROW,ROW,COLUMN,COLUMN,COLUMN,COLUMN)" };
     pd_factor_rule rule;
     char text[96];
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_int_equal(pd_factor_rule_read(&rule, texts[i], &err), PD_OK);
         assert_string_equal(pd_factor_rule_text(&rule, text, sizeof text), texts[i]);
@@ -234,24 +213,22 @@ static void a_rule_reads_back(void **state)
     assert_string_equal(pd_factor_rule_text(&rule, text, sizeof text), "(BATCH,ROW,COLUMN)");
 }
 
-static void an_invalid_rule_is_refused(void **state)
+TEST(an_invalid_rule_is_refused)
 {
     static const char *const texts[] = { "",           "ROW",   "(ROW",
                                          "ROW)",       "(ROW]", "(ROWS)",
                                          "(ROW,,ROW)", "(",     "(NONE,NONE,NONE,NONE,NONE,NONE,NONE,NONE,NONE)",
                                          "heuristics" };
     pd_factor_rule rule;
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (pd_factor_rule_read(&rule, texts[i], &err) != PD_INVALID_ARGUMENT) fail_msg("%s was taken", texts[i]);
         says("expected HEURISTIC");
     }
 }
 
-static void flags_are_words(void **state)
+TEST(flags_are_words)
 {
     bool flag = false;
-    (void)state;
     assert_int_equal(pd_flag_reader(&flag, "True", &err), PD_OK);
     assert_true(flag);
     assert_int_equal(pd_flag_reader(&flag, "no", &err), PD_OK);
@@ -283,17 +260,15 @@ static bool flag_of(const char *map, const char *name)
     return flag;
 }
 
-static void the_first_rule_that_is_found_wins(void **state)
+TEST_WITH(set_up, tear_down, the_first_rule_that_is_found_wins)
 {
-    (void)state;
     assert_false(flag_of("['bias|scale':no,'.*':yes]", "layer/bias"));
     assert_true(flag_of("['bias|scale':no,'.*':yes]", "layer/kernel"));
     assert_true(flag_of("['.*':yes,'bias':no]", "layer/bias"));
 }
 
-static void names_are_seen_with_either_separator(void **state)
+TEST_WITH(set_up, tear_down, names_are_seen_with_either_separator)
 {
-    (void)state;
     assert_true(flag_of("['^a/b/c$':yes]", "a.b.c"));
     assert_true(flag_of("['^a[.]b[.]c$':yes]", "a/b/c"));
     assert_true(flag_of("['^a/b[.]c$':yes]", "a/b.c"));
@@ -301,39 +276,35 @@ static void names_are_seen_with_either_separator(void **state)
 
 /* In the original (T5X), parameter names are separated by slashes only. So an expression that contains a slash is
  * not compared with "a.b" but with "a/b". A name that has slashes already keeps its dots. */
-static void an_expression_with_slashes_sees_names_in_upstreams_spelling(void **state)
+TEST_WITH(set_up, tear_down, an_expression_with_slashes_sees_names_in_upstreams_spelling)
 {
     static const char top[] = "['^[^/]+$':yes,'^[^/]+/[^/]+$':no,'':yes]", dotted[] = "['^[^/]+/[^/]+$':yes,'':no]";
-    (void)state;
     assert_true(flag_of(top, "kernel"));
     assert_false(flag_of(top, "layer/kernel"));
     assert_false(flag_of(top, "layer.kernel"));
     assert_true(flag_of(dotted, "layer.0/kernel"));
 }
 
-static void a_name_without_a_rule_is_an_error(void **state)
+TEST_WITH(set_up, tear_down, a_name_without_a_rule_is_an_error)
 {
     bool flag;
-    (void)state;
     assert_int_equal(pd_name_map_find(maps, "['bias':no]", "kernel", pd_flag_reader, &flag, &err), PD_NOT_FOUND);
     assert_int_equal(pd_name_map_find(maps, "[]", "kernel", pd_flag_reader, &flag, &err), PD_NOT_FOUND);
 }
 
-static void maps_are_kept_apart(void **state)
+TEST_WITH(set_up, tear_down, maps_are_kept_apart)
 {
     bool flag;
-    (void)state;
     assert_true(flag_of("['kernel':yes]", "kernel"));
     assert_int_equal(pd_name_map_find(maps, "['kernel'", "kernel", pd_flag_reader, &flag, &err), PD_INVALID_ARGUMENT);
     assert_false(flag_of("['kernel':no]", "kernel"));
     assert_true(flag_of("['kernel':yes]", "kernel"));
 }
 
-static void an_expression_is_compiled_once(void **state)
+TEST_WITH(set_up, tear_down, an_expression_is_compiled_once)
 {
     static const char map[] = "['^(?:(?:abc){1,20}){1,20}z':yes,'':no]";
     int64_t begin = pd_name_maps_left(maps), first, second;
-    (void)state;
     assert_false(flag_of(map, "c"));
     first = begin - pd_name_maps_left(maps);
     assert_false(flag_of(map, "d"));
@@ -342,13 +313,12 @@ static void an_expression_is_compiled_once(void **state)
 }
 
 /* Searches for a hundred expressions in a thousand names (16 layers of 63 kernels). No expression matches. */
-static void a_hundred_expressions_for_a_thousand_names_are_within_the_budget(void **state)
+TEST(a_hundred_expressions_for_a_thousand_names_are_within_the_budget)
 {
     char map[4096] = "[", name[128];
     size_t used = 1;
     pd_name_maps *many = pd_name_maps_new(1008);
     bool flag;
-    (void)state;
     for (int i = 0; i < 50; i++)
         used += (size_t)snprintf(map + used, sizeof map - used,
                                  "'.*/attention_%d/.*kernel$':yes,'decoder/layers_%d/':yes,", i, i);
@@ -365,13 +335,12 @@ static void a_hundred_expressions_for_a_thousand_names_are_within_the_budget(voi
 }
 
 /* Each search is within the limit for one search, but all searches of the map together would take hours. */
-static void a_hostile_map_is_refused_once_its_names_have_used_up_their_steps(void **state)
+TEST_WITH(set_up, tear_down, a_hostile_map_is_refused_once_its_names_have_used_up_their_steps)
 {
     char name[257];
     int64_t begin = pd_name_maps_left(maps);
     int searches = 0, rc = PD_OK;
     bool flag;
-    (void)state;
     memset(name, 'a', 256);
     name[256] = '\0';
     while (rc == PD_OK && searches++ < 100000)
@@ -384,13 +353,12 @@ static void a_hostile_map_is_refused_once_its_names_have_used_up_their_steps(voi
 }
 
 /* A step thread that searches has no time for others: whatever is left of the budget, one name gets 5 ms of it. */
-static void one_name_may_not_use_up_what_all_names_share(void **state)
+TEST(one_name_may_not_use_up_what_all_names_share)
 {
     char name[257];
     pd_name_maps *many = pd_name_maps_new(65536);
     int64_t begin = pd_name_maps_left(many);
     bool flag;
-    (void)state;
     memset(name, 'a', 256);
     name[256] = '\0';
     assert_true(begin > 60000000);
@@ -412,7 +380,7 @@ static int rule_of(pd_factor_rule *rule, const char *table, const char *names, i
     return pd_factor_rule_of_axes(rule, table, &axes, &err);
 }
 
-static void axes_make_a_rule(void **state)
+TEST(axes_make_a_rule)
 {
     static const struct {
         const char *names;
@@ -428,17 +396,15 @@ static void axes_make_a_rule(void **state)
     };
     pd_factor_rule rule;
     char text[96];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(rule_of(&rule, "standard", cases[i].names, cases[i].rank), PD_OK);
         assert_string_equal(pd_factor_rule_text(&rule, text, sizeof text), cases[i].rule);
     }
 }
 
-static void mixed_and_unknown_axes_are_refused(void **state)
+TEST(mixed_and_unknown_axes_are_refused)
 {
     pd_factor_rule rule;
-    (void)state;
     assert_int_equal(rule_of(&rule, "standard", "embed,mlp,relpos_buckets", 3), PD_INVALID_ARGUMENT);
     says("incomplete rule (ROW,COLUMN,NONE)");
     assert_int_equal(rule_of(&rule, "standard", "embed,colour", 2), PD_INVALID_ARGUMENT);
@@ -463,17 +429,15 @@ static const char *factoring(const char *rule_text, pd_shape shape, int64_t leas
     return text;
 }
 
-static void a_heuristic_makes_the_smaller_side_the_row(void **state)
+TEST(a_heuristic_makes_the_smaller_side_the_row)
 {
-    (void)state;
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 24, 16 } }, 8), "CR factored");
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 24 } }, 8), "RC factored");
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 16 } }, 8), "RC factored");
 }
 
-static void a_heuristic_leaves_small_sides_alone(void **state)
+TEST(a_heuristic_leaves_small_sides_alone)
 {
-    (void)state;
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 128 } }, 16), "RC factored");
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 128 } }, 17), "--");
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 1, { 1000 } }, 8), "-");
@@ -481,25 +445,22 @@ static void a_heuristic_leaves_small_sides_alone(void **state)
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 1, 9 } }, 0), "RC factored");
 }
 
-static void a_heuristic_needs_a_rule_above_rank_two(void **state)
+TEST(a_heuristic_needs_a_rule_above_rank_two)
 {
-    (void)state;
     assert_string_equal(factoring("HEURISTIC", (pd_shape){ 3, { 4, 5, 6 } }, 0), "refused");
     says("rank above 2 must have an explicit factorization rule");
     assert_string_equal(factoring("none", (pd_shape){ 3, { 4, 5, 6 } }, 0), "---");
 }
 
-static void a_rule_has_the_rank_of_its_parameter(void **state)
+TEST(a_rule_has_the_rank_of_its_parameter)
 {
-    (void)state;
     assert_string_equal(factoring("(ROW,COLUMN)", (pd_shape){ 3, { 4, 5, 6 } }, 0), "refused");
     says("incorrect rank");
     assert_string_equal(factoring("(ROW,COLUMN,COLUMN)", (pd_shape){ 2, { 4, 5 } }, 0), "refused");
 }
 
-static void a_rule_without_batch_is_ignored_up_to_matrices(void **state)
+TEST(a_rule_without_batch_is_ignored_up_to_matrices)
 {
-    (void)state;
     assert_string_equal(factoring("(COLUMN,ROW)", (pd_shape){ 2, { 16, 24 } }, 8), "RC factored ignored");
     assert_string_equal(factoring("(NONE,NONE)", (pd_shape){ 2, { 16, 24 } }, 8), "RC factored ignored");
     assert_string_equal(factoring("(ROW)", (pd_shape){ 1, { 16 } }, 8), "- ignored");
@@ -507,50 +468,8 @@ static void a_rule_without_batch_is_ignored_up_to_matrices(void **state)
     assert_string_equal(factoring("(BATCH,NONE)", (pd_shape){ 2, { 16, 24 } }, 8), "B-");
 }
 
-static void an_explicit_rule_takes_any_size(void **state)
+TEST(an_explicit_rule_takes_any_size)
 {
-    (void)state;
     assert_string_equal(factoring("(ROW,NONE,COLUMN)", (pd_shape){ 3, { 2, 1, 3 } }, 128), "R-C factored");
     assert_string_equal(factoring("(ROW,ROW,ROW)", (pd_shape){ 3, { 2, 1, 3 } }, 128), "RRR factored");
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test(name)
-#define WITH_MAPS(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(an_expression_is_found_anywhere),
-        CASE(case_counts),
-        CASE(a_dot_is_a_character_of_utf8),
-        CASE(expressions_and_texts_beyond_ascii_are_found),
-        CASE(a_repetition_may_omit_its_minimum),
-        CASE(a_bracket_in_a_class_stands_for_itself),
-        CASE(a_search_counts_what_it_runs_over),
-        CASE(an_invalid_expression_is_refused),
-        CASE(the_length_of_an_expression_is_bounded),
-        CASE(a_hostile_expression_is_given_up),
-        CASE(ordinary_expressions_are_searched_for_to_the_end),
-        CASE(without_memory_a_search_says_so),
-        CASE(a_rule_reads_back),
-        CASE(an_invalid_rule_is_refused),
-        CASE(flags_are_words),
-        WITH_MAPS(the_first_rule_that_is_found_wins),
-        WITH_MAPS(names_are_seen_with_either_separator),
-        WITH_MAPS(an_expression_with_slashes_sees_names_in_upstreams_spelling),
-        WITH_MAPS(a_name_without_a_rule_is_an_error),
-        WITH_MAPS(maps_are_kept_apart),
-        WITH_MAPS(an_expression_is_compiled_once),
-        WITH_MAPS(a_hostile_map_is_refused_once_its_names_have_used_up_their_steps),
-        CASE(a_hundred_expressions_for_a_thousand_names_are_within_the_budget),
-        CASE(one_name_may_not_use_up_what_all_names_share),
-        CASE(axes_make_a_rule),
-        CASE(mixed_and_unknown_axes_are_refused),
-        CASE(a_heuristic_makes_the_smaller_side_the_row),
-        CASE(a_heuristic_leaves_small_sides_alone),
-        CASE(a_heuristic_needs_a_rule_above_rank_two),
-        CASE(a_rule_has_the_rank_of_its_parameter),
-        CASE(a_rule_without_batch_is_ignored_up_to_matrices),
-        CASE(an_explicit_rule_takes_any_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,5 @@
 /* Tests the points of a job's past: how many are kept, and what they say. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <math.h>
+#include "test.h"
 
 #include "figures.h"
 
@@ -29,12 +19,11 @@ static void publish(pd_figures *figures, uint64_t step, double seconds)
     pd_figures_take(figures, 1, stats);
 }
 
-static void the_past_has_at_most_512_points_and_keeps_its_whole_length(void **state)
+TEST(the_past_has_at_most_512_points_and_keeps_its_whole_length)
 {
     pd_figures figures = { 0 };
     const pd_history *history;
 
-    (void)state;
     for (uint64_t step = 1; step <= 5000; step++) {
         publish(&figures, step, (double)step);
         assert_true(figures.first->history.n <= PD_HISTORY_POINTS);
@@ -59,12 +48,11 @@ static void publish_ranks(pd_figures *figures, uint32_t job, uint32_t ranks)
     pd_figures_take(figures, job, stats);
 }
 
-static void figures_of_ranks_have_room_for_all_jobs_together(void **state)
+TEST(figures_of_ranks_have_room_for_all_jobs_together)
 {
     pd_figures figures = { 0 };
     const pd_figure *last;
 
-    (void)state;
     for (int again = 0; again < 3; again++)
         for (uint32_t job = 1; job <= 1000; job++) publish_ranks(&figures, job, 300);
     assert_in_range(figures.ranks, PD_FIGURES_RANKS / 4 * 3, PD_FIGURES_RANKS);
@@ -81,11 +69,10 @@ static void figures_of_ranks_have_room_for_all_jobs_together(void **state)
     pd_figures_free(&figures);
 }
 
-static void a_job_whose_ranks_found_no_room_gets_it_when_others_end(void **state)
+TEST(a_job_whose_ranks_found_no_room_gets_it_when_others_end)
 {
     pd_figures figures = { 0 };
 
-    (void)state;
     for (uint32_t job = 1; job <= 1000; job++) publish_ranks(&figures, job, 256);
     assert_true(figures.first->prev->stats->n_ranks < 8);
     for (uint32_t job = 1; job <= 500; job++) pd_figures_remove(&figures, job);
@@ -94,11 +81,10 @@ static void a_job_whose_ranks_found_no_room_gets_it_when_others_end(void **state
     pd_figures_free(&figures);
 }
 
-static void a_point_has_the_mean_time_of_the_steps_since_the_one_before(void **state)
+TEST(a_point_has_the_mean_time_of_the_steps_since_the_one_before)
 {
     pd_figures figures = { 0 };
 
-    (void)state;
     publish(&figures, 1, 1);
     publish(&figures, 5, 2);
     assert_true(isnan(figures.first->history.at[0].ms_per_step));
@@ -108,22 +94,20 @@ static void a_point_has_the_mean_time_of_the_steps_since_the_one_before(void **s
     pd_figures_free(&figures);
 }
 
-static void a_copy_without_a_new_step_gives_no_point(void **state)
+TEST(a_copy_without_a_new_step_gives_no_point)
 {
     pd_figures figures = { 0 };
 
-    (void)state;
     publish(&figures, 1, 1);
     publish(&figures, 1, 1);
     assert_int_equal(figures.first->history.n, 1);
     pd_figures_free(&figures);
 }
 
-static void steps_that_are_taken_again_replace_those_before(void **state)
+TEST(steps_that_are_taken_again_replace_those_before)
 {
     pd_figures figures = { 0 };
 
-    (void)state;
     for (uint64_t step = 1; step <= 10; step++) publish(&figures, step, (double)step);
     publish(&figures, 4, 11);
     publish(&figures, 5, 12);
@@ -148,12 +132,11 @@ static void expect_next(const pd_figures *figures, pd_figures_place *place, uint
     assert_int_equal(next->job, job);
 }
 
-static void jobs_are_found_one_after_another_although_they_come_and_go(void **state)
+TEST(jobs_are_found_one_after_another_although_they_come_and_go)
 {
     pd_figures figures = { 0 };
     pd_figures_place place = { 0 }, other;
 
-    (void)state;
     for (uint32_t job = 1; job <= 5; job++) add_job(&figures, job);
     expect_next(&figures, &place, 1);
     pd_figures_remove(&figures, 2); /* the next one */
@@ -172,12 +155,11 @@ static void jobs_are_found_one_after_another_although_they_come_and_go(void **st
     pd_figures_free(&figures);
 }
 
-static void a_job_under_a_new_number_takes_the_place_of_its_namesake(void **state)
+TEST(a_job_under_a_new_number_takes_the_place_of_its_namesake)
 {
     pd_figures figures = { 0 };
     pd_job_stats *stats = pd_job_stats_new(0);
 
-    (void)state;
     publish(&figures, 1, 1);
     snprintf(stats->info.name, sizeof stats->info.name, "j");
     pd_figures_take(&figures, 7, stats);
@@ -186,12 +168,11 @@ static void a_job_under_a_new_number_takes_the_place_of_its_namesake(void **stat
     pd_figures_free(&figures);
 }
 
-static void figures_hold_for_the_time_of_their_copy_while_a_newer_one_may_come(void **state)
+TEST(figures_hold_for_the_time_of_their_copy_while_a_newer_one_may_come)
 {
     pd_figures figures = { 0 };
     const pd_job_stats *stats;
 
-    (void)state;
     publish(&figures, 1, 1);
     stats = figures.first->stats;
     assert_float_equal(pd_figure_speed(stats, 2 * SECOND + SECOND / 2), 2, 0);
@@ -199,33 +180,14 @@ static void figures_hold_for_the_time_of_their_copy_while_a_newer_one_may_come(v
     pd_figures_free(&figures);
 }
 
-static void a_job_that_stands_still_becomes_slower(void **state)
+TEST(a_job_that_stands_still_becomes_slower)
 {
     pd_figures figures = { 0 };
     const pd_job_stats *stats;
 
-    (void)state;
     publish(&figures, 1, 1);
     stats = figures.first->stats;
     assert_float_equal(pd_figure_speed(stats, 11 * SECOND), 0.1, 1e-12);
     assert_int_equal(pd_figure_wait(stats, 11 * SECOND), 10 * SECOND);
     pd_figures_free(&figures);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_past_has_at_most_512_points_and_keeps_its_whole_length),
-        cmocka_unit_test(figures_of_ranks_have_room_for_all_jobs_together),
-        cmocka_unit_test(a_job_whose_ranks_found_no_room_gets_it_when_others_end),
-        cmocka_unit_test(a_point_has_the_mean_time_of_the_steps_since_the_one_before),
-        cmocka_unit_test(a_copy_without_a_new_step_gives_no_point),
-        cmocka_unit_test(steps_that_are_taken_again_replace_those_before),
-        cmocka_unit_test(jobs_are_found_one_after_another_although_they_come_and_go),
-        cmocka_unit_test(a_job_under_a_new_number_takes_the_place_of_its_namesake),
-        cmocka_unit_test(figures_hold_for_the_time_of_their_copy_while_a_newer_one_may_come),
-        cmocka_unit_test(a_job_that_stands_still_becomes_slower),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

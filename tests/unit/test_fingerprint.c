@@ -1,12 +1,5 @@
 /* Tests the hashes by which a program notices that tensors have changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "paramd/client.h"
 
@@ -35,23 +28,20 @@ static bool notices(size_t i, size_t bytes, size_t every, size_t first)
     return changed != before;
 }
 
-static void a_whole_hash_notices_every_byte(void **state)
+TEST(a_whole_hash_notices_every_byte)
 {
-    (void)state;
     for (size_t i = 0; i < BYTES; i++) assert_true(notices(i, BYTES, 0, 7));
 }
 
-static void a_small_tensor_is_hashed_whole(void **state)
+TEST(a_small_tensor_is_hashed_whole)
 {
-    (void)state;
     for (size_t i = 0; i < SMALL; i++) assert_true(notices(i, SMALL, EVERY, 100));
 }
 
-static void a_sample_notices_64_bytes_of_each_piece(void **state)
+TEST(a_sample_notices_64_bytes_of_each_piece)
 {
     enum { FIRST = 100 };
 
-    (void)state;
     for (size_t i = 0; i < BYTES; i++) {
         size_t at = i % EVERY;
         bool sampled = at >= FIRST && at < FIRST + 64 && i - at + FIRST + 64 <= BYTES;
@@ -59,18 +49,16 @@ static void a_sample_notices_64_bytes_of_each_piece(void **state)
     }
 }
 
-static void a_sample_has_64_bytes_of_each_quarter_at_least(void **state)
+TEST(a_sample_has_64_bytes_of_each_quarter_at_least)
 {
     size_t seen = 0;
 
-    (void)state;
     for (size_t i = 0; i < BYTES; i++) seen += notices(i, BYTES, 1 << 20, 0);
     assert_int_equal(seen, 4 * 64);
 }
 
-static void other_samples_notice_every_byte_of_whole_pieces(void **state)
+TEST(other_samples_notice_every_byte_of_whole_pieces)
 {
-    (void)state;
     for (size_t i = 0; i < BYTES - BYTES % EVERY; i++) {
         bool found = false;
         for (size_t first = 0; !found && first < EVERY; first++) found = notices(i, BYTES, EVERY, first);
@@ -78,28 +66,14 @@ static void other_samples_notice_every_byte_of_whole_pieces(void **state)
     }
 }
 
-static void several_tensors_have_hashes_of_their_own_also_empty_ones(void **state)
+TEST(several_tensors_have_hashes_of_their_own_also_empty_ones)
 {
     const void *tensors[] = { memory, memory + 1000, NULL };
     const size_t bytes[] = { 1000, 1000, 0 };
     uint64_t hashes[3], alone = hash_of(1000, 0, 0);
 
-    (void)state;
     memory[1000] ^= 1;
     pd_client_fingerprint(tensors, bytes, 3, 0, 0, hashes);
     memory[1000] ^= 1;
     assert_true(hashes[0] == alone && hashes[1] != alone && hashes[2] == hash_of(0, 0, 0));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_hash_notices_every_byte),
-        cmocka_unit_test(a_small_tensor_is_hashed_whole),
-        cmocka_unit_test(a_sample_notices_64_bytes_of_each_piece),
-        cmocka_unit_test(a_sample_has_64_bytes_of_each_quarter_at_least),
-        cmocka_unit_test(other_samples_notice_every_byte_of_whole_pieces),
-        cmocka_unit_test(several_tensors_have_hashes_of_their_own_also_empty_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

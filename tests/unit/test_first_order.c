@@ -1,13 +1,6 @@
 /* Tests properties of the element-wise optimizers that hold for any input, and the tables of their options.
  * test_first_order_twins.c tests their formulas. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "vectors.h"
 
@@ -17,12 +10,11 @@ enum { N = 301, LARGE = 150001, STEPS = 9 };
 /* ---- properties of all optimizers ---- */
 
 /* `maximize` with negated gradients gives the same weights, bit for bit. */
-static void maximize_equals_minimize_with_negated_gradients(void **state)
+TEST(maximize_equals_minimize_with_negated_gradients)
 {
     static const int64_t n = N;
     float w[2][N], gradient[N], opposite[N];
 
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers up, down;
         pd_model *models[2];
@@ -44,12 +36,11 @@ static void maximize_equals_minimize_with_negated_gradients(void **state)
 
 /* Compares one parameter, whose step is cut into three units of work, with three smaller parameters of the same
  * elements, cut at other places. Lamb is left out, since it uses the norm of a whole parameter. */
-static void cutting_into_units_changes_no_bit(void **state)
+TEST(cutting_into_units_changes_no_bit)
 {
     static const int64_t whole = LARGE, parts[3] = { 70001, 79989, 11 };
     float *w = malloc(LARGE * sizeof *w), *v = malloc(LARGE * sizeof *v), *gradient = malloc(LARGE * sizeof *gradient);
 
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
         pd_model *one, *three;
@@ -75,12 +66,11 @@ static void cutting_into_units_changes_no_bit(void **state)
     free(gradient);
 }
 
-static void threads_change_no_bit(void **state)
+TEST(threads_change_no_bit)
 {
     static const int64_t n = LARGE;
     float *w = malloc(LARGE * sizeof *w), *v = malloc(LARGE * sizeof *v), *gradient = malloc(LARGE * sizeof *gradient);
 
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
         pd_model *one = vectors_model(&hypers, &n, 1, 1), *three = vectors_model(&hypers, &n, 1, 3);
@@ -100,12 +90,11 @@ static void threads_change_no_bit(void **state)
     free(gradient);
 }
 
-static void a_step_in_place_is_the_same_as_into_another_buffer(void **state)
+TEST(a_step_in_place_is_the_same_as_into_another_buffer)
 {
     static const int64_t n = N;
     float w[N], other[2][N], gradient[N];
 
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
         pd_model *in_place = vectors_model(&hypers, &n, 1, 2), *apart = vectors_model(&hypers, &n, 1, 2);
@@ -122,13 +111,12 @@ static void a_step_in_place_is_the_same_as_into_another_buffer(void **state)
     }
 }
 
-static void without_gradient_and_decay_nothing_moves(void **state)
+TEST(without_gradient_and_decay_nothing_moves)
 {
     static const int64_t n = N;
     static const float zero[N];
     float w[N], start[N];
 
-    (void)state;
     vectors_fill(start, N, 0);
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers hypers = vectors_hypers(vectors_rows[k], vectors_has(vectors_rows[k], "lambd") ? OPTIONS("lambd", "0")
@@ -143,12 +131,11 @@ static void without_gradient_and_decay_nothing_moves(void **state)
     }
 }
 
-static void a_rate_of_zero_moves_the_state_alone(void **state)
+TEST(a_rate_of_zero_moves_the_state_alone)
 {
     static const int64_t n = N;
     float w[N], start[N], gradient[N];
 
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1")),
                   none = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0"));
@@ -169,12 +156,11 @@ static void a_rate_of_zero_moves_the_state_alone(void **state)
 }
 
 /* As in torch, a value that is not finite changes its own element alone, and the sign of NaN is 0. */
-static void a_nan_stays_with_its_element(void **state)
+TEST(a_nan_stays_with_its_element)
 {
     static const int64_t n = N;
     float w[N], gradient[N];
 
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++) {
         pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1"));
         pd_model *model = vectors_model(&hypers, &n, 1, 2);
@@ -192,7 +178,7 @@ static void a_nan_stays_with_its_element(void **state)
 
 /* ---- properties of single optimizers ---- */
 
-static void the_larger_of_a_nan_and_a_number_is_nan(void **state)
+TEST(the_larger_of_a_nan_and_a_number_is_nan)
 {
     static const int64_t n = N;
     static const struct {
@@ -200,7 +186,6 @@ static void the_larger_of_a_nan_and_a_number_is_nan(void **state)
     } cases[] = { { "adamax", "maximize", "exp_inf" }, { "adam", "amsgrad", "max_exp_avg_sq" } };
     float w[N], gradient[N], slot[N];
 
-    (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         pd_hypers hypers = vectors_hypers(cases[k].row, OPTIONS(cases[k].option, "yes"));
         pd_model *model = vectors_model(&hypers, &n, 1, 2);
@@ -216,14 +201,13 @@ static void the_larger_of_a_nan_and_a_number_is_nan(void **state)
     }
 }
 
-static void without_decay_weights_do_not_enter_the_gradient(void **state)
+TEST(without_decay_weights_do_not_enter_the_gradient)
 {
     static const int64_t n = N;
     pd_hypers hypers = vectors_hypers("adam", OPTIONS("weight_decay", "0"));
     pd_model *model = vectors_model(&hypers, &n, 1, 2);
     float w[N], gradient[N], average[N];
 
-    (void)state;
     vectors_fill(w, N, 0);
     vectors_fill(gradient, N, 1);
     w[5] = INFINITY;
@@ -234,14 +218,13 @@ static void without_decay_weights_do_not_enter_the_gradient(void **state)
     pd_model_free(model);
 }
 
-static void amsgrads_divisor_never_falls(void **state)
+TEST(amsgrads_divisor_never_falls)
 {
     static const int64_t n = N;
     pd_hypers hypers = vectors_hypers("adam", OPTIONS("amsgrad", "yes", "betas", "0.9,0.5"));
     pd_model *model = vectors_model(&hypers, &n, 1, 2);
     float w[N], gradient[N], square[N], largest[N], last[N] = { 0 };
 
-    (void)state;
     vectors_fill(w, N, 0);
     for (int s = 1; s <= STEPS; s++) {
         vectors_fill(gradient, N, s);
@@ -254,7 +237,7 @@ static void amsgrads_divisor_never_falls(void **state)
     pd_model_free(model);
 }
 
-static void adamw_shrinks_weights_by_lr_and_decay(void **state)
+TEST(adamw_shrinks_weights_by_lr_and_decay)
 {
     static const int64_t n = N;
     static const float zero[N];
@@ -262,7 +245,6 @@ static void adamw_shrinks_weights_by_lr_and_decay(void **state)
     pd_model *model = vectors_model(&hypers, &n, 1, 2);
     float w[N], start[N], average[N];
 
-    (void)state;
     vectors_fill(w, N, 0);
     memcpy(start, w, sizeof w);
     vectors_step(model, zero, w, w, NULL);
@@ -273,7 +255,7 @@ static void adamw_shrinks_weights_by_lr_and_decay(void **state)
 }
 
 /* Lamb's step has the length lr |w| (|w|: the norm of the weights), whatever the size of the gradient. */
-static void lambs_step_is_in_proportion_to_the_weights(void **state)
+TEST(lambs_step_is_in_proportion_to_the_weights)
 {
     static const int64_t n = LARGE;
     static const float sizes[2] = { 1e-6f, 1e3f };
@@ -281,7 +263,6 @@ static void lambs_step_is_in_proportion_to_the_weights(void **state)
     float *w = malloc(LARGE * sizeof *w), *after = malloc(LARGE * sizeof *after),
           *gradient = malloc(LARGE * sizeof *gradient);
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         pd_model *model = vectors_model(&hypers, &n, 1, 2);
         double moved = 0, norm = 0;
@@ -301,7 +282,7 @@ static void lambs_step_is_in_proportion_to_the_weights(void **state)
     free(gradient);
 }
 
-static void asgd_keeps_the_mean_of_its_weights(void **state)
+TEST(asgd_keeps_the_mean_of_its_weights)
 {
     static const int64_t n = N;
     pd_hypers hypers = vectors_hypers("asgd", OPTIONS("t0", "0"));
@@ -309,7 +290,6 @@ static void asgd_keeps_the_mean_of_its_weights(void **state)
     float w[N], gradient[N], mean[N];
     double sum[N] = { 0 };
 
-    (void)state;
     vectors_fill(w, N, 0);
     for (int s = 1; s <= STEPS; s++) {
         vectors_fill(gradient, N, s);
@@ -324,7 +304,7 @@ static void asgd_keeps_the_mean_of_its_weights(void **state)
     pd_model_free(model);
 }
 
-static void rprop_waits_where_the_sign_has_changed(void **state)
+TEST(rprop_waits_where_the_sign_has_changed)
 {
     static const int64_t n = 2;
     static const float up[2] = { 3, 3 }, turned[2] = { 5, -5 };
@@ -333,7 +313,6 @@ static void rprop_waits_where_the_sign_has_changed(void **state)
     pd_model *model = vectors_model(&hypers, &n, 1, 2);
     float w[2] = { 0, 0 }, size[2];
 
-    (void)state;
     vectors_step(model, up, w, w, NULL);
     assert_true(w[0] == -0.5f && w[1] == -0.5f);
     vectors_step(model, turned, w, w, &later); /* rprop takes its step sizes from the rate of the first step, so a
@@ -346,7 +325,7 @@ static void rprop_waits_where_the_sign_has_changed(void **state)
     pd_model_free(model);
 }
 
-static void nadam_can_count_mu_twice_as_old_releases_do(void **state)
+TEST(nadam_can_count_mu_twice_as_old_releases_do)
 {
     static const int64_t n = 1;
     pd_hypers hypers = vectors_hypers("nadam", OPTIONS("mu_counted_twice", "yes", "eps", "0", "lr", "1"));
@@ -355,7 +334,6 @@ static void nadam_can_count_mu_twice_as_old_releases_do(void **state)
     const float one = 1;
     float w = 0, product;
 
-    (void)state;
     vectors_step(model, &one, &w, &w, NULL);
     assert_true(fabs((double)w + (1 - mu) / (1 - mu) + next * 0.1 / (1 - mu * mu * next)) < 1e-6);
     vectors_slot(model, "mu_product", &product, 1);
@@ -365,7 +343,7 @@ static void nadam_can_count_mu_twice_as_old_releases_do(void **state)
 
 /* ---- tables ---- */
 
-static void defaults_equal_torchs(void **state)
+TEST(defaults_equal_torchs)
 {
     static const struct {
         const char *row, *name;
@@ -417,7 +395,6 @@ static void defaults_equal_torchs(void **state)
         { "lion", "weight_decay", 0 },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers h = vectors_hypers(expected[i].row, OPTIONS(NULL));
         assert_true(vectors_has(expected[i].row, expected[i].name) &&
@@ -425,7 +402,7 @@ static void defaults_equal_torchs(void **state)
     }
 }
 
-static void state_is_what_the_options_need(void **state)
+TEST(state_is_what_the_options_need)
 {
     static const struct {
         const char *row, *option;
@@ -450,7 +427,6 @@ static void state_is_what_the_options_need(void **state)
     static const int64_t n = N;
     float at[N];
 
-    (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers h = vectors_hypers(expected[i].row,
                                      expected[i].option != NULL ? OPTIONS(expected[i].option, "1") : OPTIONS(NULL));
@@ -461,7 +437,7 @@ static void state_is_what_the_options_need(void **state)
     }
 }
 
-static void values_that_torch_refuses_are_refused_by_name(void **state)
+TEST(values_that_torch_refuses_are_refused_by_name)
 {
     static const struct {
         const char *row, *name, *bad;
@@ -488,7 +464,6 @@ static void values_that_torch_refuses_are_refused_by_name(void **state)
         { "lion", "betas", "1,0.9" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers h = vectors_hypers(expected[i].row, OPTIONS(NULL));
         pd_error err;
@@ -498,12 +473,11 @@ static void values_that_torch_refuses_are_refused_by_name(void **state)
     }
 }
 
-static void rprop_needs_one_factor_below_one_and_one_above(void **state)
+TEST(rprop_needs_one_factor_below_one_and_one_above)
 {
     static const char *const bad[] = { "0,1.2", "1,1.2", "0.5,1" };
     pd_error err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pd_hypers h = vectors_hypers("rprop", OPTIONS("etas", bad[i]));
         assert_int_equal(pd_hypers_check(&h, &err), PD_INVALID_ARGUMENT);
@@ -511,7 +485,7 @@ static void rprop_needs_one_factor_below_one_and_one_above(void **state)
     }
 }
 
-static void options_that_decide_the_state_stay_as_declared(void **state)
+TEST(options_that_decide_the_state_stay_as_declared)
 {
     static const struct {
         const char *row, *name, *was, *is;
@@ -524,7 +498,6 @@ static void options_that_decide_the_state_stay_as_declared(void **state)
         { "rmsprop", "momentum", "0.9", "0" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers was = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].was)),
                   is = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].is));
@@ -533,31 +506,4 @@ static void options_that_decide_the_state_stay_as_declared(void **state)
         assert_non_null(strstr(err.text, expected[i].name));
         assert_int_equal(pd_hypers_check_step(&was, &was, &err), PD_OK);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maximize_equals_minimize_with_negated_gradients),
-        cmocka_unit_test(cutting_into_units_changes_no_bit),
-        cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(a_step_in_place_is_the_same_as_into_another_buffer),
-        cmocka_unit_test(without_gradient_and_decay_nothing_moves),
-        cmocka_unit_test(a_rate_of_zero_moves_the_state_alone),
-        cmocka_unit_test(a_nan_stays_with_its_element),
-        cmocka_unit_test(the_larger_of_a_nan_and_a_number_is_nan),
-        cmocka_unit_test(without_decay_weights_do_not_enter_the_gradient),
-        cmocka_unit_test(amsgrads_divisor_never_falls),
-        cmocka_unit_test(adamw_shrinks_weights_by_lr_and_decay),
-        cmocka_unit_test(lambs_step_is_in_proportion_to_the_weights),
-        cmocka_unit_test(asgd_keeps_the_mean_of_its_weights),
-        cmocka_unit_test(rprop_waits_where_the_sign_has_changed),
-        cmocka_unit_test(nadam_can_count_mu_twice_as_old_releases_do),
-        cmocka_unit_test(defaults_equal_torchs),
-        cmocka_unit_test(state_is_what_the_options_need),
-        cmocka_unit_test(values_that_torch_refuses_are_refused_by_name),
-        cmocka_unit_test(rprop_needs_one_factor_below_one_and_one_above),
-        cmocka_unit_test(options_that_decide_the_state_stay_as_declared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* Steps elements whose gradients, or the squares of these, leave the range of float32, and compares each weight with
  * that of torch.optim. The values are torch 2.13's for lr 0.1, of three steps of weights that begin with 1. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "vectors.h"
 
@@ -89,12 +84,11 @@ static const struct {
         4.49991016e+37 } },
 };
 
-static void weights_go_where_torch_puts_them(void **state)
+TEST(weights_go_where_torch_puts_them)
 {
     static const float factors[STEPS] = { 1, 1, -0.5F };
     static const int64_t n = N;
 
-    (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         pd_hypers hypers = vectors_hypers(cases[k].row, cases[k].options);
         pd_model *model = vectors_model(&hypers, &n, 1, 1);
@@ -113,13 +107,4 @@ static void weights_go_where_torch_puts_them(void **state)
         }
         pd_model_free(model);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_go_where_torch_puts_them),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* Tests the element-wise optimizers against their definitions, written in double, one element at a time.
  * tests/golden/test_torch_optim.c and tests/e2e/torch_optim.py compare them with PyTorch. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "vectors.h"
 
@@ -229,25 +222,22 @@ static void follows_the_definition(const char *row, const char *const *options, 
     free(t);
 }
 
-static void every_row_follows_its_definition_by_default(void **state)
+TEST(every_row_follows_its_definition_by_default)
 {
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
         follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01"), OPTIONS("lr", "0.03"));
 }
 
-static void decay_and_maximize_follow_the_definitions(void **state)
+TEST(decay_and_maximize_follow_the_definitions)
 {
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
         if (vectors_has(vectors_rows[k], "weight_decay") && vectors_has(vectors_rows[k], "maximize"))
             follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01", "weight_decay", "0.2", "maximize", "yes"),
                                    OPTIONS("weight_decay", "0.1"));
 }
 
-static void decoupled_decay_follows_the_definitions(void **state)
+TEST(decoupled_decay_follows_the_definitions)
 {
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
         if (vectors_has(vectors_rows[k], "decoupled_weight_decay"))
             follows_the_definition(vectors_rows[k],
@@ -255,17 +245,15 @@ static void decoupled_decay_follows_the_definitions(void **state)
                                    OPTIONS("lr", "0.05"));
 }
 
-static void changed_betas_follow_the_definitions(void **state)
+TEST(changed_betas_follow_the_definitions)
 {
-    (void)state;
     for (int k = 0; k < VECTORS_ROWS; k++)
         if (vectors_has(vectors_rows[k], "betas[0]"))
             follows_the_definition(vectors_rows[k], OPTIONS("betas", "0.8,0.9"), OPTIONS("betas", "0.5,0.95"));
 }
 
-static void each_option_follows_the_definition(void **state)
+TEST(each_option_follows_the_definition)
 {
-    (void)state;
     follows_the_definition("adam", OPTIONS("amsgrad", "yes", "betas", "0.9,0.6", "eps", "0.01"), OPTIONS("lr", "0.01"));
     follows_the_definition("adagrad", OPTIONS("lr_decay", "0.3", "initial_accumulator_value", "0.5", "eps", "0.1"),
                            OPTIONS("lr_decay", "0.1"));
@@ -285,16 +273,4 @@ static void each_option_follows_the_definition(void **state)
                            OPTIONS("always_adapt", "yes"));
     follows_the_definition("lamb", OPTIONS("grad_averaging", "no", "trust_clip", "yes", "eps", "0.1"),
                            OPTIONS("trust_clip", "no"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_follows_its_definition_by_default),
-        cmocka_unit_test(decay_and_maximize_follow_the_definitions),
-        cmocka_unit_test(decoupled_decay_follows_the_definitions),
-        cmocka_unit_test(changed_betas_follow_the_definitions),
-        cmocka_unit_test(each_option_follows_the_definition),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests the daemon's command line: full names, short forms, flags without a value, precedence, and the help. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -57,9 +49,10 @@ static void expect_refused(pd_config *c, const char *text, const char *part)
     if (strstr(err.text, part) == NULL) fail_msg("%s: \"%s\" does not say \"%s\"", text, err.text, part);
 }
 
-static void flags_win_over_environment_over_file(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(flags_win_over_environment_over_file, pd_config *c)
 {
-    pd_config *c = *state;
     char path[] = "/tmp/config_XXXXXX", config[64];
     char *argv[] = { "paramd", config, "--limits-max-jobs=5", "--max-params", "7", NULL };
     char *const environment[] = { "PARAMD_LIMITS_MAX_JOBS=4", "PARAMD_SERVER_MAX_CONNECTIONS=40", NULL };
@@ -80,10 +73,8 @@ static void flags_win_over_environment_over_file(void **state)
     assert_int_equal(c->max_params, 7);
 }
 
-static void port_is_short_for_an_address_of_this_machine(void **state)
+TEST(port_is_short_for_an_address_of_this_machine, pd_config *c)
 {
-    pd_config *c = *state;
-
     expect_taken(c, "--port 7411");
     assert_string_equal(c->listen, "127.0.0.1:7411");
     assert_string_equal(c->port_file, "");
@@ -91,35 +82,33 @@ static void port_is_short_for_an_address_of_this_machine(void **state)
     assert_string_equal(c->listen, "127.0.0.1:0");
 }
 
-static void port_and_listen_together_are_refused(void **state)
+TEST(port_and_listen_together_are_refused, pd_config *c)
 {
-    expect_refused(*state, "--port 1 --listen :2", "both say where to listen");
-    expect_refused(*state, "--server-listen=:2 --port=1", "both say where to listen");
+    expect_refused(c, "--port 1 --listen :2", "both say where to listen");
+    expect_refused(c, "--server-listen=:2 --port=1", "both say where to listen");
 }
 
-static void an_invalid_port_is_refused(void **state)
+TEST(an_invalid_port_is_refused, pd_config *c)
 {
-    expect_refused(*state, "--port 65536", "from 0 (a free port) to 65535");
-    expect_refused(*state, "--port 70x", "from 0 (a free port) to 65535");
-    expect_refused(*state, "--port=", "from 0 (a free port) to 65535");
-    expect_refused(*state, "--port", "expected a value");
+    expect_refused(c, "--port 65536", "from 0 (a free port) to 65535");
+    expect_refused(c, "--port 70x", "from 0 (a free port) to 65535");
+    expect_refused(c, "--port=", "from 0 (a free port) to 65535");
+    expect_refused(c, "--port", "expected a value");
 }
 
-static void abbreviations_are_refused_with_the_nearest_flag(void **state)
+TEST(abbreviations_are_refused_with_the_nearest_flag, pd_config *c)
 {
-    expect_refused(*state, "--por 7411", "no flag --por: did you mean --port?");
-    expect_refused(*state, "--port-fil x", "did you mean --port-file?");
-    expect_refused(*state, "--lisen :1", "did you mean --listen?");
-    expect_refused(*state, "--check", "there is no flag --check");
-    expect_refused(*state, "--max-job=5", "did you mean --max-jobs?");
-    expect_refused(*state, "--no-listen", "there is no flag --no-listen");
-    expect_refused(*state, "-x", "there is no flag -x");
+    expect_refused(c, "--por 7411", "no flag --por: did you mean --port?");
+    expect_refused(c, "--port-fil x", "did you mean --port-file?");
+    expect_refused(c, "--lisen :1", "did you mean --listen?");
+    expect_refused(c, "--check", "there is no flag --check");
+    expect_refused(c, "--max-job=5", "did you mean --max-jobs?");
+    expect_refused(c, "--no-listen", "there is no flag --no-listen");
+    expect_refused(c, "-x", "there is no flag -x");
 }
 
-static void yes_and_no_need_no_value(void **state)
+TEST(yes_and_no_need_no_value, pd_config *c)
 {
-    pd_config *c = *state;
-
     expect_taken(c, "--insecure --listen :1");
     assert_true(c->insecure);
     expect_taken(c, "--no-insecure");
@@ -134,39 +123,38 @@ static void yes_and_no_need_no_value(void **state)
     expect_refused(c, "--insecure=perhaps", "expected yes or no");
 }
 
-static void a_word_that_belongs_to_no_flag_is_refused(void **state)
+TEST(a_word_that_belongs_to_no_flag_is_refused, pd_config *c)
 {
-    expect_refused(*state, "--insecure yes", "unexpected \"yes\"");
-    expect_refused(*state, "serve", "unexpected \"serve\"");
-    expect_refused(*state, "--version=3", "takes no value");
-    expect_refused(*state, "--", "unexpected \"--\"");
+    expect_refused(c, "--insecure yes", "unexpected \"yes\"");
+    expect_refused(c, "serve", "unexpected \"serve\"");
+    expect_refused(c, "--version=3", "takes no value");
+    expect_refused(c, "--", "unexpected \"--\"");
 }
 
-static void modes_have_their_flags(void **state)
+TEST(modes_have_their_flags, pd_config *c)
 {
-    assert_int_equal(expect_taken(*state, ""), PD_SERVE);
-    assert_int_equal(expect_taken(*state, "--check-config"), PD_CHECK_CONFIG);
-    assert_int_equal(expect_taken(*state, "--print-config"), PD_PRINT_CONFIG);
-    assert_int_equal(expect_taken(*state, "--version"), PD_SHOW_VERSION);
-    assert_int_equal(expect_taken(*state, "--help"), PD_SHOW_HELP);
-    assert_int_equal(expect_taken(*state, "-h"), PD_SHOW_HELP);
+    assert_int_equal(expect_taken(c, ""), PD_SERVE);
+    assert_int_equal(expect_taken(c, "--check-config"), PD_CHECK_CONFIG);
+    assert_int_equal(expect_taken(c, "--print-config"), PD_PRINT_CONFIG);
+    assert_int_equal(expect_taken(c, "--version"), PD_SHOW_VERSION);
+    assert_int_equal(expect_taken(c, "--help"), PD_SHOW_HELP);
+    assert_int_equal(expect_taken(c, "-h"), PD_SHOW_HELP);
 }
 
-static void help_is_given_where_the_configuration_is_broken(void **state)
+TEST(help_is_given_where_the_configuration_is_broken, pd_config *c)
 {
-    assert_int_equal(expect_taken(*state, "--help --config /no/such/file"), PD_SHOW_HELP);
-    assert_int_equal(expect_taken(*state, "-c /no/such/file --version"), PD_SHOW_VERSION);
+    assert_int_equal(expect_taken(c, "--help --config /no/such/file"), PD_SHOW_HELP);
+    assert_int_equal(expect_taken(c, "-c /no/such/file --version"), PD_SHOW_VERSION);
 }
 
-static void a_wrong_value_is_refused_with_its_key(void **state)
+TEST(a_wrong_value_is_refused_with_its_key, pd_config *c)
 {
-    expect_refused(*state, "--server-max-connections=many", "server.max_connections");
-    expect_refused(*state, "-c/no/such/file", "/no/such/file");
+    expect_refused(c, "--server-max-connections=many", "server.max_connections");
+    expect_refused(c, "-c/no/such/file", "/no/such/file");
 }
 
-static void help_fits_100_columns_and_names_every_key_and_exit_code(void **state)
+TEST(help_fits_100_columns_and_names_every_key_and_exit_code, pd_config *c)
 {
-    pd_config *c = *state;
     char *text, *rest = NULL, name[PD_KEY_NAME];
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -185,17 +173,17 @@ static void help_fits_100_columns_and_names_every_key_and_exit_code(void **state
     free(text);
 }
 
-static void a_configuration_is_told_as_the_flags_that_make_it(void **state)
+TEST(a_configuration_is_told_as_the_flags_that_make_it, void *given)
 {
     pd_config *again = pd_config_new();
     char *text, *second, line[256];
 
     assert_non_null(again);
-    text = pd_flags_text(*state);
+    text = pd_flags_text(given);
     assert_string_equal(text, "--server-listen=127.0.0.1:7070\n");
     free(text);
-    expect_taken(*state, "--listen=:1,unix:///x --max-jobs=3 --shared-memory --job-durability=none --http-listen=:7");
-    assert_non_null(text = pd_flags_text(*state));
+    expect_taken(given, "--listen=:1,unix:///x --max-jobs=3 --shared-memory --job-durability=none --http-listen=:7");
+    assert_non_null(text = pd_flags_text(given));
     snprintf(line, sizeof line, "%s", text);
     for (char *c = line; *c != '\0'; c++)
         if (*c == '\n') *c = ' ';
@@ -206,23 +194,4 @@ static void a_configuration_is_told_as_the_flags_that_make_it(void **state)
     free(text);
     free(second);
     pd_config_free(again);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(flags_win_over_environment_over_file, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(port_is_short_for_an_address_of_this_machine, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(port_and_listen_together_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_invalid_port_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(abbreviations_are_refused_with_the_nearest_flag, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(yes_and_no_need_no_value, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_word_that_belongs_to_no_flag_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_configuration_is_told_as_the_flags_that_make_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(modes_have_their_flags, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(help_is_given_where_the_configuration_is_broken, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_wrong_value_is_refused_with_its_key, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(help_fits_100_columns_and_names_every_key_and_exit_code, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests how requests that wait for the step thread are served: identities in turn, then jobs and connections. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "flows.h"
-#include "oom.h"
+#include "turn.h"
 
 enum { MOST = 4096 };
 
@@ -54,11 +46,10 @@ static void serve_all(pd_flows *flows)
 
 /* ---- order ---- */
 
-static void requests_of_a_flow_are_served_in_the_order_of_their_arrival(void **state)
+TEST(requests_of_a_flow_are_served_in_the_order_of_their_arrival)
 {
     pd_flows flows = { 0 };
 
-    (void)state;
     for (uint64_t id = 1; id <= 100; id++) pd_flows_add(&flows, ask(1, 7, id, id));
     for (uint64_t id = 1; id <= 50; id++) assert_int_equal(serve(&flows, false, MS), id);
     for (uint64_t id = 101; id <= 120; id++) pd_flows_add(&flows, ask(1, 7, id, id));
@@ -66,11 +57,10 @@ static void requests_of_a_flow_are_served_in_the_order_of_their_arrival(void **s
     assert_int_equal(serve(&flows, true, MS), 0);
 }
 
-static void the_daemons_own_requests_are_served_before_all_others(void **state)
+TEST(the_daemons_own_requests_are_served_before_all_others)
 {
     pd_flows flows = { 0 };
 
-    (void)state;
     pd_flows_add(&flows, ask(1, 7, 1, 10));
     pd_flows_add(&flows, read_of(1, 2, 11));
     for (uint64_t id = 1; id <= 3; id++) pd_flows_add(&flows, ask(0, 7, 0, id));
@@ -78,12 +68,11 @@ static void the_daemons_own_requests_are_served_before_all_others(void **state)
     serve_all(&flows);
 }
 
-static void a_request_that_is_not_done_stays_the_first_of_its_flow(void **state)
+TEST(a_request_that_is_not_done_stays_the_first_of_its_flow)
 {
     pd_flows flows = { 0 };
     uint64_t of_another = 0;
 
-    (void)state;
     for (uint64_t id = 1; id <= 2; id++) pd_flows_add(&flows, ask(1, 7, 1, id));
     for (uint64_t id = 100; id <= 200; id++) pd_flows_add(&flows, ask(2, 8, 2, id));
     for (int part = 0; part < 20;) {
@@ -130,57 +119,52 @@ static void run(pd_flows *flows, sender *senders, size_t n, uint64_t ns)
     serve_all(flows);
 }
 
-static void parties_get_the_same_time_whatever_their_requests_cost(void **state)
+TEST(parties_get_the_same_time_whatever_their_requests_cost)
 {
     pd_flows flows = { 0 };
     sender senders[] = { { .party = 1, .job = 1, .cost_ns = 4 * MS }, { .party = 2, .job = 2, .cost_ns = 20 * US } };
 
-    (void)state;
     run(&flows, senders, 2, 400 * MS);
     assert_in_range(senders[1].got_ns, 195 * MS, 205 * MS);
 }
 
-static void a_party_with_one_slow_request_after_the_other_gets_no_more_than_its_share(void **state)
+TEST(a_party_with_one_slow_request_after_the_other_gets_no_more_than_its_share)
 {
     pd_flows flows = { 0 };
     sender senders[] = { { .party = 1, .job = 1, .cost_ns = 4 * MS, .closed = true },
                          { .party = 2, .job = 2, .cost_ns = 20 * US } };
 
-    (void)state;
     run(&flows, senders, 2, 400 * MS);
     assert_in_range(senders[1].got_ns, 195 * MS, 405 * MS);
 }
 
-static void a_party_with_many_jobs_gets_no_more_than_its_share(void **state)
+TEST(a_party_with_many_jobs_gets_no_more_than_its_share)
 {
     pd_flows flows = { 0 };
     sender senders[41] = { { .party = 2, .job = 1, .cost_ns = 100 * US } };
 
-    (void)state;
     for (uint32_t i = 1; i < 41; i++) senders[i] = (sender){ .party = 1, .job = i + 1, .cost_ns = MS };
     run(&flows, senders, 41, 400 * MS);
     assert_in_range(senders[0].got_ns, 195 * MS, 205 * MS);
 }
 
-static void jobs_of_a_party_share_its_time(void **state)
+TEST(jobs_of_a_party_share_its_time)
 {
     pd_flows flows = { 0 };
     sender senders[] = { { .party = 1, .job = 1, .cost_ns = 2 * MS },
                          { .party = 1, .job = 2, .cost_ns = 100 * US },
                          { .party = 2, .job = 3, .cost_ns = MS } };
 
-    (void)state;
     run(&flows, senders, 3, 400 * MS);
     assert_in_range(senders[0].got_ns, 95 * MS, 105 * MS);
     assert_in_range(senders[1].got_ns, 95 * MS, 105 * MS);
 }
 
-static void a_request_waits_for_one_slow_request_of_a_flood_of_another_party(void **state)
+TEST(a_request_waits_for_one_slow_request_of_a_flood_of_another_party)
 {
     pd_flows flows = { 0 };
     uint64_t waited = 0;
 
-    (void)state;
     for (uint64_t id = 1; id <= 1000; id++) pd_flows_add(&flows, ask(1, 1 + (uint32_t)id % 10, 1, id));
     for (int i = 0; i < 100; i++) (void)serve(&flows, false, 4 * MS);
     pd_flows_add(&flows, ask(2, 20, 2, 5000));
@@ -189,12 +173,11 @@ static void a_request_waits_for_one_slow_request_of_a_flood_of_another_party(voi
     serve_all(&flows);
 }
 
-static void virtual_clocks_without_cost_serve_parties_in_turn(void **state)
+TEST(virtual_clocks_without_cost_serve_parties_in_turn)
 {
     pd_flows flows = { 0 };
     uint64_t at = 0;
 
-    (void)state;
     for (uint64_t id = 1; id <= 2000; id++) pd_flows_add(&flows, ask(1, 1, 1, id));
     pd_flows_add(&flows, ask(2, 2, 2, 5000));
     while (serve(&flows, false, 0) != 5000) at++;
@@ -204,11 +187,10 @@ static void virtual_clocks_without_cost_serve_parties_in_turn(void **state)
 
 /* ---- requests that only read ---- */
 
-static void reads_wait_until_they_may_be_served(void **state)
+TEST(reads_wait_until_they_may_be_served)
 {
     pd_flows flows = { 0 };
 
-    (void)state;
     pd_flows_add(&flows, read_of(1, 1, 1));
     pd_flows_add(&flows, ask(2, 2, 2, 2));
     assert_int_equal(serve(&flows, false, MS), 2);
@@ -219,11 +201,10 @@ static void reads_wait_until_they_may_be_served(void **state)
     assert_int_equal(serve(&flows, true, MS), 0);
 }
 
-static void commands_of_a_connection_wait_for_the_reads_before_them(void **state)
+TEST(commands_of_a_connection_wait_for_the_reads_before_them)
 {
     pd_flows flows = { 0 };
 
-    (void)state;
     pd_flows_add(&flows, ask(1, 0, 1, 1));
     pd_flows_add(&flows, read_of(1, 1, 2));
     pd_flows_add(&flows, ask(1, 0, 1, 3));
@@ -274,34 +255,12 @@ static void play(unsigned seed, unsigned fails)
     for (size_t i = 0; i < PD_FLOW_BUCKETS; i++) assert_null(flows.buckets[i]);
 }
 
-static void each_request_is_served_once_in_the_order_of_its_flow(void **state)
+TEST(each_request_is_served_once_in_the_order_of_its_flow)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 40; seed++) play(seed, 0);
 }
 
-static void no_order_is_lost_when_memory_is_short(void **state)
+TEST(no_order_is_lost_when_memory_is_short)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 40; seed++) play(seed, 1 + seed % 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_of_a_flow_are_served_in_the_order_of_their_arrival),
-        cmocka_unit_test(the_daemons_own_requests_are_served_before_all_others),
-        cmocka_unit_test(a_request_that_is_not_done_stays_the_first_of_its_flow),
-        cmocka_unit_test(parties_get_the_same_time_whatever_their_requests_cost),
-        cmocka_unit_test(a_party_with_one_slow_request_after_the_other_gets_no_more_than_its_share),
-        cmocka_unit_test(a_party_with_many_jobs_gets_no_more_than_its_share),
-        cmocka_unit_test(jobs_of_a_party_share_its_time),
-        cmocka_unit_test(a_request_waits_for_one_slow_request_of_a_flood_of_another_party),
-        cmocka_unit_test(virtual_clocks_without_cost_serve_parties_in_turn),
-        cmocka_unit_test(reads_wait_until_they_may_be_served),
-        cmocka_unit_test(commands_of_a_connection_wait_for_the_reads_before_them),
-        cmocka_unit_test(each_request_is_served_once_in_the_order_of_its_flow),
-        cmocka_unit_test(no_order_is_lost_when_memory_is_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

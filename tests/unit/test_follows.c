@@ -1,16 +1,10 @@
 /* Tests which dimension of the parameter belongs to each dimension of a slot of the optimizer's state. */
+#include "test.h"
+
 #include "optimizer_ops.h"
 #include "plan_make.h"
 #include "rig.h"
 #include "partition.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static pd_hypers hypers;
 static pd_plan plan;
@@ -50,9 +44,10 @@ static void assert_follows(const pd_slot_spec *spec, int first, int second)
     if (spec->shape.rank > 1) assert_int_equal(spec->follows[1], second);
 }
 
-static void slots_of_the_parameters_shape_follow_its_dimensions(void **state)
+EACH_TEST(NULL, tear_down);
+
+TEST(slots_of_the_parameters_shape_follow_its_dimensions)
 {
-    (void)state;
     make("adam", NULL, NULL, (pd_shape){ 3, { 4, 5, 6 } });
     assert_int_equal(plan.n_slots, 2);
     for (size_t i = 0; i < 2; i++) {
@@ -61,29 +56,26 @@ static void slots_of_the_parameters_shape_follow_its_dimensions(void **state)
     }
 }
 
-static void a_number_follows_no_dimension_even_where_the_parameter_has_one_element(void **state)
+TEST(a_number_follows_no_dimension_even_where_the_parameter_has_one_element)
 {
-    (void)state;
     make("nadam", NULL, NULL, (pd_shape){ 1, { 1 } });
     assert_follows(slot("mu_product", -1), -1, 0);
     assert_follows(slot("exp_avg", -1), 0, 0);
 }
 
-static void a_slot_without_dimensions_follows_none(void **state)
+TEST(a_slot_without_dimensions_follows_none)
 {
-    (void)state;
     make("kron", NULL, NULL, (pd_shape){ 2, { 4, 5 } });
     assert_int_equal(slot("update_counter", -1)->shape.rank, 0);
     assert_true(slot("update_counter", -1)->follows_known);
 }
 
 /* The block is square. So the shape of a statistics matrix does not tell which dimension the matrix belongs to. */
-static void statistics_of_a_block_follow_their_own_dimension_twice(void **state)
+TEST(statistics_of_a_block_follow_their_own_dimension_twice)
 {
     static const char *const googles[] = { "statistics", "preconditioners" }, *const metas[] = {
         "factor_matrices", "inv_factor_matrices"
     };
-    (void)state;
     make("scalable_shampoo", "block_size", "8", (pd_shape){ 2, { 8, 8 } });
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < 2; d++) assert_follows(slot(googles[i], d), d, d);
@@ -96,9 +88,8 @@ static void statistics_of_a_block_follow_their_own_dimension_twice(void **state)
         for (int d = 0; d < 2; d++) assert_follows(slot(metas[i], d), d, d);
 }
 
-static void statistics_of_merged_dimensions_follow_no_known_dimension(void **state)
+TEST(statistics_of_merged_dimensions_follow_no_known_dimension)
 {
-    (void)state;
     make("scalable_shampoo", "block_size", "12", (pd_shape){ 3, { 3, 4, 40 } });
     assert_false(slot("statistics", 0)->follows_known);
     assert_follows(slot("statistics", 1), 2, 2);
@@ -126,10 +117,9 @@ static int twin(const pd_shape *shape, const pd_shape *merged, int d)
     return many == 1 ? found : -1;
 }
 
-static void a_merged_dimension_is_one_of_the_shapes_or_several(void **state)
+TEST_WITH(NULL, NULL, a_merged_dimension_is_one_of_the_shapes_or_several)
 {
     uint64_t random = 5;
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         pd_shape shape = { .rank = 1 + (int)(rig_random(&random) % 6) }, merged;
         for (int d = 0; d < shape.rank; d++) shape.dim[d] = 1 + (int64_t)(rig_random(&random) % 4);
@@ -141,14 +131,13 @@ static void a_merged_dimension_is_one_of_the_shapes_or_several(void **state)
     }
 }
 
-static void operators_see_which_dimensions_slots_follow(void **state)
+TEST_WITH(NULL, NULL, operators_see_which_dimensions_slots_follow)
 {
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 3, { 3, 4, 40 } };
     pd_store_config config = rig_config();
     const pd_info *info;
     rig r;
-    (void)state;
     rig_new(&r, &config);
     assert_int_equal(rig_hello(&r, "job", 0, 1, 1, 1, NULL, "* scalable_shampoo block_size=12"), PD_OK);
     assert_int_equal(rig_declare(&r, r.job, 0, 1, names, &shape, NULL, 1, PD_F32), PD_OK);
@@ -160,18 +149,4 @@ static void operators_see_which_dimensions_slots_follow(void **state)
             assert_true(at->follows_known == (at->number % 2 == 1) && (!at->follows_known || at->follows[1] == 2));
     }
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(slots_of_the_parameters_shape_follow_its_dimensions, tear_down),
-        cmocka_unit_test_teardown(a_number_follows_no_dimension_even_where_the_parameter_has_one_element, tear_down),
-        cmocka_unit_test_teardown(a_slot_without_dimensions_follows_none, tear_down),
-        cmocka_unit_test_teardown(statistics_of_a_block_follow_their_own_dimension_twice, tear_down),
-        cmocka_unit_test_teardown(statistics_of_merged_dimensions_follow_no_known_dimension, tear_down),
-        cmocka_unit_test(a_merged_dimension_is_one_of_the_shapes_or_several),
-        cmocka_unit_test(operators_see_which_dimensions_slots_follow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

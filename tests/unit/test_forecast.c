@@ -1,30 +1,20 @@
 /* Tests forecasts of what training a model will cost, computed from the model's shapes: memory, steps in which roots
  * are computed, output as JSON, and errors. The optimizers are those of forecasts.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "coupled_row.h"
-#include "forecast_json.h"
-#include "forecast_text.h"
+#include "forecast.h"
 #include "forecasts.h"
-#include "oom.h"
 #include "root.h"
 
 /* ---- numbers ---- */
 
-static void sums_are_those_of_the_state_a_job_would_make(void **state)
+TEST(sums_are_those_of_the_state_a_job_would_make)
 {
     static const char *const names[] = { "w", "v", "s", "w2", "w3" };
     model m = small_model();
     int64_t bytes = 0;
 
-    (void)state;
     add_param(&m, names[1], 1, 10, 0);
     add_param(&m, names[2], 0, 0, 0);
     add_param(&m, names[3], 2, 7, 5);
@@ -58,7 +48,7 @@ static void sums_are_those_of_the_state_a_job_would_make(void **state)
 
 /* A parameter of 35 elements has three chunks of 16 elements. A collecting aggregate needs three chunks for each
  * worker. */
-static void the_memory_of_an_aggregate_is_counted(void **state)
+TEST(the_memory_of_an_aggregate_is_counted)
 {
     static const struct {
         const char *aggregate;
@@ -73,7 +63,6 @@ static void the_memory_of_an_aggregate_is_counted(void **state)
         { "median", 1, 3 * 16 * 4 },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         model m = small_model();
         m.job = pd_forecast_job();
@@ -88,9 +77,8 @@ static void the_memory_of_an_aggregate_is_counted(void **state)
     }
 }
 
-static void a_checkpoint_counts_if_the_job_has_one(void **state)
+TEST(a_checkpoint_counts_if_the_job_has_one)
 {
-    (void)state;
     for (int durable = 0; durable <= 1; durable++) {
         model m = small_model();
         m.job = pd_forecast_job();
@@ -103,9 +91,8 @@ static void a_checkpoint_counts_if_the_job_has_one(void **state)
     }
 }
 
-static void scratch_counts_for_each_thread(void **state)
+TEST(scratch_counts_for_each_thread)
 {
-    (void)state;
     for (int threads = 1; threads <= 5; threads += 4) {
         model m = small_model();
         m.job = pd_forecast_job();
@@ -117,9 +104,8 @@ static void scratch_counts_for_each_thread(void **state)
     }
 }
 
-static void the_scratch_of_a_root_counts_for_each_thread_of_the_pool(void **state)
+TEST(the_scratch_of_a_root_counts_for_each_thread_of_the_pool)
 {
-    (void)state;
     for (int threads = 1; threads <= 5; threads += 4) {
         model m = small_model();
         m.job = pd_forecast_job();
@@ -134,9 +120,8 @@ static void the_scratch_of_a_root_counts_for_each_thread_of_the_pool(void **stat
     }
 }
 
-static void the_scratch_of_the_largest_light_root_counts_once_more(void **state)
+TEST(the_scratch_of_the_largest_light_root_counts_once_more)
 {
-    (void)state;
     model m = small_model();
     add_param(&m, "heavy", 2, 64, 64);
     const pd_forecast *f =
@@ -146,12 +131,11 @@ static void the_scratch_of_the_largest_light_root_counts_once_more(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void an_unsuitable_number_of_workers_is_refused(void **state)
+TEST(an_unsuitable_number_of_workers_is_refused)
 {
     model m = small_model();
     pd_error err;
 
-    (void)state;
     m.job = pd_forecast_job();
     m.job.world = 2;
     assert_int_equal(pd_job_values_set(&m.job.values, "aggregate", "trimmed_mean", NULL), PD_OK);
@@ -161,11 +145,10 @@ static void an_unsuitable_number_of_workers_is_refused(void **state)
     assert_string_equal(err.text, "a job has 1 to 4096 workers, not 4097");
 }
 
-static void sums_that_do_not_fit_are_the_largest(void **state)
+TEST(sums_that_do_not_fit_are_the_largest)
 {
     model m = { 0 };
 
-    (void)state;
     for (int i = 0; i < 10; i++) add_param(&m, "abcdefghij" + i, 1, INT64_MAX / 8, 0);
     assert_true(forecast(&m, "* sgd momentum=0.9", NULL)->all.state_bytes == INT64_MAX);
     assert_true(m.forecast.all.weight_bytes == INT64_MAX);
@@ -174,11 +157,10 @@ static void sums_that_do_not_fit_are_the_largest(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void the_largest_has_most_weights_and_state(void **state)
+TEST(the_largest_has_most_weights_and_state)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "a", 1, 10, 0);
     add_param(&m, "b", 1, 6, 0);
     add_param(&m, "c", 1, 5, 0);
@@ -187,11 +169,10 @@ static void the_largest_has_most_weights_and_state(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void a_kind_has_one_rule(void **state)
+TEST(a_kind_has_one_rule)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "x1", 1, 4, 0);
     add_param(&m, "y1", 1, 4, 0);
     add_param(&m, "x2", 1, 4, 0);
@@ -205,11 +186,10 @@ static void a_kind_has_one_rule(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void facts_couple_the_parameters_of_one_optimizer(void **state)
+TEST(facts_couple_the_parameters_of_one_optimizer)
 {
     model m = small_model();
 
-    (void)state;
     add_param(&m, "v", 1, 100, 0);
     const pd_forecast *f = forecast(&m, "v coupled block_size=50", "* coupled");
     assert_true(f->stats[0][0] == 50 && f->stats[1][0] == 50);
@@ -217,12 +197,11 @@ static void facts_couple_the_parameters_of_one_optimizer(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void due_steps_are_the_first_that_the_row_names(void **state)
+TEST(due_steps_are_the_first_that_the_row_names)
 {
     model m = small_model();
     const pd_forecast *f = forecast(&m, "* coupled interval=20 root_delay=7", NULL);
 
-    (void)state;
     assert_int_equal(f->kind[0]->n_due, 3);
     assert_int_equal(f->kind[0]->due[0], 20);
     assert_int_equal(f->kind[0]->due[2], 60);
@@ -232,21 +211,19 @@ static void due_steps_are_the_first_that_the_row_names(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void due_in_every_step_is_said_so(void **state)
+TEST(due_in_every_step_is_said_so)
 {
     model m = small_model();
     const pd_forecast *f = forecast(&m, "* coupled", NULL);
 
-    (void)state;
     assert_tells(f, false, "due in every step, used in the same step");
     pd_forecast_free(&m.forecast);
 }
 
-static void the_search_for_tasks_that_are_due_late_or_never_ends(void **state)
+TEST(the_search_for_tasks_that_are_due_late_or_never_ends)
 {
     model m = small_model();
 
-    (void)state;
     assert_tells(forecast(&m, "* coupled interval=100000", NULL), false, "due in none of the first 65536 steps");
     pd_forecast_free(&m.forecast);
     assert_tells(forecast(&m, "* coupled interval=40000", NULL), false,
@@ -255,12 +232,11 @@ static void the_search_for_tasks_that_are_due_late_or_never_ends(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void due_steps_follow_schedules(void **state)
+TEST(due_steps_follow_schedules)
 {
     model m = small_model();
     const pd_forecast *f = forecast(&m, "* varied lr=piecewise(0,4:2,6:0,9:3)", NULL);
 
-    (void)state;
     assert_int_equal(f->kind[0]->due[0], 5);
     assert_int_equal(f->kind[0]->due[1], 6);
     assert_int_equal(f->kind[0]->due[2], 10);
@@ -271,7 +247,7 @@ static void due_steps_follow_schedules(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void steps_that_change_later_are_told_as_those_at_first(void **state)
+TEST(steps_that_change_later_are_told_as_those_at_first)
 {
     static const struct {
         const char *rule;
@@ -285,7 +261,6 @@ static void steps_that_change_later_are_told_as_those_at_first(void **state)
         { "* varied lr=piecewise(2,5000:1,5200:2,100000:0)", false },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         model m = small_model();
         if (forecast(&m, list[i].rule, NULL)->kind[0]->goes_on != list[i].goes_on) fail_msg("%s", list[i].rule);
@@ -299,13 +274,12 @@ static void steps_that_change_later_are_told_as_those_at_first(void **state)
 
 /* ---- JSON ---- */
 
-static void json_has_every_slot_and_task(void **state)
+TEST(json_has_every_slot_and_task)
 {
     model m = small_model();
     json_t *root = pd_forecast_json(forecast(&m, "* coupled interval=3", NULL));
     json_t *kind = json_array_get(json_object_get(root, "kinds"), 0), *slots = json_object_get(kind, "slots"), *task;
 
-    (void)state;
     assert_int_equal(json_array_size(slots), 14);
     assert_int_equal(json_array_size(json_object_get(kind, "blocks")), 6);
     assert_int_equal(json_array_size(json_object_get(kind, "tasks")), 6);
@@ -329,14 +303,13 @@ static void json_has_every_slot_and_task(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void json_names_the_block_of_a_slot(void **state)
+TEST(json_names_the_block_of_a_slot)
 {
     model m = small_model();
     json_t *root = pd_forecast_json(forecast(&m, "* wide", NULL));
     json_t *slots = json_object_get(json_array_get(json_object_get(root, "kinds"), 0), "slots"),
            *last = json_array_get(slots, 4 + 3 * 6 - 1);
 
-    (void)state;
     assert_string_equal(json_string_value(json_object_get(last, "name")), "short");
     assert_int_equal(json_integer_value(json_object_get(last, "block")), 5);
     assert_null(json_object_get(last, "number"));
@@ -345,12 +318,11 @@ static void json_names_the_block_of_a_slot(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void json_params_say_which_kind_they_are(void **state)
+TEST(json_params_say_which_kind_they_are)
 {
     model m = { 0 };
     json_t *root, *kinds, *params;
 
-    (void)state;
     add_param(&m, "b", 1, 5, 0);
     add_param(&m, "a", 1, 3, 0);
     add_param(&m, "c", 1, 5, 0);
@@ -382,10 +354,9 @@ static void assert_refused(model *m, const char *rule, const char *part)
     assert_null(m->forecast.kinds);
 }
 
-static void parameters_of_other_axes_are_of_other_kinds(void **state)
+TEST(parameters_of_other_axes_are_of_other_kinds)
 {
     model m = { 0 };
-    (void)state;
     for (int i = 0; i < 3; i++) add_param(&m, "abc" + i, 2, 3, 4);
     m.entry[0].axes = m.entry[2].axes = (char *)(uintptr_t) "in,out";
     const pd_forecast *f = forecast(&m, "* literal", NULL);
@@ -396,11 +367,10 @@ static void parameters_of_other_axes_are_of_other_kinds(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_names(void **state)
+TEST(where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_names)
 {
     static const char *const names[] = { "ax", "by", "ay", "axx" };
     model m = { 0 };
-    (void)state;
     for (int i = 0; i < 4; i++) add_param(&m, names[i], 1, 5, 0);
     const pd_forecast *f = forecast(&m, "* literal part=x", NULL);
     assert_int_equal(f->n_kinds, 3);
@@ -414,11 +384,10 @@ static void where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_nam
     pd_forecast_free(&m.forecast);
 }
 
-static void json_says_axes_notes_and_what_slots_follow(void **state)
+TEST(json_says_axes_notes_and_what_slots_follow)
 {
     model m = small_model();
     json_t *json, *kind;
-    (void)state;
     m.entry[0].axes = (char *)(uintptr_t) "in,out";
     json = pd_forecast_json(forecast(&m, "* literal part=w", NULL));
     kind = json_array_get(json_object_get(json, "kinds"), 0);
@@ -436,22 +405,20 @@ static void json_says_axes_notes_and_what_slots_follow(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void rules_and_parameters_are_refused_as_a_job_would(void **state)
+TEST(rules_and_parameters_are_refused_as_a_job_would)
 {
     model m = small_model();
 
-    (void)state;
     assert_refused(&m, "* marvel", "there are: sgd, coupled, varied, wide, scalable_shampoo");
     assert_refused(&m, "* coupled block_size=0", "block_size");
     assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     char *rules[] = { (char *)(uintptr_t) "w* coupled", (char *)(uintptr_t) "* literal part=b" };
     model m = small_model();
 
-    (void)state;
     add_param(&m, "b", 1, 7, 0);
     for (int64_t n = 0;; n++) {
         pd_error err;
@@ -471,35 +438,4 @@ static void running_out_of_memory_leaves_nothing(void **state)
         assert_int_equal(rc, PD_NO_MEMORY);
     }
     pd_forecast_free(&m.forecast);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_memory_of_an_aggregate_is_counted),
-        cmocka_unit_test(a_checkpoint_counts_if_the_job_has_one),
-        cmocka_unit_test(scratch_counts_for_each_thread),
-        cmocka_unit_test(the_scratch_of_a_root_counts_for_each_thread_of_the_pool),
-        cmocka_unit_test(the_scratch_of_the_largest_light_root_counts_once_more),
-        cmocka_unit_test(an_unsuitable_number_of_workers_is_refused),
-        cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
-        cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),
-        cmocka_unit_test(the_largest_has_most_weights_and_state),
-        cmocka_unit_test(a_kind_has_one_rule),
-        cmocka_unit_test(facts_couple_the_parameters_of_one_optimizer),
-        cmocka_unit_test(due_steps_are_the_first_that_the_row_names),
-        cmocka_unit_test(due_steps_follow_schedules),
-        cmocka_unit_test(steps_that_change_later_are_told_as_those_at_first),
-        cmocka_unit_test(due_in_every_step_is_said_so),
-        cmocka_unit_test(the_search_for_tasks_that_are_due_late_or_never_ends),
-        cmocka_unit_test(json_has_every_slot_and_task),
-        cmocka_unit_test(json_names_the_block_of_a_slot),
-        cmocka_unit_test(json_params_say_which_kind_they_are),
-        cmocka_unit_test(parameters_of_other_axes_are_of_other_kinds),
-        cmocka_unit_test(where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_names),
-        cmocka_unit_test(json_says_axes_notes_and_what_slots_follow),
-        cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

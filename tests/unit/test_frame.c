@@ -1,16 +1,9 @@
 /* Tests the frame reader: the same bytes give the same frames, however the stream is divided into reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+
+#include <xxhash.h>
 
 #include "frame.h"
-#include "oom.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <xxhash.h>
 
 enum { MAX_PAYLOAD = 1 << 20, MOST_BYTES = 1 << 19, MOST_SPANS = 8 };
 
@@ -186,7 +179,9 @@ static uint64_t digest_of(fixture *f, size_t most, int max, size_t slice)
     return XXH64_digest(f->listener.log);
 }
 
-static void prefix_is_forty_little_endian_bytes(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(prefix_is_forty_little_endian_bytes)
 {
     static const uint8_t expected[PD_PREFIX_BYTES] = { 0x50, 0x44, 0x46, 0x31, 1,    PD_FLAG_CHECKSUM,
                                                        0x02, 0x01, 0x06, 0x05, 0x04, 0x03,
@@ -204,13 +199,12 @@ static void prefix_is_forty_little_endian_bytes(void **state)
                                .request = 0x2122232425262728,
                                .checksum = 0x3132333435363738 };
     uint8_t written[PD_PREFIX_BYTES];
-    (void)state;
 
     pd_prefix_write(written, &prefix);
     assert_memory_equal(written, expected, sizeof expected);
 }
 
-static void reads_back_the_prefix_it_writes(void **state)
+TEST(reads_back_the_prefix_it_writes)
 {
     const pd_prefix prefix = { .version = 1,
                                .flags = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM,
@@ -221,7 +215,6 @@ static void reads_back_the_prefix_it_writes(void **state)
                                .checksum = 42 };
     pd_prefix read;
     uint8_t bytes[PD_PREFIX_BYTES];
-    (void)state;
 
     pd_prefix_write(bytes, &prefix);
     assert_int_equal(pd_prefix_read(&read, bytes, 1u << 20, NULL), PD_OK);
@@ -234,11 +227,10 @@ static void reads_back_the_prefix_it_writes(void **state)
     assert_int_equal(read.checksum, prefix.checksum);
 }
 
-static void a_prefix_that_is_shared_says_so_and_where(void **state)
+TEST(a_prefix_that_is_shared_says_so_and_where)
 {
     pd_prefix prefix = { .version = 1, .flags = PD_FLAG_ERROR, .payload_bytes = 5 }, read;
     uint8_t bytes[PD_PREFIX_BYTES];
-    (void)state;
 
     pd_prefix_write(bytes, &prefix);
     pd_prefix_share(bytes, true, 0x12345678);
@@ -247,11 +239,10 @@ static void a_prefix_that_is_shared_says_so_and_where(void **state)
     assert_int_equal(read.place, 0x12345678);
 }
 
-static void a_prefix_that_is_shared_no_more_has_the_bytes_from_before(void **state)
+TEST(a_prefix_that_is_shared_no_more_has_the_bytes_from_before)
 {
     pd_prefix prefix = { .version = 1, .flags = PD_FLAG_ERROR, .payload_bytes = 5, .request = 7 };
     uint8_t before[PD_PREFIX_BYTES], bytes[PD_PREFIX_BYTES];
-    (void)state;
 
     pd_prefix_write(before, &prefix);
     memcpy(bytes, before, sizeof bytes);
@@ -275,61 +266,50 @@ static void assert_refuses(size_t at, uint8_t value, int code, const char *names
     assert_int_equal(read.request, 99);
 }
 
-static void refuses_a_stream_that_is_not_frames(void **state)
+TEST(refuses_a_stream_that_is_not_frames)
 {
-    (void)state;
     assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31");
 }
-static void refuses_protocol_version_0(void **state)
+TEST(refuses_protocol_version_0)
 {
-    (void)state;
     assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0: this side speaks version 1");
 }
-static void refuses_a_later_protocol_version(void **state)
+TEST(refuses_a_later_protocol_version)
 {
-    (void)state;
     assert_refuses(4, 2, PD_INVALID_ARGUMENT, "version 2: this side speaks version 1");
 }
-static void refuses_flags_it_does_not_know(void **state)
+TEST(refuses_flags_it_does_not_know)
 {
-    (void)state;
     assert_refuses(5, 16, PD_INVALID_ARGUMENT, "0x10");
 }
-static void refuses_a_place_without_the_flag_of_shared_memory(void **state)
+TEST(refuses_a_place_without_the_flag_of_shared_memory)
 {
-    (void)state;
     assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15");
 }
-static void refuses_a_checksum_over_a_payload_in_shared_memory(void **state)
+TEST(refuses_a_checksum_over_a_payload_in_shared_memory)
 {
-    (void)state;
     assert_refuses(5, PD_FLAG_SHARED | PD_FLAG_CHECKSUM, PD_INVALID_ARGUMENT, "0x0c");
 }
-static void refuses_a_checksum_without_its_flag(void **state)
+TEST(refuses_a_checksum_without_its_flag)
 {
-    (void)state;
     assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum");
 }
-static void refuses_a_header_over_64_kib(void **state)
+TEST(refuses_a_header_over_64_kib)
 {
-    (void)state;
     assert_refuses(10, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65536");
 }
-static void refuses_a_payload_over_the_limit(void **state)
+TEST(refuses_a_payload_over_the_limit)
 {
-    (void)state;
     assert_refuses(18, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65535");
 }
-static void refuses_a_payload_length_of_all_ones(void **state)
+TEST(refuses_a_payload_length_of_all_ones)
 {
-    (void)state;
     assert_refuses(23, 0xff, PD_RESOURCE_EXHAUSTED, "at most 65535");
 }
 
-static void reads_the_same_frames_in_any_portions(void **state)
+TEST(reads_the_same_frames_in_any_portions, fixture *f)
 {
     static const size_t portions[] = { 1, 2, 7, 39, 40, 41, 100, 4095, 4096, 4097, 65536, MOST_BYTES };
-    fixture *f = *state;
 
     append_random_frames(f->stream, 12, 7);
     uint64_t expected = digest_of(f, MOST_BYTES, 8, MOST_BYTES);
@@ -339,10 +319,9 @@ static void reads_the_same_frames_in_any_portions(void **state)
 }
 
 /* The header of a frame whose payload lies in shared memory is followed by the next frame. */
-static void reads_no_payload_of_a_frame_in_shared_memory(void **state)
+TEST(reads_no_payload_of_a_frame_in_shared_memory, fixture *f)
 {
     static const size_t portions[] = { 1, 2, 7, 39, 40, 41, 100, MOST_BYTES };
-    fixture *f = *state;
 
     append_frame(f->stream, 1, PD_FLAG_SHARED, "header", 6, "", 70000);
     append_frame(f->stream, 2, PD_FLAG_CHECKSUM, "h", 1, "a payload", 9);
@@ -355,10 +334,8 @@ static void reads_no_payload_of_a_frame_in_shared_memory(void **state)
     }
 }
 
-static void reads_the_same_frames_from_every_cut_in_two(void **state)
+TEST(reads_the_same_frames_from_every_cut_in_two, fixture *f)
 {
-    fixture *f = *state;
-
     append_frame(f->stream, 1, PD_FLAG_CHECKSUM, "header", 6, "a payload", 9);
     append_frame(f->stream, 2, 0, "", 0, "", 0);
     append_frame(f->stream, 3, 0, "h", 1, "and another one", 15);
@@ -374,9 +351,8 @@ static void reads_the_same_frames_from_every_cut_in_two(void **state)
     }
 }
 
-static void reads_the_same_frames_with_any_spans_and_stalls(void **state)
+TEST(reads_the_same_frames_with_any_spans_and_stalls, fixture *f)
 {
-    fixture *f = *state;
     uint32_t random = 3;
 
     append_random_frames(f->stream, 12, 11);
@@ -389,19 +365,16 @@ static void reads_the_same_frames_with_any_spans_and_stalls(void **state)
     }
 }
 
-static void discards_bytes_without_a_place_and_still_checks_them(void **state)
+TEST(discards_bytes_without_a_place_and_still_checks_them, fixture *f)
 {
-    fixture *f = *state;
-
     append_random_frames(f->stream, 12, 13);
     f->listener.discard = f->listener.scatter = true;
     uint64_t expected = digest_of(f, MOST_BYTES, 8, MOST_BYTES);
     for (size_t most = 1; most < 9000; most = most * 3 + 1) assert_int_equal(digest_of(f, most, 3, 65536), expected);
 }
 
-static void large_payloads_land_without_a_copy(void **state)
+TEST(large_payloads_land_without_a_copy, fixture *f)
 {
-    fixture *f = *state;
     struct iovec iov[2];
 
     append_frame(f->stream, 3, 0, "h", 1, f->listener.landing, 100000);
@@ -412,9 +385,8 @@ static void large_payloads_land_without_a_copy(void **state)
     assert_int_equal(iov[0].iov_len, 65536);
 }
 
-static void small_frames_that_come_together_take_one_read(void **state)
+TEST(small_frames_that_come_together_take_one_read, fixture *f)
 {
-    fixture *f = *state;
     struct iovec iov[1];
 
     for (int i = 0; i < 20; i++) append_frame(f->stream, 7, 0, "beat", 4, "", 0);
@@ -425,9 +397,8 @@ static void small_frames_that_come_together_take_one_read(void **state)
     assert_int_equal(f->listener.frames, 20);
 }
 
-static void a_stalled_frame_waits_with_all_later_bytes(void **state)
+TEST(a_stalled_frame_waits_with_all_later_bytes, fixture *f)
 {
-    fixture *f = *state;
     struct iovec iov[1];
 
     append_frame(f->stream, 1, 0, "h", 1, "payload", 7);
@@ -446,10 +417,8 @@ static void a_stalled_frame_waits_with_all_later_bytes(void **state)
     assert_true(pd_framer_idle(f->framer));
 }
 
-static void a_stream_that_ends_inside_a_frame_was_cut(void **state)
+TEST(a_stream_that_ends_inside_a_frame_was_cut, fixture *f)
 {
-    fixture *f = *state;
-
     append_frame(f->stream, 1, 0, "h", 1, "payload", 7);
     size_t whole = f->stream->length;
     for (size_t i = 0; i < whole; i++) {
@@ -460,10 +429,8 @@ static void a_stream_that_ends_inside_a_frame_was_cut(void **state)
     assert_true(pd_framer_idle(f->framer));
 }
 
-static void every_flipped_bit_breaks_the_checksum_or_the_prefix(void **state)
+TEST(every_flipped_bit_breaks_the_checksum_or_the_prefix, fixture *f)
 {
-    fixture *f = *state;
-
     append_frame(f->stream, 3, PD_FLAG_CHECKSUM, "head", 4, "payload", 7);
     for (size_t i = PD_PREFIX_BYTES - 8; i < f->stream->length; i++) {
         pd_framer *framer = pd_framer_new(
@@ -480,9 +447,8 @@ static void every_flipped_bit_breaks_the_checksum_or_the_prefix(void **state)
     assert_int_equal(f->listener.frames, 0);
 }
 
-static void an_error_is_final(void **state)
+TEST(an_error_is_final, fixture *f)
 {
-    fixture *f = *state;
     struct iovec iov[1];
 
     append_frame(f->stream, 1, 0, "h", 1, "", 0);
@@ -496,19 +462,16 @@ static void an_error_is_final(void **state)
     assert_int_equal(pd_framer_resume(f->framer), PD_PERMISSION_DENIED);
 }
 
-static void a_header_that_is_refused_ends_the_stream_before_its_payload(void **state)
+TEST(a_header_that_is_refused_ends_the_stream_before_its_payload, fixture *f)
 {
-    fixture *f = *state;
-
     append_frame(f->stream, 1, 0, "h", 1, "payload", 7);
     f->listener.header_rc = PD_RESOURCE_EXHAUSTED;
     assert_int_equal(feed(f, 0, MOST_BYTES, 1, 65536), PD_RESOURCE_EXHAUSTED);
     assert_int_equal(f->listener.frames, 0);
 }
 
-static void largest_header_arrives_whole(void **state)
+TEST(largest_header_arrives_whole, fixture *f)
 {
-    fixture *f = *state;
     uint8_t *header = malloc(PD_MAX_HEADER_BYTES);
 
     memset(header, 'x', PD_MAX_HEADER_BYTES);
@@ -518,9 +481,8 @@ static void largest_header_arrives_whole(void **state)
     free(header);
 }
 
-static void without_memory_there_is_no_framer(void **state)
+TEST(without_memory_there_is_no_framer, fixture *f)
 {
-    fixture *f = *state;
     bool failed = true;
 
     for (int64_t n = 0; failed; n++) {
@@ -533,9 +495,8 @@ static void without_memory_there_is_no_framer(void **state)
     }
 }
 
-static void without_memory_for_a_header_the_stream_ends(void **state)
+TEST(without_memory_for_a_header_the_stream_ends, fixture *f)
 {
-    fixture *f = *state;
     struct iovec iov[1];
 
     append_frame(f->stream, 1, 0, f->listener.landing, 5000, "", 0);
@@ -549,51 +510,12 @@ static void without_memory_for_a_header_the_stream_ends(void **state)
     assert_int_equal(f->listener.frames, 0);
 }
 
-static void frames_without_large_headers_need_no_memory(void **state)
+TEST(frames_without_large_headers_need_no_memory, fixture *f)
 {
-    fixture *f = *state;
     int64_t before = oom_allocations();
 
     append_frame(f->stream, 1, PD_FLAG_CHECKSUM, f->listener.landing, 512, f->listener.landing, 100000);
     assert_int_equal(feed(f, 0, MOST_BYTES, 2, 65536), PD_OK);
     assert_int_equal(f->listener.frames, 1);
     assert_int_equal(oom_allocations(), before);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prefix_is_forty_little_endian_bytes),
-        cmocka_unit_test(reads_back_the_prefix_it_writes),
-        cmocka_unit_test(a_prefix_that_is_shared_says_so_and_where),
-        cmocka_unit_test(a_prefix_that_is_shared_no_more_has_the_bytes_from_before),
-        cmocka_unit_test(refuses_a_stream_that_is_not_frames),
-        cmocka_unit_test(refuses_protocol_version_0),
-        cmocka_unit_test(refuses_a_later_protocol_version),
-        cmocka_unit_test(refuses_flags_it_does_not_know),
-        cmocka_unit_test(refuses_a_place_without_the_flag_of_shared_memory),
-        cmocka_unit_test(refuses_a_checksum_over_a_payload_in_shared_memory),
-        cmocka_unit_test(refuses_a_checksum_without_its_flag),
-        cmocka_unit_test(refuses_a_header_over_64_kib),
-        cmocka_unit_test(refuses_a_payload_over_the_limit),
-        cmocka_unit_test(refuses_a_payload_length_of_all_ones),
-        TEST(reads_the_same_frames_in_any_portions),
-        TEST(reads_no_payload_of_a_frame_in_shared_memory),
-        TEST(reads_the_same_frames_from_every_cut_in_two),
-        TEST(reads_the_same_frames_with_any_spans_and_stalls),
-        TEST(discards_bytes_without_a_place_and_still_checks_them),
-        TEST(large_payloads_land_without_a_copy),
-        TEST(small_frames_that_come_together_take_one_read),
-        TEST(a_stalled_frame_waits_with_all_later_bytes),
-        TEST(a_stream_that_ends_inside_a_frame_was_cut),
-        TEST(every_flipped_bit_breaks_the_checksum_or_the_prefix),
-        TEST(an_error_is_final),
-        TEST(a_header_that_is_refused_ends_the_stream_before_its_payload),
-        TEST(largest_header_arrives_whole),
-        TEST(without_memory_there_is_no_framer),
-        TEST(without_memory_for_a_header_the_stream_ends),
-        TEST(frames_without_large_headers_need_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

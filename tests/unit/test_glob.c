@@ -1,17 +1,11 @@
 /* Tests globs: what they match, that the automaton agrees with an algorithm that tries one byte after the other, and
  * that no glob makes a comparison long. */
-#include "glob.h"
-#include "oom.h"
+#include "test.h"
 
 #include <fnmatch.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "glob.h"
 
 static bool matches(const char *text, const char *name)
 {
@@ -121,9 +115,8 @@ static const char *const names[] = { "",
                                      "xe",
                                      "aaaa" };
 
-static void matches_like_the_shell(void **state)
+TEST(matches_like_the_shell)
 {
-    (void)state;
     for (size_t g = 0; g < sizeof globs / sizeof globs[0]; g++)
         for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
             if (strcmp(globs[g], "a\\") == 0) continue; /* a backslash at the end: we match it literally */
@@ -133,11 +126,10 @@ static void matches_like_the_shell(void **state)
     assert_true(matches("a\\", "a\\"));
 }
 
-static void a_set_has_the_bytes_of_its_ranges_and_of_no_others(void **state)
+TEST(a_set_has_the_bytes_of_its_ranges_and_of_no_others)
 {
     char name[2] = "";
 
-    (void)state;
     for (int c = 1; c < 256; c++) {
         name[0] = (char)c;
         assert_int_equal(matches("[b-d\xe0-\xff]", name), (c >= 'b' && c <= 'd') || c >= 0xe0);
@@ -161,7 +153,7 @@ static void random_text(uint64_t *seed, char *text, size_t most, const char *let
     text[n] = '\0';
 }
 
-static void agrees_with_the_reference(void **state)
+TEST(agrees_with_the_reference)
 {
     static const char *const letters[] = { "ab*", "aab**?", "abc]-!^[\\*?", "ab[]", "\xc3\xa9z-[]!*", "a*[a]" };
     enum { TEXTS = 200000, SETS = sizeof letters / sizeof letters[0] };
@@ -169,7 +161,6 @@ static void agrees_with_the_reference(void **state)
     char glob[201], name[201];
     size_t yes = 0;
 
-    (void)state;
     for (size_t i = 0; i < TEXTS; i++) {
         size_t most = i % 16 == 0 ? 200 : 12;
         random_text(&seed, glob, most, letters[i % SETS]);
@@ -181,11 +172,10 @@ static void agrees_with_the_reference(void **state)
 }
 
 /* Sets of states of 64, 128 ... bits are where the automaton takes another word. */
-static void globs_of_all_lengths_match_names_of_their_length_alone(void **state)
+TEST(globs_of_all_lengths_match_names_of_their_length_alone)
 {
     char glob[400], name[401];
 
-    (void)state;
     for (size_t n = 1; n < 400; n++) {
         memset(glob, '?', n);
         glob[n] = '\0';
@@ -201,11 +191,10 @@ static void globs_of_all_lengths_match_names_of_their_length_alone(void **state)
     }
 }
 
-static void a_copy_matches_the_same(void **state)
+TEST(a_copy_matches_the_same)
 {
     pd_glob *glob = pd_glob_new("layers.*.[wb]*"), *copy = pd_glob_copy(glob);
 
-    (void)state;
     pd_glob_free(glob);
     assert_true(pd_glob_match(copy, "layers.0.bias"));
     assert_false(pd_glob_match(copy, "layers.0.scale"));
@@ -213,9 +202,8 @@ static void a_copy_matches_the_same(void **state)
     pd_glob_free(copy);
 }
 
-static void without_memory_there_is_no_glob(void **state)
+TEST(without_memory_there_is_no_glob)
 {
-    (void)state;
     for (int64_t n = 0;; n++) {
         oom_arm(n);
         pd_glob *glob = pd_glob_new("a*[b-c]"), *copy = glob != NULL ? pd_glob_copy(glob) : NULL;
@@ -259,12 +247,11 @@ static void hard_glob(char *text, size_t kind)
 
 /* Each glob of 256 bytes is compared 2,000 times with a name of 256 bytes: that takes about 1 us. The bound is loose,
  * since the machine may be slow and the build one with sanitizers. */
-static void no_glob_of_a_peer_makes_a_comparison_long(void **state)
+TEST(no_glob_of_a_peer_makes_a_comparison_long)
 {
     enum { KINDS = 10, TIMES = 2000 };
     char text[PD_GLOB_MAX + 1], name[257];
 
-    (void)state;
     memset(name, 'a', 256);
     name[256] = '\0';
     for (size_t kind = 0; kind < KINDS; kind++) {
@@ -281,11 +268,10 @@ static void no_glob_of_a_peer_makes_a_comparison_long(void **state)
     }
 }
 
-static void a_glob_takes_little_memory(void **state)
+TEST(a_glob_takes_little_memory)
 {
     pd_glob *glob = pd_glob_new("layers.*.weight");
 
-    (void)state;
     assert_in_range(pd_glob_bytes(glob), 1, 1024);
     pd_glob_free(glob);
     glob = pd_glob_new("model.layers.0.weight"); /* nothing but bytes that stand for themselves */
@@ -293,12 +279,11 @@ static void a_glob_takes_little_memory(void **state)
     pd_glob_free(glob);
 }
 
-static void an_estimate_grows_with_name_and_glob(void **state)
+TEST(an_estimate_grows_with_name_and_glob)
 {
     char text[PD_GLOB_MAX + 1];
     pd_glob *small = pd_glob_new("*a"), *large;
 
-    (void)state;
     hard_glob(text, 1);
     large = pd_glob_new(text);
     assert_true(pd_glob_ns(small, 10) < pd_glob_ns(small, 256));
@@ -306,21 +291,4 @@ static void an_estimate_grows_with_name_and_glob(void **state)
     assert_true(pd_glob_ns(large, 256) < 1e4);
     pd_glob_free(small);
     pd_glob_free(large);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_like_the_shell),
-        cmocka_unit_test(a_set_has_the_bytes_of_its_ranges_and_of_no_others),
-        cmocka_unit_test(agrees_with_the_reference),
-        cmocka_unit_test(globs_of_all_lengths_match_names_of_their_length_alone),
-        cmocka_unit_test(a_copy_matches_the_same),
-        cmocka_unit_test(without_memory_there_is_no_glob),
-        cmocka_unit_test(no_glob_of_a_peer_makes_a_comparison_long),
-        cmocka_unit_test(a_glob_takes_little_memory),
-        cmocka_unit_test(an_estimate_grows_with_name_and_glob),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests norms, and the first-order directions from which Shampoo's direction takes its length (grafting). */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "graft.h"
 
@@ -17,11 +10,10 @@ static float number(int i)
     return (float)((i * 7919 + 13) % 1009 - 504) / 300;
 }
 
-static void a_norm_is_that_of_the_elements(void **state)
+TEST(a_norm_is_that_of_the_elements)
 {
     float x[N];
 
-    (void)state;
     for (int n = 0; n <= 40; n++) {
         double sum = 0;
         for (int i = 0; i < n; i++) x[i] = number(i), sum += (double)x[i] * (double)x[i];
@@ -29,11 +21,10 @@ static void a_norm_is_that_of_the_elements(void **state)
     }
 }
 
-static void squares_overflow_and_underflow_as_those_of_float32(void **state)
+TEST(squares_overflow_and_underflow_as_those_of_float32)
 {
     float large[20] = { [17] = 2e19f }, small[20] = { [3] = 1e-23f }, many[N];
 
-    (void)state;
     assert_true(isinf(pd_norm(pd_squares(large, 20))));
     assert_true(pd_norm(pd_squares(small, 20)) == 0);
     for (int i = 0; i < N; i++) many[i] = 1e18f; /* no square overflows, but the sum of all N squares does */
@@ -41,30 +32,27 @@ static void squares_overflow_and_underflow_as_those_of_float32(void **state)
     assert_true(isinf(pd_norm(pd_squares(many, N))));
 }
 
-static void a_nan_stays_in_every_sum(void **state)
+TEST(a_nan_stays_in_every_sum)
 {
     float x[20] = { [19] = NAN };
 
-    (void)state;
     assert_true(isnan(pd_norm(pd_squares(x, 20))));
     assert_true(isnan(pd_norm(pd_sign_squares(x, 20))));
 }
 
-static void signs_count_elements_that_are_not_0(void **state)
+TEST(signs_count_elements_that_are_not_0)
 {
     float x[5] = { -3, 0, 1e-30f, -0.0f, INFINITY };
 
-    (void)state;
     assert_true(pd_sign_squares(x, 5) == 3);
 }
 
-static void the_diagonal_direction_is_its_formula(void **state)
+TEST(the_diagonal_direction_is_its_formula)
 {
     const pd_graft f = { .kind = PD_GRAFT_DIAGONAL, .w1 = 0.9f, .w2 = 0.1f, .epsilon = 1e-3f, .divisor = 2, .clip = 4 };
     float G[N], V[N];
     double sum = 0;
 
-    (void)state;
     for (int i = 0; i < N; i++) G[i] = number(i), V[i] = fabsf(number(i + 5));
     pd_graft_accumulate(V, G, N, &f);
     for (int i = 0; i < N; i++) {
@@ -76,26 +64,12 @@ static void the_diagonal_direction_is_its_formula(void **state)
     assert_true(fabs(pd_graft_squares(G, V, N, &f) - sum) <= 1e-5 * sum);
 }
 
-static void others_leave_the_diagonal_alone(void **state)
+TEST(others_leave_the_diagonal_alone)
 {
     float G[3] = { 1, -2, 0 }, V[3] = { 5, 5, 5 };
 
-    (void)state;
     pd_graft_accumulate(V, G, 3, &(pd_graft){ .kind = PD_GRAFT_SIGN, .w2 = 1 });
     assert_true(V[0] == 5 && V[1] == 5 && V[2] == 5);
     assert_true(pd_graft_squares(G, NULL, 3, &(pd_graft){ .kind = PD_GRAFT_PLAIN }) == 5);
     assert_true(pd_graft_squares(G, NULL, 3, &(pd_graft){ .kind = PD_GRAFT_SIGN }) == 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_norm_is_that_of_the_elements),
-        cmocka_unit_test(squares_overflow_and_underflow_as_those_of_float32),
-        cmocka_unit_test(a_nan_stays_in_every_sum),
-        cmocka_unit_test(signs_count_elements_that_are_not_0),
-        cmocka_unit_test(the_diagonal_direction_is_its_formula),
-        cmocka_unit_test(others_leave_the_diagonal_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests a model whose parameters share step counters by group: missing gradients, schedules, refused steps, and the
  * returned updates. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "paramd/optim.h"
 #include "stern_row.h"
 
@@ -86,10 +78,8 @@ static void assert_seen(const fixture *f, double a, double b, double c, double d
 
 /* ---- tests ---- */
 
-static void a_groups_counter_advances_when_one_member_has_a_gradient(void **state)
+TEST(a_groups_counter_advances_when_one_member_has_a_gradient, fixture *f)
 {
-    fixture *f = *state;
-
     make(f, NULL, NULL);
     step(f, 0x1f);
     assert_seen(f, 1, 1, 1, 1);
@@ -103,10 +93,8 @@ static void a_groups_counter_advances_when_one_member_has_a_gradient(void **stat
     finish(f);
 }
 
-static void without_any_gradient_nothing_happens(void **state)
+TEST(without_any_gradient_nothing_happens, fixture *f)
 {
-    fixture *f = *state;
-
     make(f, NULL, NULL);
     step(f, 0);
     step(f, 1 << 4);
@@ -116,9 +104,8 @@ static void without_any_gradient_nothing_happens(void **state)
     finish(f);
 }
 
-static void a_parameter_without_a_gradient_keeps_weights_and_state(void **state)
+TEST(a_parameter_without_a_gradient_keeps_weights_and_state, fixture *f)
 {
-    fixture *f = *state;
     double before[N], after[N];
     float weights[N];
 
@@ -136,9 +123,8 @@ static void a_parameter_without_a_gradient_keeps_weights_and_state(void **state)
 /* With gradients of ones, a step moves the weights by lr (r + M). So the movement shows which learning rate the step
  * used. r is the root of the weight's block, computed from the sum of the block's gradients. M is the moving average
  * of the gradients. */
-static void schedules_follow_the_groups_counter(void **state)
+TEST(schedules_follow_the_groups_counter, fixture *f)
 {
-    fixture *f = *state;
     double value[PD_MAX_HYPERS];
 
     make(f, "lr", "linear_warmup(peak=8,warmup_steps=8)");
@@ -149,9 +135,8 @@ static void schedules_follow_the_groups_counter(void **state)
     finish(f);
 }
 
-static void rows_without_groups_count_alone(void **state)
+TEST(rows_without_groups_count_alone, fixture *f)
 {
-    fixture *f = *state;
     double value[PD_MAX_HYPERS];
 
     memset(f, 0, sizeof *f);
@@ -173,9 +158,8 @@ static void rows_without_groups_count_alone(void **state)
 
 /* ---- refusals ---- */
 
-static void a_group_is_refused_and_the_others_step(void **state)
+TEST(a_group_is_refused_and_the_others_step, fixture *f)
 {
-    fixture *f = *state;
     float weights[PARAMS][N];
     pd_error err = { 0 };
 
@@ -195,9 +179,8 @@ static void a_group_is_refused_and_the_others_step(void **state)
     finish(f);
 }
 
-static void of_two_refused_groups_the_first_ones_error_is_reported(void **state)
+TEST(of_two_refused_groups_the_first_ones_error_is_reported, fixture *f)
 {
-    fixture *f = *state;
     pd_error err = { 0 };
 
     make(f, NULL, NULL);
@@ -215,9 +198,8 @@ static void of_two_refused_groups_the_first_ones_error_is_reported(void **state)
 
 /* ---- updates ---- */
 
-static void a_row_that_gives_updates_says_what_it_added(void **state)
+TEST(a_row_that_gives_updates_says_what_it_added, fixture *f)
 {
-    fixture *f = *state;
     float weights[N];
 
     make(f, NULL, NULL);
@@ -230,9 +212,8 @@ static void a_row_that_gives_updates_says_what_it_added(void **state)
     finish(f);
 }
 
-static void updates_of_a_row_that_gives_none_are_refused_and_nothing_changes(void **state)
+TEST(updates_of_a_row_that_gives_none_are_refused_and_nothing_changes, fixture *f)
 {
-    fixture *f = *state;
     pd_error err = { 0 };
 
     make(f, NULL, NULL);
@@ -249,9 +230,8 @@ static void updates_of_a_row_that_gives_none_are_refused_and_nothing_changes(voi
 
 /* ---- memory ---- */
 
-static void without_memory_there_is_no_model(void **state)
+TEST(without_memory_there_is_no_model, fixture *f)
 {
-    fixture *f = *state;
     int rc;
 
     memset(f, 0, sizeof *f);
@@ -268,9 +248,8 @@ static void without_memory_there_is_no_model(void **state)
 
 /* A step allocates the temporary slots of "a" to "d" before any work runs. After that, only preconditioner tasks can
  * run out of memory. */
-static void a_step_without_memory_counts_for_no_group(void **state)
+TEST(a_step_without_memory_counts_for_no_group, fixture *f)
 {
-    fixture *f = *state;
     int failures = 0;
 
     for (int64_t n = 0;; n++) {
@@ -308,23 +287,4 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_groups_counter_advances_when_one_member_has_a_gradient),
-        TEST(without_any_gradient_nothing_happens),
-        TEST(a_parameter_without_a_gradient_keeps_weights_and_state),
-        TEST(schedules_follow_the_groups_counter),
-        TEST(rows_without_groups_count_alone),
-        TEST(a_group_is_refused_and_the_others_step),
-        TEST(of_two_refused_groups_the_first_ones_error_is_reported),
-        TEST(a_row_that_gives_updates_says_what_it_added),
-        TEST(updates_of_a_row_that_gives_none_are_refused_and_nothing_changes),
-        TEST(without_memory_there_is_no_model),
-        TEST(a_step_without_memory_counts_for_no_group),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+EACH_TEST(set_up, tear_down);

@@ -1,12 +1,5 @@
 /* Tests which handshakes give way to others, with a thread of handshakes that the test holds back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -146,10 +139,10 @@ static bool has_conn(void *arg)
     return pd_daemon_turn(((fixture *)arg)->daemon);
 }
 
-static void a_peer_that_has_answered_does_not_give_way_to_first_messages(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(a_peer_that_has_answered_does_not_give_way_to_first_messages, fixture *f)
+{
     connect_peer(f, 0);
     uv_sem_post(&go);
     turn_until(f, PD_HANDSHAKE_ANSWERED, 1);
@@ -161,17 +154,7 @@ static void a_peer_that_has_answered_does_not_give_way_to_first_messages(void **
         turn_until(f, PD_HANDSHAKE_QUEUED, (unsigned)i - 2);
         connect_peer(f, i); /* the last one is one too many */
     }
-    assert_int_equal(f->loop->handshakes.gave_way, 1);
+    assert_int_equal(f->loop->handshakes.dropped, 1);
     let_go();
     assert_true(await(has_conn, f, patient(10)));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_peer_that_has_answered_does_not_give_way_to_first_messages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* Tests the thread that computes handshakes, with tasks that the test holds back: no handshake is computed here. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/resource.h>
 
 #include "await.h"
 #include "uvloop.h"
-#include "oom.h"
 #include "daemon_process.h"
 
 enum { TASKS = 6 };
@@ -106,10 +98,10 @@ static void expect_order(const fixture *f, int n)
     for (int i = 0; i < n; i++) assert_int_equal(f->order[i], i);
 }
 
-static void tasks_end_in_the_order_in_which_they_came(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(tasks_end_in_the_order_in_which_they_came, fixture *f)
+{
     start(f);
     f->posts_more = true;
     for (int i = 0; i < PD_MOST_COMPUTED; i++) post(f);
@@ -118,10 +110,8 @@ static void tasks_end_in_the_order_in_which_they_came(void **state)
     expect_order(f, TASKS);
 }
 
-static void a_task_runs_while_the_loop_goes_on(void **state)
+TEST(a_task_runs_while_the_loop_goes_on, fixture *f)
 {
-    fixture *f = *state;
-
     start(f);
     post(f);
     uv_sem_wait(&f->begun);
@@ -138,9 +128,8 @@ static void let_go(void *arg)
     for (int i = 0; i < f->n_posted; i++) uv_sem_post(&f->go);
 }
 
-static void a_thread_that_is_freed_ends_the_tasks_that_it_has(void **state)
+TEST(a_thread_that_is_freed_ends_the_tasks_that_it_has, fixture *f)
 {
-    fixture *f = *state;
     uv_thread_t helper;
     int n;
 
@@ -154,10 +143,8 @@ static void a_thread_that_is_freed_ends_the_tasks_that_it_has(void **state)
     uv_thread_join(&helper);
 }
 
-static void a_thread_without_tasks_ends_at_once(void **state)
+TEST(a_thread_without_tasks_ends_at_once, fixture *f)
 {
-    fixture *f = *state;
-
     start(f);
     pd_handshake_thread_free(f->thread);
     f->thread = NULL;
@@ -177,9 +164,8 @@ static struct rlimit forbid_threads(void)
     return before;
 }
 
-static void a_thread_that_cannot_start_leaves_nothing(void **state)
+TEST(a_thread_that_cannot_start_leaves_nothing, fixture *f)
 {
-    fixture *f = *state;
     struct rlimit before = forbid_threads();
 
     f->thread = pd_handshake_thread_new(&f->loop);
@@ -187,24 +173,10 @@ static void a_thread_that_cannot_start_leaves_nothing(void **state)
     assert_null(f->thread);
 }
 
-static void without_memory_no_thread_starts(void **state)
+TEST(without_memory_no_thread_starts, fixture *f)
 {
-    fixture *f = *state;
-
     oom_arm(0);
     f->thread = pd_handshake_thread_new(&f->loop);
     assert_true(oom_disarm());
     assert_null(f->thread);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(tasks_end_in_the_order_in_which_they_came),         CASE(a_task_runs_while_the_loop_goes_on),
-        CASE(a_thread_that_is_freed_ends_the_tasks_that_it_has), CASE(a_thread_without_tasks_ends_at_once),
-        CASE(a_thread_that_cannot_start_leaves_nothing),         CASE(without_memory_no_thread_starts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

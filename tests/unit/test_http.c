@@ -1,14 +1,6 @@
 /* Tests HTTP connections of the loop thread: what each path answers, and that peers that are slow, many or strangers
  * harm nobody. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -127,10 +119,10 @@ static void take_step(scene *s)
 
 /* ---- */
 
-static void each_path_has_its_answer(void **state)
-{
-    scene *s = *state;
+FIXTURE(set_up, tear_down);
 
+TEST(each_path_has_its_answer, scene *s)
+{
     expect(s, GET("/healthz"), "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
     expect(s, GET("/readyz"), "HTTP/1.1 200 OK\r\n", "\r\n\r\nready\n");
     expect(s, GET("/metrics"), "HTTP/1.1 200 OK\r\n", "text/plain; version=0.0.4");
@@ -144,9 +136,8 @@ static void each_path_has_its_answer(void **state)
     assert_int_equal(s->daemon->http.n, 0);
 }
 
-static void a_request_that_comes_byte_by_byte_is_answered(void **state)
+TEST(a_request_that_comes_byte_by_byte_is_answered, scene *s)
 {
-    scene *s = *state;
     const char *request = GET("/healthz");
     int fd = connect_http(s);
 
@@ -157,28 +148,28 @@ static void a_request_that_comes_byte_by_byte_is_answered(void **state)
     assert_non_null(strstr(hear(s, fd), "\r\n\r\nok\n"));
 }
 
-static void head_gets_the_head_alone(void **state)
+TEST(head_gets_the_head_alone, scene *s)
 {
-    const char *answer = ask(*state, "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const char *answer = ask(s, "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
 
     assert_non_null(strstr(answer, "200 OK"));
     assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
 }
 
-static void a_peer_of_http_1_0_gets_no_chunks(void **state)
+TEST(a_peer_of_http_1_0_gets_no_chunks, scene *s)
 {
-    const char *answer = ask(*state, "GET /metrics HTTP/1.0\r\n\r\n");
+    const char *answer = ask(s, "GET /metrics HTTP/1.0\r\n\r\n");
 
     assert_null(strstr(answer, "chunked"));
     assert_non_null(strstr(answer, "\r\n\r\n# HELP paramd_build_info"));
 }
 
-static void jobs_json_has_the_figures_that_were_published(void **state)
+TEST(jobs_json_has_the_figures_that_were_published, scene *s)
 {
     json_t *root, *job;
 
-    take_step(*state);
-    ask(*state, GET("/jobs.json"));
+    take_step(s);
+    ask(s, GET("/jobs.json"));
     assert_non_null(root = json_loads(body(), 0, NULL));
     job = json_array_get(json_object_get(root, "jobs"), 0);
     assert_string_equal(json_string_value(json_object_get(job, "name")), "j");
@@ -190,9 +181,8 @@ static void jobs_json_has_the_figures_that_were_published(void **state)
     json_decref(root);
 }
 
-static void figures_are_published_once_a_second_and_only_if_the_job_has_changed(void **state)
+TEST(figures_are_published_once_a_second_and_only_if_the_job_has_changed, scene *s)
 {
-    scene *s = *state;
     const pd_job_stats *first;
 
     take_step(s);
@@ -206,9 +196,8 @@ static void figures_are_published_once_a_second_and_only_if_the_job_has_changed(
     assert_int_equal(s->daemon->figures.first->stats->at_ns, s->now);
 }
 
-static void a_job_that_has_ended_has_no_figures(void **state)
+TEST(a_job_that_has_ended_has_no_figures, scene *s)
 {
-    scene *s = *state;
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
 
     take_step(s);
@@ -218,13 +207,13 @@ static void a_job_that_has_ended_has_no_figures(void **state)
     assert_null(s->daemon->figures.first);
 }
 
-static void every_metric_of_the_table_has_samples(void **state)
+TEST(every_metric_of_the_table_has_samples, scene *s)
 {
     char text[160];
     const char *name, *all;
 
-    take_step(*state);
-    ask(*state, GET("/metrics"));
+    take_step(s);
+    ask(s, GET("/metrics"));
     all = body();
     for (size_t i = 0; (name = pd_metrics_name(i)) != NULL; i++) {
         if (strcmp(name, "checkpoint_last_success_timestamp_seconds") == 0 || strcmp(name, "scalar") == 0)
@@ -236,9 +225,8 @@ static void every_metric_of_the_table_has_samples(void **state)
     assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
 }
 
-static void a_rank_has_metrics_once_it_has_come(void **state)
+TEST(a_rank_has_metrics_once_it_has_come, scene *s)
 {
-    scene *s = *state;
     json_t *root, *workers;
 
     scene_join(s, 2, 4, 1);
@@ -263,14 +251,13 @@ static size_t hold_a_kibibyte(const pd_transport *transport)
     return 1024;
 }
 
-static void the_memory_of_connections_is_a_metric(void **state)
+TEST(the_memory_of_connections_is_a_metric, scene *s)
 {
     static pd_transport_ops ops;
-    scene *s = *state;
     pd_transport *transport;
 
     take_step(s);
-    transport = s->daemon->conns[0]->transport;
+    transport = s->daemon->table.at[0]->transport;
     ops = *transport->ops;
     ops.held = hold_a_kibibyte;
     transport->ops = &ops;
@@ -278,11 +265,10 @@ static void the_memory_of_connections_is_a_metric(void **state)
     assert_non_null(strstr(body(), "\nparamd_memory_tls_bytes 1024\n"));
 }
 
-static void names_from_peers_are_escaped(void **state)
+TEST(names_from_peers_are_escaped)
 {
     pd_document out = { 0 };
 
-    (void)state;
     pd_document_label(&out, "a\"b\\c\nx\ty\xff");
     assert_string_equal(out.at, "\"a\\\"b\\\\c\\nx?y?\"");
     pd_document_clear(&out);
@@ -291,10 +277,8 @@ static void names_from_peers_are_escaped(void **state)
     pd_document_free(&out);
 }
 
-static void with_a_token_only_health_is_told_without_it(void **state)
+TEST(with_a_token_only_health_is_told_without_it, scene *s)
 {
-    scene *s = *state;
-
     s->daemon->config.http_token = "0123456789abcdef";
     expect(s, GET("/metrics"), "HTTP/1.1 401 Unauthorized\r\n", "WWW-Authenticate: Basic");
     expect(s, GET("/nothing"), "HTTP/1.1 401 Unauthorized\r\n", "http.token");
@@ -305,18 +289,16 @@ static void with_a_token_only_health_is_told_without_it(void **state)
            "HTTP/1.1 401 Unauthorized\r\n", "expected the token");
 }
 
-static void without_a_token_a_strange_host_name_is_refused(void **state)
+TEST(without_a_token_a_strange_host_name_is_refused, scene *s)
 {
-    expect(*state, "GET /jobs.json HTTP/1.1\r\nHost: evil.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request\r\n",
+    expect(s, "GET /jobs.json HTTP/1.1\r\nHost: evil.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request\r\n",
            "http.token");
-    expect(*state, "GET /healthz HTTP/1.1\r\nHost: paramd\r\n\r\n", "HTTP/1.1 200 OK\r\n", "ok");
+    expect(s, "GET /healthz HTTP/1.1\r\nHost: paramd\r\n\r\n", "HTTP/1.1 200 OK\r\n", "ok");
 }
 
-static void a_daemon_that_drains_is_not_ready(void **state)
+TEST(a_daemon_that_drains_is_not_ready, scene *s)
 {
-    scene *s = *state;
-
-    s->daemon->drains = true;
+    s->daemon->shutdown.drains = true;
     expect(s, GET("/readyz"), "HTTP/1.1 503 Service Unavailable\r\n", "draining");
 }
 
@@ -326,12 +308,10 @@ static uint64_t stuck(void *arg)
     return PD_STUCK_NS;
 }
 
-static void a_stuck_step_thread_is_not_healthy(void **state)
+TEST(a_stuck_step_thread_is_not_healthy, scene *s)
 {
-    scene *s = *state;
-
     s->daemon->config.busy_ns = stuck;
-    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "over a minute");
+    expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "stuck for 60 s");
 }
 
 /* Opens the most connections from one address, whose requests are not complete. */
@@ -351,9 +331,8 @@ static void close_all(scene *s, const int *fds, int n)
     assert_int_equal(s->daemon->http.n, 0);
 }
 
-static void a_newcomer_takes_the_place_of_the_oldest_incomplete_request(void **state)
+TEST(a_newcomer_takes_the_place_of_the_oldest_incomplete_request, scene *s)
 {
-    scene *s = *state;
     int fds[PD_HTTP_MOST];
 
     open_slow(s, fds, 1);
@@ -365,9 +344,8 @@ static void a_newcomer_takes_the_place_of_the_oldest_incomplete_request(void **s
     close_all(s, fds + 2, PD_HTTP_MOST - 2);
 }
 
-static void a_flood_from_one_address_takes_no_place_of_another(void **state)
+TEST(a_flood_from_one_address_takes_no_place_of_another, scene *s)
 {
-    scene *s = *state;
     int first = connect_from(s, 2), fds[PD_HTTP_MOST];
 
     say(first, "GET /healthz HTTP/1.1\r\n");
@@ -378,9 +356,8 @@ static void a_flood_from_one_address_takes_no_place_of_another(void **state)
     close_all(s, fds, PD_HTTP_MOST);
 }
 
-static void a_request_that_is_complete_is_answered_rather_than_dropped(void **state)
+TEST(a_request_that_is_complete_is_answered_rather_than_dropped, scene *s)
 {
-    scene *s = *state;
     int fds[PD_HTTP_MOST], late;
 
     open_slow(s, fds, 1);
@@ -391,9 +368,8 @@ static void a_request_that_is_complete_is_answered_rather_than_dropped(void **st
     close_all(s, fds + 1, PD_HTTP_MOST - 1);
 }
 
-static void connections_that_are_answered_make_room_first(void **state)
+TEST(connections_that_are_answered_make_room_first, scene *s)
 {
-    scene *s = *state;
     int slow = connect_http(s), fds[PD_HTTP_MOST];
 
     say(slow, "GET /healthz HTTP/1.1\r\n");
@@ -423,9 +399,8 @@ static int scrape_slowly(scene *s, uint64_t origin)
     return pair[0];
 }
 
-static void long_answers_are_limited_for_each_address(void **state)
+TEST(long_answers_are_limited_for_each_address, scene *s)
 {
-    scene *s = *state;
     int fds[PD_HTTP_LONG_SHARE];
 
     take_step(s);
@@ -440,9 +415,8 @@ static void long_answers_are_limited_for_each_address(void **state)
     expect(s, GET("/metrics"), "HTTP/1.1 200 OK\r\n", "paramd_ready 1");
 }
 
-static void long_answers_of_all_addresses_are_limited(void **state)
+TEST(long_answers_of_all_addresses_are_limited, scene *s)
 {
-    scene *s = *state;
     int fds[PD_HTTP_LONG];
 
     take_step(s);
@@ -453,9 +427,8 @@ static void long_answers_of_all_addresses_are_limited(void **state)
     close_all(s, fds, PD_HTTP_LONG);
 }
 
-static void all_who_read_long_answers_get_their_pieces_in_turn(void **state)
+TEST(all_who_read_long_answers_get_their_pieces_in_turn, scene *s)
 {
-    scene *s = *state;
     int fds[PD_HTTP_LONG_SHARE];
 
     take_step(s);
@@ -467,14 +440,13 @@ static void all_who_read_long_answers_get_their_pieces_in_turn(void **state)
     assert_int_equal(s->daemon->http.n, 0);
 }
 
-static void a_peer_is_told_apart_by_its_address_and_in_ipv6_by_its_network(void **state)
+TEST(a_peer_is_told_apart_by_its_address_and_in_ipv6_by_its_network)
 {
     struct sockaddr_in v4 = { .sin_family = AF_INET };
     struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
     struct sockaddr_un local = { .sun_family = AF_UNIX };
     uint64_t origin;
 
-    (void)state;
     inet_pton(AF_INET, "10.1.2.3", &v4.sin_addr);
     origin = pd_reach_origin((const struct sockaddr *)&v4);
     inet_pton(AF_INET6, "::ffff:10.1.2.3", &v6.sin6_addr);
@@ -490,9 +462,8 @@ static void a_peer_is_told_apart_by_its_address_and_in_ipv6_by_its_network(void 
     assert_int_equal(pd_reach_origin((const struct sockaddr *)&local), 0);
 }
 
-static void a_peer_that_sends_no_request_is_told_so_and_closed(void **state)
+TEST(a_peer_that_sends_no_request_is_told_so_and_closed, scene *s)
 {
-    scene *s = *state;
     int fd = connect_http(s);
 
     say(fd, "GET /met");
@@ -501,9 +472,8 @@ static void a_peer_that_sends_no_request_is_told_so_and_closed(void **state)
     assert_non_null(strstr(hear(s, fd), "408 Request Timeout"));
 }
 
-static void a_peer_that_reads_nothing_is_closed_and_keeps_one_piece(void **state)
+TEST(a_peer_that_reads_nothing_is_closed_and_keeps_one_piece, scene *s)
 {
-    scene *s = *state;
     int fd = connect_http(s), small = 1;
 
     take_step(s);
@@ -514,38 +484,4 @@ static void a_peer_that_reads_nothing_is_closed_and_keeps_one_piece(void **state
     scene_turn(s);
     assert_int_equal(s->daemon->http.n, 0);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_path_has_its_answer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_request_that_comes_byte_by_byte_is_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(head_gets_the_head_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_peer_of_http_1_0_gets_no_chunks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(jobs_json_has_the_figures_that_were_published, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(figures_are_published_once_a_second_and_only_if_the_job_has_changed, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_has_ended_has_no_figures, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_metric_of_the_table_has_samples, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_has_metrics_once_it_has_come, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_memory_of_connections_is_a_metric, set_up, tear_down),
-        cmocka_unit_test(names_from_peers_are_escaped),
-        cmocka_unit_test_setup_teardown(with_a_token_only_health_is_told_without_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_a_token_a_strange_host_name_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_daemon_that_drains_is_not_ready, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_stuck_step_thread_is_not_healthy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_newcomer_takes_the_place_of_the_oldest_incomplete_request, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_flood_from_one_address_takes_no_place_of_another, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_request_that_is_complete_is_answered_rather_than_dropped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(connections_that_are_answered_make_room_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(long_answers_are_limited_for_each_address, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(long_answers_of_all_addresses_are_limited, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(all_who_read_long_answers_get_their_pieces_in_turn, set_up, tear_down),
-        cmocka_unit_test(a_peer_is_told_apart_by_its_address_and_in_ipv6_by_its_network),
-        cmocka_unit_test_setup_teardown(a_peer_that_sends_no_request_is_told_so_and_closed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_peer_that_reads_nothing_is_closed_and_keeps_one_piece, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests the HTTP listener on real sockets: it answers while jobs are loaded, stays while the daemon drains, and is
  * closed to other machines unless requests bring a token. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -80,12 +72,11 @@ static void load(void *arg)
     close(fd);
 }
 
-static void a_daemon_that_loads_jobs_says_so(void **state)
+TEST(a_daemon_that_loads_jobs_says_so)
 {
     pd_daemon *daemon = make();
     client c = { .daemon = daemon };
 
-    (void)state;
     pd_daemon_load(daemon, load, &c);
     assert_non_null(strstr(c.answer, "503 Service Unavailable"));
     assert_non_null(strstr(c.answer, "\r\n\r\nrecovering\n"));
@@ -103,12 +94,11 @@ static void wait_for_events(void *arg)
     *(bool *)arg = await(is_reported, NULL, patient(10));
 }
 
-static void loading_is_reported_again_and_again(void **state)
+TEST(loading_is_reported_again_and_again)
 {
     pd_daemon *daemon = make();
     bool reported = false;
 
-    (void)state;
     pd_daemon_load(daemon, wait_for_events, &reported);
     assert_true(reported);
     pd_daemon_free(daemon);
@@ -123,12 +113,11 @@ static void connect_and_wait(void *arg)
     load(c);
 }
 
-static void a_daemon_whose_start_fails_does_not_wait_for_idle_connections(void **state)
+TEST(a_daemon_whose_start_fails_does_not_wait_for_idle_connections)
 {
     pd_daemon *daemon = make();
     client c = { .daemon = daemon };
 
-    (void)state;
     pd_daemon_load(daemon, connect_and_wait, &c);
     pd_daemon_free(daemon);
     close(c.idle);
@@ -152,14 +141,13 @@ static void free_all(pd_mailbox *requests)
     pd_mailbox_free(requests);
 }
 
-static void a_worker_that_connects_while_jobs_are_loaded_waits(void **state)
+TEST(a_worker_that_connects_while_jobs_are_loaded_waits)
 {
     pd_daemon *daemon = make();
     pd_mailbox *requests = pd_mailbox_new(NULL, NULL);
     client c = { .daemon = daemon };
     bool accepted = false;
 
-    (void)state;
     pd_daemon_load(daemon, connect_worker, &c);
     assert_false(pd_conversation_has_conns(daemon));
     pd_daemon_begin(daemon, requests);
@@ -177,13 +165,12 @@ static bool has_reloaded(void *arg)
     return atomic_load(&reloads) > 0;
 }
 
-static void a_reload_while_jobs_are_loaded_follows_the_start(void **state)
+TEST(a_reload_while_jobs_are_loaded_follows_the_start)
 {
     pd_daemon *daemon = make();
     pd_mailbox *requests = pd_mailbox_new(NULL, NULL);
     bool reported = false;
 
-    (void)state;
     atomic_store(&events, 0);
     pd_conversation_reload(daemon);
     pd_daemon_load(daemon, wait_for_events, &reported);
@@ -196,14 +183,13 @@ static void a_reload_while_jobs_are_loaded_follows_the_start(void **state)
     free_all(requests);
 }
 
-static void a_daemon_that_drains_still_answers(void **state)
+TEST(a_daemon_that_drains_still_answers)
 {
     pd_daemon *daemon = make();
     pd_mailbox *requests = pd_mailbox_new(NULL, NULL);
     char answer[1024] = "";
     int fd;
 
-    (void)state;
     pd_daemon_begin(daemon, requests);
     pd_conversation_end(daemon, "test");
     fd = loopback_connect((int)pd_daemon_http_port(daemon));
@@ -216,11 +202,10 @@ static void a_daemon_that_drains_still_answers(void **state)
     free_all(requests);
 }
 
-static void other_machines_reach_the_listener_only_if_requests_bring_a_token(void **state)
+TEST(other_machines_reach_the_listener_only_if_requests_bring_a_token)
 {
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_reach_check_http("", false, &err), PD_OK);
     assert_int_equal(pd_reach_check_http("127.0.0.1:7072, [::1]:7072, unix:///run/x", false, &err), PD_OK);
     assert_int_equal(pd_reach_check_http("*:7072", false, &err), PD_PERMISSION_DENIED);
@@ -230,28 +215,11 @@ static void other_machines_reach_the_listener_only_if_requests_bring_a_token(voi
     assert_non_null(strstr(err.text, "http.listen"));
 }
 
-static void the_short_name_listen_is_that_of_the_server(void **state)
+TEST(the_short_name_listen_is_that_of_the_server)
 {
     pd_config *config = pd_config_new();
 
-    (void)state;
     assert_string_equal(pd_config_find(config, "listen")->section, "server");
     assert_string_equal(pd_config_find(config, "http_listen")->section, "http");
     pd_config_free(config);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_daemon_that_loads_jobs_says_so),
-        cmocka_unit_test(loading_is_reported_again_and_again),
-        cmocka_unit_test(a_daemon_whose_start_fails_does_not_wait_for_idle_connections),
-        cmocka_unit_test(a_worker_that_connects_while_jobs_are_loaded_waits),
-        cmocka_unit_test(a_reload_while_jobs_are_loaded_follows_the_start),
-        cmocka_unit_test(a_daemon_that_drains_still_answers),
-        cmocka_unit_test(other_machines_reach_the_listener_only_if_requests_bring_a_token),
-        cmocka_unit_test(the_short_name_listen_is_that_of_the_server),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

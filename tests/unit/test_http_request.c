@@ -1,14 +1,6 @@
 /* Tests the parser of HTTP requests: what it reads, what it refuses, and that the result does not depend on how the
  * bytes come. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "http_request.h"
 
@@ -58,21 +50,19 @@ static pd_http_parsed parse(const char *text, size_t n, pd_http_request *request
     return parsed;
 }
 
-static void each_request_is_read_or_refused_as_the_table_says(void **state)
+TEST(each_request_is_read_or_refused_as_the_table_says)
 {
     pd_http_request request;
 
-    (void)state;
     for (size_t i = 0; i < N_CASES; i++)
         if (parse(cases[i].text, strlen(cases[i].text), &request) != cases[i].expected)
             fail_msg("%s: not %d", cases[i].text, (int)cases[i].expected);
 }
 
-static void a_part_of_a_request_is_unfinished_or_refused_already_at_every_split(void **state)
+TEST(a_part_of_a_request_is_unfinished_or_refused_already_at_every_split)
 {
     pd_http_request request;
 
-    (void)state;
     for (size_t i = 0; i < N_CASES; i++) {
         bool finished = false;
         for (size_t n = 0; n <= strlen(cases[i].text); n++) {
@@ -86,23 +76,21 @@ static void a_part_of_a_request_is_unfinished_or_refused_already_at_every_split(
     }
 }
 
-static void a_request_tells_its_path_method_and_version(void **state)
+TEST(a_request_tells_its_path_method_and_version)
 {
     static const char text[] = "HEAD /jobs.json?since=3 HTTP/1.0\r\n\r\n";
     pd_http_request request;
 
-    (void)state;
     assert_int_equal(parse(text, sizeof text - 1, &request), PD_HTTP_COMPLETE);
     assert_string_equal(request.path, "/jobs.json");
     assert_true(request.head && request.old && request.numeric_host && !request.open_metrics);
 }
 
-static void a_head_that_is_too_long_is_refused_by_what_is_long(void **state)
+TEST(a_head_that_is_too_long_is_refused_by_what_is_long)
 {
     static char text[PD_HTTP_REQUEST_MAX];
     pd_http_request request;
 
-    (void)state;
     memset(text, 'a', sizeof text);
     assert_int_equal(parse(text, sizeof text, &request), PD_HTTP_LONG_PATH);
     assert_int_equal(parse(text, sizeof text - 1, &request), PD_HTTP_MORE);
@@ -125,9 +113,8 @@ static bool prefers(const char *accept)
     return request.open_metrics;
 }
 
-static void open_metrics_is_chosen_only_if_the_peer_would_rather_have_it(void **state)
+TEST(open_metrics_is_chosen_only_if_the_peer_would_rather_have_it)
 {
-    (void)state;
     assert_true(prefers("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
                         "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"));
     assert_true(prefers("application/openmetrics-text; version=1.0.0; charset=utf-8"));
@@ -150,9 +137,8 @@ static const char *secret_of(const char *authorization)
     return request.secret;
 }
 
-static void the_secret_is_the_bearers_token_or_the_password(void **state)
+TEST(the_secret_is_the_bearers_token_or_the_password)
 {
-    (void)state;
     assert_string_equal(secret_of("Bearer abc123"), "abc123");
     assert_string_equal(secret_of("bearer  abc123 "), "abc123");
     assert_string_equal(secret_of("Basic dXNlcjpzZWNyZXQ="), "secret"); /* user:secret */
@@ -161,9 +147,8 @@ static void the_secret_is_the_bearers_token_or_the_password(void **state)
     assert_string_equal(secret_of("Digest abc123"), "");
 }
 
-static void secrets_are_equal_only_if_all_their_bytes_are(void **state)
+TEST(secrets_are_equal_only_if_all_their_bytes_are)
 {
-    (void)state;
     assert_true(pd_http_secret_is("abcdef", "abcdef"));
     assert_false(pd_http_secret_is("abcdeX", "abcdef"));
     assert_false(pd_http_secret_is("Xbcdef", "abcdef"));
@@ -186,27 +171,10 @@ static bool is_numeric(const char *host)
     return request.numeric_host;
 }
 
-static void names_of_strangers_are_no_numeric_hosts(void **state)
+TEST(names_of_strangers_are_no_numeric_hosts)
 {
-    (void)state;
     assert_true(is_numeric("localhost") && is_numeric("LOCALHOST:7072") && is_numeric("127.0.0.1:7072") &&
                 is_numeric("[::1]:7072"));
     assert_false(is_numeric("example.org") || is_numeric("127.0.0.1.example.org") || is_numeric("") ||
                  is_numeric("localhost.example.org:80"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_request_is_read_or_refused_as_the_table_says),
-        cmocka_unit_test(a_part_of_a_request_is_unfinished_or_refused_already_at_every_split),
-        cmocka_unit_test(a_request_tells_its_path_method_and_version),
-        cmocka_unit_test(a_head_that_is_too_long_is_refused_by_what_is_long),
-        cmocka_unit_test(open_metrics_is_chosen_only_if_the_peer_would_rather_have_it),
-        cmocka_unit_test(the_secret_is_the_bearers_token_or_the_password),
-        cmocka_unit_test(secrets_are_equal_only_if_all_their_bytes_are),
-        cmocka_unit_test(names_of_strangers_are_no_numeric_hosts),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

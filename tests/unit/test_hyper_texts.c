@@ -1,19 +1,11 @@
 /* Tests hyperparameters that are texts, and how rules and lists treat quoted text as one item. */
-#include "oom.h"
+#include "test.h"
+
 #include "optimizers.h"
 #include "rig.h"
 #include "optimizer_ops.h"
 #include "rule.h"
 #include "hyper_text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { RATE, RULES, SKIP, KIND, KIND_WORDS, KIND_SIZE };
 static const pd_hyper hypers_of_a_row[] = {
@@ -80,22 +72,22 @@ static const char *given(const pd_hypers *hypers, int index)
 
 /* ---- values ---- */
 
-static void a_text_is_none_until_it_is_set(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_text_is_none_until_it_is_set)
 {
-    (void)state;
     assert_true(h.value[RULES] == 0);
     assert_string_equal(given(&h, RULES), "");
 }
 
 /* The hyperparameter's kind is a plain text, so each value is kept unchanged. Some values look like a list, a
  * schedule or a choice with members. */
-static void a_text_is_kept_as_it_stands(void **state)
+TEST(a_text_is_kept_as_it_stands)
 {
     static const char *const texts[] = { "a",  " a, b ", "(a,b)", "table(1,2)",    "cosin(",     "x=[1,2)",
                                          "'(", "1",      "yes",   "kind(words=a)", "\xc3\xa9 %s" };
     char room[4];
     uint64_t mask = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (pd_hypers_set_which(&h, "rules", texts[i], &mask, &err) != PD_OK) fail_msg("%s: %s", texts[i], err.text);
         assert_string_equal(given(&h, RULES), texts[i]);
@@ -106,10 +98,9 @@ static void a_text_is_kept_as_it_stands(void **state)
     assert_string_equal(given(&h, SKIP), "");
 }
 
-static void an_empty_text_is_none_again(void **state)
+TEST(an_empty_text_is_none_again)
 {
     char room[4];
-    (void)state;
     assert_int_equal(set("rules", "a"), PD_OK);
     assert_int_equal(set("rules", ""), PD_OK);
     assert_true(h.value[RULES] == 0);
@@ -117,9 +108,8 @@ static void an_empty_text_is_none_again(void **state)
     assert_string_equal(pd_hypers_text(&h, RULES, room, sizeof room), "");
 }
 
-static void the_text_set_last_counts(void **state)
+TEST(the_text_set_last_counts)
 {
-    (void)state;
     assert_int_equal(set("rules", "a"), PD_OK);
     assert_int_equal(set("skip", "b"), PD_OK);
     assert_int_equal(set("rules", "c"), PD_OK);
@@ -127,10 +117,9 @@ static void the_text_set_last_counts(void **state)
     assert_string_equal(given(&h, SKIP), "b");
 }
 
-static void a_text_is_bounded(void **state)
+TEST(a_text_is_bounded)
 {
     static char text[PD_MAX_TEXT + 2];
-    (void)state;
     memset(text, 'x', PD_MAX_TEXT);
     assert_int_equal(set("rules", text), PD_OK);
     assert_int_equal(strlen(given(&h, RULES)), PD_MAX_TEXT);
@@ -140,9 +129,8 @@ static void a_text_is_bounded(void **state)
     assert_string_equal(given(&h, SKIP), "");
 }
 
-static void a_text_may_belong_to_a_choice(void **state)
+TEST(a_text_may_belong_to_a_choice)
 {
-    (void)state;
     assert_int_equal(set("kind", "rich(words=[a,b],size=2)"), PD_OK);
     assert_string_equal(given(&h, KIND_WORDS), "[a,b]");
     assert_int_equal(set("kind", "rich(words=c,size=99)"), PD_OUT_OF_RANGE);
@@ -158,10 +146,9 @@ static pd_hypers copied(void)
     return h;
 }
 
-static void a_copy_borrows_texts_and_its_own_change_nothing_of_the_original(void **state)
+TEST(a_copy_borrows_texts_and_its_own_change_nothing_of_the_original)
 {
     pd_hypers copy = copied();
-    (void)state;
     assert_string_equal(given(&copy, RULES), "a");
     assert_int_equal(pd_hypers_set(&copy, "rules", "b", &err), PD_OK);
     assert_int_equal(pd_hypers_set(&copy, "skip", "c", &err), PD_OK);
@@ -173,29 +160,26 @@ static void a_copy_borrows_texts_and_its_own_change_nothing_of_the_original(void
     assert_string_equal(given(&copy, RULES), "");
 }
 
-static void a_copy_takes_a_text_away_for_itself_alone(void **state)
+TEST(a_copy_takes_a_text_away_for_itself_alone)
 {
     pd_hypers copy = copied();
-    (void)state;
     assert_int_equal(pd_hypers_set(&copy, "rules", "", &err), PD_OK);
     assert_string_equal(given(&copy, RULES), "");
     assert_string_equal(given(&h, RULES), "a");
 }
 
-static void a_copy_stays_good_when_the_original_is_set_anew(void **state)
+TEST(a_copy_stays_good_when_the_original_is_set_anew)
 {
     pd_hypers copy = copied();
-    (void)state;
     assert_int_equal(set("rules", "b"), PD_OK);
     assert_string_equal(given(&copy, RULES), "a");
 }
 
 /* ---- steps ---- */
 
-static void a_step_changes_no_text(void **state)
+TEST(a_step_changes_no_text)
 {
     pd_hypers now = copied();
-    (void)state;
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
     assert_int_equal(pd_hypers_set(&now, "rules", "a", &err), PD_OK);
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
@@ -207,10 +191,9 @@ static void a_step_changes_no_text(void **state)
     pd_hypers_free(&now);
 }
 
-static void values_without_texts_have_those_declared(void **state)
+TEST(values_without_texts_have_those_declared)
 {
     pd_hypers now = { .row = &row };
-    (void)state;
     assert_int_equal(set("rules", "a"), PD_OK);
     memcpy(now.value, h.value, sizeof now.value);
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
@@ -225,9 +208,8 @@ static int set_kind(const void *value)
     return rc == PD_NO_MEMORY && !kept ? PD_INTERNAL : rc;
 }
 
-static void without_memory_a_text_changes_nothing(void **state)
+TEST(without_memory_a_text_changes_nothing)
 {
-    (void)state;
     assert_int_equal(set("rules", "a"), PD_OK);
     assert_true(oom_each(set_kind, "rich(words=b)") > 1);
     assert_string_equal(given(&h, KIND_WORDS), "b");
@@ -236,7 +218,7 @@ static void without_memory_a_text_changes_nothing(void **state)
 
 /* ---- rules ---- */
 
-static void a_rule_brings_a_text(void **state)
+TEST(a_rule_brings_a_text)
 {
     static const struct {
         const char *rule, *text;
@@ -250,7 +232,6 @@ static void a_rule_brings_a_text(void **state)
         { "* row rules=''(a b) rate=1", "''(ab)" },
         { "* row rules=['=': a=b] rate=1", "['=':a=b]" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *const text[] = { (char *)cases[i].rule };
         pd_rule *rules;
@@ -272,10 +253,9 @@ static int read_rule(const void *text)
     return rc;
 }
 
-static void without_memory_reads_no_rule_with_a_text(void **state)
+TEST(without_memory_reads_no_rule_with_a_text)
 {
     static char *const text[] = { (char *)"* row rules=[a: b] skip=c" };
-    (void)state;
     assert_true(oom_each(read_rule, text) > 5);
 }
 
@@ -297,12 +277,11 @@ static void begin(rig *r, const char *rules)
     r->job = rig_start(r, "job", 1, 1, &one_element, 1, NULL, rules);
 }
 
-static void a_push_and_an_operator_change_no_text(void **state)
+TEST(a_push_and_an_operator_change_no_text)
 {
     static const char *const values[] = { "a", "b", "", "table(1,2)" };
     float one = 1;
     rig r;
-    (void)state;
     begin(&r, "* row rules=a rate=1");
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         char option[32];
@@ -319,12 +298,11 @@ static void a_push_and_an_operator_change_no_text(void **state)
     rig_free(&r);
 }
 
-static void a_step_whose_pushes_bring_values_has_the_jobs_texts(void **state)
+TEST(a_step_whose_pushes_bring_values_has_the_jobs_texts)
 {
     float one = 1, before;
     rig_frame *frame;
     rig r;
-    (void)state;
     begin(&r, "* row rules=a rate=1");
     before = *rig_weights(&r, r.job, 0);
     frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, 1, 1);
@@ -337,12 +315,11 @@ static void a_step_whose_pushes_bring_values_has_the_jobs_texts(void **state)
     rig_free(&r);
 }
 
-static void the_plan_reads_the_text(void **state)
+TEST(the_plan_reads_the_text)
 {
     static const char *const names[] = { "p0" };
     static const pd_shape shape = { .rank = 1, .dim = { 1 } };
     rig r;
-    (void)state;
     begin_without_jobs(&r);
     assert_int_equal(rig_hello(&r, "job", 0, 1, 1, 1, NULL, "* row rules=[a, bad]"), PD_OK);
     assert_int_equal(rig_declare(&r, r.job, 0, 1, names, &shape, NULL, 1, PD_F32), PD_INVALID_ARGUMENT);
@@ -350,10 +327,9 @@ static void the_plan_reads_the_text(void **state)
     rig_free(&r);
 }
 
-static void ranks_come_with_the_same_text(void **state)
+TEST(ranks_come_with_the_same_text)
 {
     rig r;
-    (void)state;
     begin_without_jobs(&r);
     assert_int_equal(rig_hello(&r, "job", 0, 2, 1, 1, NULL, "* row rules=a"), PD_OK);
     assert_int_equal(rig_hello(&r, "job", 1, 2, 2, 2, NULL, "* row rules=b"), PD_FAILED_PRECONDITION);
@@ -361,11 +337,10 @@ static void ranks_come_with_the_same_text(void **state)
     rig_free(&r);
 }
 
-static void a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be(void **state)
+TEST(a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be)
 {
     Paramd__OptimizersReply *reply;
     const Paramd__Hyper *hyper;
-    (void)state;
     assert_int_equal(pd_optimizers_page(&reply, row_at, 0, "row", &err), PD_OK);
     hyper = reply->optimizers[0]->hypers[RULES];
     assert_string_equal(hyper->type, "text");
@@ -376,11 +351,10 @@ static void a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be(v
 
 /* ---- items ---- */
 
-static void quoted_text_is_not_cut(void **state)
+TEST(quoted_text_is_not_cut)
 {
     char text[] = " 'a,b' :c ,['(', d],'e, f";
     char *rest = text;
-    (void)state;
     assert_string_equal(pd_text_item(&rest), "'a,b' :c");
     assert_string_equal(pd_text_item(&rest), "['(', d]");
     assert_string_equal(pd_text_item(&rest), "'e");
@@ -388,45 +362,15 @@ static void quoted_text_is_not_cut(void **state)
     assert_null(pd_text_item(&rest));
 }
 
-static void brackets_in_quotes_open_no_list(void **state)
+TEST(brackets_in_quotes_open_no_list)
 {
     static const char *const cases[][2] = { { "['(',b]", "'(',b" },
                                             { "'(':(1,2)", "1,2" },
                                             { "'a[',(b)", "'a[',(b)" } };
     char *inside;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(pd_text_inside(&inside, cases[i][0]), PD_OK);
         assert_string_equal(inside, cases[i][1]);
         free(inside);
     }
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(a_text_is_none_until_it_is_set),
-        CASE(a_text_is_kept_as_it_stands),
-        CASE(an_empty_text_is_none_again),
-        CASE(the_text_set_last_counts),
-        CASE(a_text_is_bounded),
-        CASE(a_text_may_belong_to_a_choice),
-        CASE(a_copy_borrows_texts_and_its_own_change_nothing_of_the_original),
-        CASE(a_copy_takes_a_text_away_for_itself_alone),
-        CASE(a_copy_stays_good_when_the_original_is_set_anew),
-        CASE(a_step_changes_no_text),
-        CASE(values_without_texts_have_those_declared),
-        CASE(without_memory_a_text_changes_nothing),
-        CASE(a_rule_brings_a_text),
-        CASE(without_memory_reads_no_rule_with_a_text),
-        CASE(a_push_and_an_operator_change_no_text),
-        CASE(a_step_whose_pushes_bring_values_has_the_jobs_texts),
-        CASE(the_plan_reads_the_text),
-        CASE(ranks_come_with_the_same_text),
-        CASE(a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be),
-        CASE(quoted_text_is_not_cut),
-        CASE(brackets_in_quotes_open_no_list),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

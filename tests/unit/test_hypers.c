@@ -1,14 +1,6 @@
 /* Tests reading, checking and printing of hyperparameters. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "optimizer_ops.h"
 
 enum { RATE, SIZE, FAST, GRAFT, LAG, CUT, BETA0, BETA1, ROOT0, ROOT1, ROOT2, GRAFT_BETA, MODE };
@@ -68,39 +60,36 @@ static void reads(const char *name, const char *text, int index, double value)
     assert_true(h.value[index] == value);
 }
 
-static void begins_with_the_presets(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(begins_with_the_presets)
 {
-    (void)state;
     assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 && h.value[FAST] == 1 &&
                 h.value[GRAFT] == 1);
 }
 
-static void refuses_upstreams_name_with_ours(void **state)
+TEST(refuses_upstreams_name_with_ours)
 {
-    (void)state;
     assert_int_equal(set("pace", "fast"), PD_NOT_FOUND);
     assert_string_equal(err.text, "row has no hyperparameter pace; set mode: a word (upstream: pace)");
 }
 
-static void reads_reals(void **state)
+TEST(reads_reals)
 {
-    (void)state;
     reads("rate", "1e-3", RATE, 1e-3);
     reads("rate", "10", RATE, 10);
 }
 
-static void reads_whole_numbers(void **state)
+TEST(reads_whole_numbers)
 {
-    (void)state;
     reads("size", "4096", SIZE, 4096);
     assert_int_equal(set("size", "1.5"), PD_INVALID_ARGUMENT);
     assert_int_equal(set("size", "99999999999999999999"), PD_INVALID_ARGUMENT);
 }
 
-static void reads_flags_in_three_spellings(void **state)
+TEST(reads_flags_in_three_spellings)
 {
     static const char *const yes[] = { "yes", "true", "1" }, *const no[] = { "no", "false", "0" };
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(set("fast", no[i]), PD_OK);
         assert_true(h.value[FAST] == 0);
@@ -110,9 +99,8 @@ static void reads_flags_in_three_spellings(void **state)
     assert_int_equal(set("fast", "2"), PD_INVALID_ARGUMENT);
 }
 
-static void reads_choices_by_their_whole_name(void **state)
+TEST(reads_choices_by_their_whole_name)
 {
-    (void)state;
     reads("graft", "adam", GRAFT, 2);
     assert_int_equal(set("graft", "ada"), PD_INVALID_ARGUMENT);
     assert_int_equal(set("graft", "sgd|adam"), PD_INVALID_ARGUMENT);
@@ -120,25 +108,22 @@ static void reads_choices_by_their_whole_name(void **state)
     assert_non_null(strstr(err.text, "none|sgd|adam"));
 }
 
-static void reads_choices_whatever_their_case(void **state)
+TEST(reads_choices_whatever_their_case)
 {
-    (void)state;
     reads("graft", "Adam", GRAFT, 2);
     reads("graft", "NONE", GRAFT, 0);
 }
 
 /* Python configurations write flags as True or False: use_nesterov=True. */
-static void reads_flags_whatever_their_case(void **state)
+TEST(reads_flags_whatever_their_case)
 {
-    (void)state;
     reads("fast", "False", FAST, 0);
     reads("fast", "True", FAST, 1);
 }
 
-static void reads_a_list_with_and_without_brackets(void **state)
+TEST(reads_a_list_with_and_without_brackets)
 {
     static const char *const texts[] = { "0.5,0.25", "(0.5, 0.25)", "[0.5,0.25]", "( 0.5 ,0.25 )" };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         uint64_t mask = 1;
         pd_hypers_init(&h, &row);
@@ -150,18 +135,16 @@ static void reads_a_list_with_and_without_brackets(void **state)
     assert_true(h.value[BETA0] == 0.5 && h.value[BETA1] == 0.125);
 }
 
-static void a_list_needs_all_its_numbers(void **state)
+TEST(a_list_needs_all_its_numbers)
 {
     static const char *const texts[] = { "0.5", "(0.5)", "0.5,0.25,0.125", "", "0.5,", "(0.5", "()", "0.5,nan" };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         assert_int_equal(set("betas", texts[i]), PD_INVALID_ARGUMENT);
     assert_true(h.value[BETA0] == 0.9 && h.value[BETA1] == 0.99);
 }
 
-static void a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset(void **state)
+TEST(a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset)
 {
-    (void)state;
     assert_int_equal(set("root", "4"), PD_OK);
     assert_true(h.value[ROOT0] == 4 && h.value[ROOT1] == 4 && h.value[ROOT2] == 4);
     assert_int_equal(set("root", "[2,1]"), PD_OK);
@@ -170,18 +153,16 @@ static void a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_
     assert_non_null(strstr(err.text, "a number, or at most 3 numbers"));
 }
 
-static void a_list_that_fails_in_the_middle_sets_nothing(void **state)
+TEST(a_list_that_fails_in_the_middle_sets_nothing)
 {
-    (void)state;
     assert_int_equal(set("betas", "linear_warmup(peak=0.5,warmup_steps=10),2"), PD_OUT_OF_RANGE);
     assert_true(h.value[BETA0] == 0.9 && h.scheduled == 0 && h.schedules == NULL);
     assert_int_equal(set("betas", "linear_warmup(peak=0.5,warmup_steps=10),0.5"), PD_OK);
     assert_true(h.scheduled == 1ull << BETA0 && h.value[BETA1] == 0.5);
 }
 
-static void a_choice_takes_what_belongs_to_it(void **state)
+TEST(a_choice_takes_what_belongs_to_it)
 {
-    (void)state;
     assert_int_equal(set("graft", "SGD(beta=0.75)"), PD_OK);
     assert_true(h.value[GRAFT] == 1 && h.value[GRAFT_BETA] == 0.75);
     assert_int_equal(set("graft", "adam()"), PD_OK);
@@ -191,10 +172,9 @@ static void a_choice_takes_what_belongs_to_it(void **state)
     assert_true(h.value[GRAFT] == 2);
 }
 
-static void refuses_what_is_not_a_number(void **state)
+TEST(refuses_what_is_not_a_number)
 {
     static const char *const texts[] = { "", " ", " 1", "1 ", "fast", "1,5", "nan", "inf", "1e999", "0x", "--1" };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(set("rate", texts[i]), PD_INVALID_ARGUMENT);
         assert_int_equal(set("size", texts[i]), PD_INVALID_ARGUMENT);
@@ -202,38 +182,34 @@ static void refuses_what_is_not_a_number(void **state)
     assert_true(h.value[RATE] == 0.5 && h.value[SIZE] == 128);
 }
 
-static void refuses_what_is_out_of_range(void **state)
+TEST(refuses_what_is_out_of_range)
 {
-    (void)state;
     assert_int_equal(set("rate", "10.000001"), PD_OUT_OF_RANGE);
     assert_int_equal(set("size", "0"), PD_OUT_OF_RANGE);
     assert_non_null(strstr(err.text, "1 to 4096"));
     assert_true(h.value[RATE] == 0.5 && h.value[SIZE] == 128);
 }
 
-static void refuses_an_unknown_name_with_the_known_ones(void **state)
+TEST(refuses_an_unknown_name_with_the_known_ones)
 {
-    (void)state;
     assert_int_equal(set("momentum", "1"), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "momentum"));
     assert_non_null(strstr(err.text, "rate, size, fast, graft, lag, cut, betas[0]"));
 }
 
-static void survives_texts_that_are_too_long(void **state)
+TEST(survives_texts_that_are_too_long)
 {
     char text[2000];
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     assert_int_equal(set(text, "1"), PD_NOT_FOUND);
     assert_int_equal(set("rate", text), PD_INVALID_ARGUMENT);
 }
 
-static void writes_what_it_reads_back_to_the_same_bits(void **state)
+TEST(writes_what_it_reads_back_to_the_same_bits)
 {
     static const double values[] = { 0.1, 1.0 / 3, 1e-300, 0, 7, 0x1.fffffffffffffp1, 5e-324 };
     char text[64];
-    (void)state;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         h.value[RATE] = values[i];
         assert_ptr_equal(pd_hypers_text(&h, RATE, text, sizeof text), text);
@@ -243,10 +219,9 @@ static void writes_what_it_reads_back_to_the_same_bits(void **state)
     }
 }
 
-static void writes_the_shortest_text(void **state)
+TEST(writes_the_shortest_text)
 {
     char text[64];
-    (void)state;
     h.value[RATE] = 0.1;
     assert_string_equal(pd_hypers_text(&h, RATE, text, sizeof text), "0.1");
     assert_string_equal(pd_hypers_text(&h, SIZE, text, sizeof text), "128");
@@ -256,10 +231,9 @@ static void writes_the_shortest_text(void **state)
 
 /* ---- the word that stands for an option's least value ---- */
 
-static void reads_and_writes_the_word_for_the_least_value(void **state)
+TEST(reads_and_writes_the_word_for_the_least_value)
 {
     char text[64];
-    (void)state;
     reads("lag", "Ready", LAG, -1);
     reads("lag", "ready", LAG, -1);
     assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "ready");
@@ -271,9 +245,8 @@ static void reads_and_writes_the_word_for_the_least_value(void **state)
     assert_string_equal(pd_hypers_text(&h, CUT, text, sizeof text), "0.5");
 }
 
-static void says_the_range_with_the_word(void **state)
+TEST(says_the_range_with_the_word)
 {
-    (void)state;
     assert_int_equal(set("lag", "soon"), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "lag of row: expected a whole number from 0 to 100, or ready, got \"soon\"");
     assert_int_equal(set("lag", "101"), PD_OUT_OF_RANGE);
@@ -294,17 +267,15 @@ static double at(const pd_hypers *hypers, int index, int64_t count)
     return value[index];
 }
 
-static void a_schedule_is_followed_from_count_0_on(void **state)
+TEST(a_schedule_is_followed_from_count_0_on)
 {
-    (void)state;
     reads("rate", "linear_warmup(peak=8,warmup_steps=4)", RATE, 2);
     for (int count = 0; count < 6; count++) assert_true(at(&h, RATE, count) == (count < 4 ? 2 * (count + 1) : 8));
     assert_true(at(&h, SIZE, 3) == 128 && at(&h, FAST, 3) == 1 && at(&h, GRAFT, 3) == 1);
 }
 
-static void several_schedules_are_followed_at_once(void **state)
+TEST(several_schedules_are_followed_at_once)
 {
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     assert_int_equal(set("lag", "piecewise(5,2:7)"), PD_OK);
     assert_int_equal(set("fast", "table(1,0)"), PD_OK);
@@ -312,20 +283,18 @@ static void several_schedules_are_followed_at_once(void **state)
                 at(&h, FAST, 0) == 1);
 }
 
-static void a_plain_value_ends_a_schedule(void **state)
+TEST(a_plain_value_ends_a_schedule)
 {
     char text[64];
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     assert_int_equal(set("rate", "4"), PD_OK);
     assert_true(h.value[RATE] == 4 && at(&h, RATE, 1) == 4);
     assert_string_equal(pd_hypers_text(&h, RATE, text, sizeof text), "4");
 }
 
-static void the_schedule_set_last_is_followed(void **state)
+TEST(the_schedule_set_last_is_followed)
 {
     char text[64];
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     assert_int_equal(set("lag", "table(9,8)"), PD_OK);
     assert_int_equal(set("rate", "table(4,5,6)"), PD_OK);
@@ -334,18 +303,16 @@ static void the_schedule_set_last_is_followed(void **state)
     assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "table(9,8)");
 }
 
-static void whole_numbers_and_flags_are_rounded_to(void **state)
+TEST(whole_numbers_and_flags_are_rounded_to)
 {
-    (void)state;
     assert_int_equal(set("lag", "linear(init=0,end=10,steps=40)"), PD_OK);
     assert_true(at(&h, LAG, 3) == 1 && at(&h, LAG, 5) == 1 && at(&h, LAG, 39) == 10);
     assert_int_equal(set("lag", "table(1,2.5)"), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "expected whole numbers, got 2.5 in table(1,2.5)"));
 }
 
-static void fixed_values_and_words_take_no_schedule(void **state)
+TEST(fixed_values_and_words_take_no_schedule)
 {
-    (void)state;
     assert_int_equal(set("size", "table(64,128)"), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "size of row takes no schedule: it is fixed while the job runs");
     assert_int_equal(set("mode", "table(0,1)"), PD_INVALID_ARGUMENT);
@@ -353,7 +320,7 @@ static void fixed_values_and_words_take_no_schedule(void **state)
     assert_true(h.scheduled == 0 && h.value[SIZE] == 128 && h.value[GRAFT] == 1);
 }
 
-static void every_value_of_a_schedule_lies_in_the_range(void **state)
+TEST(every_value_of_a_schedule_lies_in_the_range)
 {
     static const struct {
         const char *text, *number;
@@ -369,7 +336,6 @@ static void every_value_of_a_schedule_lies_in_the_range(void **state)
         { "table(1,2,11,3)", "is 11 at count 2, outside" },
         { "piecewise(1,50:-1,60:1)", "is -1 at count 50, outside" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (set("rate", cases[i].text) != PD_OUT_OF_RANGE) fail_msg("%s", cases[i].text);
         if (strstr(err.text, cases[i].number) == NULL) fail_msg("%s", err.text);
@@ -377,17 +343,15 @@ static void every_value_of_a_schedule_lies_in_the_range(void **state)
     assert_true(h.scheduled == 0 && h.schedules == NULL && h.value[RATE] == 0.5);
 }
 
-static void a_refused_schedule_names_its_hyperparameter(void **state)
+TEST(a_refused_schedule_names_its_hyperparameter)
 {
-    (void)state;
     assert_int_equal(set("rate", "cosin(peak=1)"), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "rate of row: there is no schedule cosin; there are: linear_warmup"));
     assert_int_equal(set("momentum", "cosin(peak=1)"), PD_NOT_FOUND);
 }
 
-static void checks_wherever_a_schedule_turns(void **state)
+TEST(checks_wherever_a_schedule_turns)
 {
-    (void)state;
     assert_int_equal(set("size", "4"), PD_OK);
     assert_int_equal(set("rate", "cosine(peak=4,steps=9,warmup_steps=3)"), PD_OK);
     assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
@@ -401,10 +365,9 @@ static void checks_wherever_a_schedule_turns(void **state)
 
 /* ---- schedules and copies ---- */
 
-static void a_copy_changes_nothing_of_the_original(void **state)
+TEST(a_copy_changes_nothing_of_the_original)
 {
     pd_hypers copy;
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     copy = h;
     assert_true(at(&copy, RATE, 1) == 2);
@@ -417,10 +380,9 @@ static void a_copy_changes_nothing_of_the_original(void **state)
     assert_true(at(&h, RATE, 1) == 2 && copy.scheduled == 0);
 }
 
-static void freeing_a_copy_frees_nothing_of_the_original(void **state)
+TEST(freeing_a_copy_frees_nothing_of_the_original)
 {
     pd_hypers copy;
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     copy = h;
     pd_hypers_free(&copy);
@@ -428,10 +390,9 @@ static void freeing_a_copy_frees_nothing_of_the_original(void **state)
     assert_true(at(&h, RATE, 2) == 3);
 }
 
-static void a_copy_stays_good_when_the_original_is_set_anew(void **state)
+TEST(a_copy_stays_good_when_the_original_is_set_anew)
 {
     pd_hypers copy;
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     copy = h;
     assert_int_equal(set("rate", "table(4,5,6)"), PD_OK);
@@ -439,20 +400,18 @@ static void a_copy_stays_good_when_the_original_is_set_anew(void **state)
     assert_true(at(&copy, RATE, 1) == 2 && at(&h, RATE, 1) == 5);
 }
 
-static void a_schedule_is_written_whole_however_long(void **state)
+TEST(a_schedule_is_written_whole_however_long)
 {
     char schedule[5000] = "table(1", room[8];
-    (void)state;
     for (size_t n = strlen(schedule); n + 8 < sizeof schedule; n += 2) strcpy(schedule + n, ",2");
     strcat(schedule, ")");
     assert_int_equal(set("rate", schedule), PD_OK);
     assert_string_equal(pd_hypers_text(&h, RATE, room, sizeof room), schedule);
 }
 
-static void without_memory_a_schedule_changes_nothing(void **state)
+TEST(without_memory_a_schedule_changes_nothing)
 {
     int64_t n;
-    (void)state;
     assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
     for (n = 0;; n++) {
         int rc;
@@ -465,19 +424,17 @@ static void without_memory_a_schedule_changes_nothing(void **state)
     assert_true(n > 0 && at(&h, RATE, 1) == 5);
 }
 
-static void checks_several_values_at_once(void **state)
+TEST(checks_several_values_at_once)
 {
-    (void)state;
     assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
     h.value[SIZE] = 1;
     h.value[RATE] = 2;
     assert_int_equal(pd_hypers_check(&h, &err), PD_INVALID_ARGUMENT);
 }
 
-static void a_step_may_change_only_what_is_per_step(void **state)
+TEST(a_step_may_change_only_what_is_per_step)
 {
     pd_hypers now = h;
-    (void)state;
     now.value[RATE] = 0.25;
     now.value[GRAFT] = 2;
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
@@ -488,20 +445,18 @@ static void a_step_may_change_only_what_is_per_step(void **state)
     assert_non_null(strstr(err.text, "64"));
 }
 
-static void a_step_is_checked_against_what_was_declared(void **state)
+TEST(a_step_is_checked_against_what_was_declared)
 {
     pd_hypers now;
-    (void)state;
     h.value[SIZE] = 5;
     now = h;
     now.value[RATE] = 6;
     assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_INVALID_ARGUMENT);
 }
 
-static void finds_every_row_of_the_table_by_name(void **state)
+TEST(finds_every_row_of_the_table_by_name)
 {
     size_t n, rows = 0;
-    (void)state;
     for (const pd_optimizer_ops *r; (r = pd_optim_at(rows)) != NULL; rows++) {
         assert_ptr_equal(pd_optim_find(pd_optimizer_name(r)), r);
         assert_true(strlen(pd_optimizer_about(r)) > 0);
@@ -516,9 +471,8 @@ static void finds_every_row_of_the_table_by_name(void **state)
     assert_null(pd_optim_at(rows + 1));
 }
 
-static void presets_pass_their_own_checks(void **state)
+TEST(presets_pass_their_own_checks)
 {
-    (void)state;
     for (size_t r = 0; pd_optim_at(r) != NULL; r++) {
         size_t n;
         const pd_hyper *hypers = pd_optimizer_hypers(pd_optim_at(r), &n);
@@ -530,52 +484,4 @@ static void presets_pass_their_own_checks(void **state)
             assert_true(h.value[i] == hypers[i].preset);
         }
     }
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(begins_with_the_presets),
-        CASE(reads_reals),
-        CASE(reads_whole_numbers),
-        CASE(reads_flags_in_three_spellings),
-        CASE(reads_choices_by_their_whole_name),
-        CASE(refuses_what_is_not_a_number),
-        CASE(reads_choices_whatever_their_case),
-        CASE(reads_flags_whatever_their_case),
-        CASE(refuses_upstreams_name_with_ours),
-        CASE(reads_a_list_with_and_without_brackets),
-        CASE(a_list_needs_all_its_numbers),
-        CASE(a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset),
-        CASE(a_list_that_fails_in_the_middle_sets_nothing),
-        CASE(a_choice_takes_what_belongs_to_it),
-        CASE(refuses_what_is_out_of_range),
-        CASE(refuses_an_unknown_name_with_the_known_ones),
-        CASE(survives_texts_that_are_too_long),
-        CASE(writes_what_it_reads_back_to_the_same_bits),
-        CASE(writes_the_shortest_text),
-        CASE(reads_and_writes_the_word_for_the_least_value),
-        CASE(says_the_range_with_the_word),
-        CASE(a_schedule_is_followed_from_count_0_on),
-        CASE(several_schedules_are_followed_at_once),
-        CASE(a_plain_value_ends_a_schedule),
-        CASE(the_schedule_set_last_is_followed),
-        CASE(whole_numbers_and_flags_are_rounded_to),
-        CASE(fixed_values_and_words_take_no_schedule),
-        CASE(every_value_of_a_schedule_lies_in_the_range),
-        CASE(a_refused_schedule_names_its_hyperparameter),
-        CASE(checks_wherever_a_schedule_turns),
-        CASE(a_copy_changes_nothing_of_the_original),
-        CASE(freeing_a_copy_frees_nothing_of_the_original),
-        CASE(a_copy_stays_good_when_the_original_is_set_anew),
-        CASE(a_schedule_is_written_whole_however_long),
-        CASE(without_memory_a_schedule_changes_nothing),
-        CASE(checks_several_values_at_once),
-        CASE(a_step_may_change_only_what_is_per_step),
-        CASE(a_step_is_checked_against_what_was_declared),
-        CASE(finds_every_row_of_the_table_by_name),
-        CASE(presets_pass_their_own_checks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests the texts of identities, to which roles are given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "transport.h"
 
@@ -19,34 +13,30 @@ static void expect(pd_identity_kind kind, const char *name, pd_identity_kind fou
     assert_string_equal(identity.text, text);
 }
 
-static void an_identity_is_its_kind_and_its_name(void **state)
+TEST(an_identity_is_its_kind_and_its_name)
 {
-    (void)state;
     expect(PD_IDENTITY_USER, "1000", PD_IDENTITY_USER, "user:1000");
     expect(PD_IDENTITY_TOKEN, "alice", PD_IDENTITY_TOKEN, "token:alice");
     expect(PD_IDENTITY_CERTIFICATE, "a.example.org", PD_IDENTITY_CERTIFICATE, "certificate:a.example.org");
     expect(PD_IDENTITY_NONE, "alice", PD_IDENTITY_NONE, "anyone");
 }
 
-static void a_name_that_is_empty_proves_nothing(void **state)
+TEST(a_name_that_is_empty_proves_nothing)
 {
-    (void)state;
     expect(PD_IDENTITY_CERTIFICATE, "", PD_IDENTITY_NONE, "anyone");
 }
 
-static void a_name_that_moves_the_cursor_proves_nothing(void **state)
+TEST(a_name_that_moves_the_cursor_proves_nothing)
 {
-    (void)state;
     expect(PD_IDENTITY_CERTIFICATE, "a\x1b[2Jb", PD_IDENTITY_NONE, "anyone");
 }
 
 /* Cut off, a long name would be the identity of another peer. */
-static void a_name_is_never_cut_off(void **state)
+TEST(a_name_is_never_cut_off)
 {
     char name[300];
     pd_identity longest;
 
-    (void)state;
     memset(name, 'a', sizeof name);
     name[255 - strlen("token:")] = '\0';
     pd_identity_set(&longest, PD_IDENTITY_TOKEN, name);
@@ -55,15 +45,4 @@ static void a_name_is_never_cut_off(void **state)
     name[255 - strlen("token:")] = 'a';
     name[256 - strlen("token:")] = '\0';
     expect(PD_IDENTITY_TOKEN, name, PD_IDENTITY_NONE, "anyone");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_identity_is_its_kind_and_its_name),
-        cmocka_unit_test(a_name_that_is_empty_proves_nothing),
-        cmocka_unit_test(a_name_that_moves_the_cursor_proves_nothing),
-        cmocka_unit_test(a_name_is_never_cut_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Tests when a daemon that no worker uses ends by itself. The loop thread's code runs on socket pairs, and the tests
  * move its clock. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -52,10 +46,10 @@ static bool ends(const scene *s)
     return s->daemon->shutdown.begun;
 }
 
-static void a_daemon_that_no_worker_comes_to_ends_after_the_idle_time(void **state)
-{
-    scene *s = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time, scene *s)
+{
     let_pass(s, IDLE_MS / 2);
     assert_false(ends(s));
     let_pass(s, IDLE_MS / 2);
@@ -65,18 +59,15 @@ static void a_daemon_that_no_worker_comes_to_ends_after_the_idle_time(void **sta
     assert_true(pd_conversation_is_drained(s->daemon));
 }
 
-static void without_an_idle_time_a_daemon_waits_for_ever(void **state)
+TEST(without_an_idle_time_a_daemon_waits_for_ever, scene *s)
 {
-    scene *s = *state;
-
     s->daemon->config.idle_ms = 0;
     let_pass(s, 1000 * IDLE_MS);
     assert_false(ends(s));
 }
 
-static void a_connected_worker_keeps_the_daemon(void **state)
+TEST(a_connected_worker_keeps_the_daemon, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
 
     for (int i = 0; i < 5; i++) let_pass(s, IDLE_MS);
@@ -84,9 +75,8 @@ static void a_connected_worker_keeps_the_daemon(void **state)
     close(fd);
 }
 
-static void the_idle_time_begins_when_the_last_worker_is_gone(void **state)
+TEST(the_idle_time_begins_when_the_last_worker_is_gone, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 1), last = scene_join(s, 1, 2, 1);
 
     close(first);
@@ -101,9 +91,8 @@ static void the_idle_time_begins_when_the_last_worker_is_gone(void **state)
     assert_true(ends(s));
 }
 
-static void a_worker_that_has_left_does_not_keep_the_daemon(void **state)
+TEST(a_worker_that_has_left_does_not_keep_the_daemon, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
 
     scene_say(s, fd, PD_LEAVE);
@@ -114,9 +103,8 @@ static void a_worker_that_has_left_does_not_keep_the_daemon(void **state)
     close(fd);
 }
 
-static void a_worker_that_came_and_went_between_two_looks_counts(void **state)
+TEST(a_worker_that_came_and_went_between_two_looks_counts, scene *s)
 {
-    scene *s = *state;
     int fd;
 
     ahead_ms += IDLE_MS - 1;
@@ -131,9 +119,8 @@ static void a_worker_that_came_and_went_between_two_looks_counts(void **state)
     assert_true(ends(s));
 }
 
-static void an_operator_does_not_keep_the_daemon(void **state)
+TEST(an_operator_does_not_keep_the_daemon, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     let_pass(s, IDLE_MS);
@@ -141,28 +128,10 @@ static void an_operator_does_not_keep_the_daemon(void **state)
     close(fd);
 }
 
-static void a_daemon_that_drains_already_is_not_told_again(void **state)
+TEST(a_daemon_that_drains_already_is_not_told_again, scene *s)
 {
-    scene *s = *state;
-
     pd_conversation_interrupt(s->daemon, "Terminated");
     let_pass(s, IDLE_MS);
     assert_null(strstr(s->said, "no worker"));
     assert_true(ends(s));
-}
-
-int main(void)
-{
-#define IN_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        IN_SCENE(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time),
-        IN_SCENE(without_an_idle_time_a_daemon_waits_for_ever),
-        IN_SCENE(a_connected_worker_keeps_the_daemon),
-        IN_SCENE(the_idle_time_begins_when_the_last_worker_is_gone),
-        IN_SCENE(a_worker_that_has_left_does_not_keep_the_daemon),
-        IN_SCENE(a_worker_that_came_and_went_between_two_looks_counts),
-        IN_SCENE(an_operator_does_not_keep_the_daemon),
-        IN_SCENE(a_daemon_that_drains_already_is_not_told_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* Tests images (saved copies) of jobs. A job is saved at a random step, dropped, read into a new store and
  * continued. It must end with the same bits as a job that was not interrupted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "course.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "plan_bytes.h"
 #include "rig.h"
@@ -85,9 +78,8 @@ static void check(const course *p, uint64_t seed)
 
 /* ---- tests ---- */
 
-static void every_optimizer_goes_on_with_the_same_bits(void **state)
+TEST(every_optimizer_goes_on_with_the_same_bits)
 {
-    (void)state;
     for (const pd_optimizer_ops *const *row = pd_optimizer_table; *row != NULL; row++) {
         char rule[96];
         snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
@@ -98,10 +90,9 @@ static void every_optimizer_goes_on_with_the_same_bits(void **state)
     }
 }
 
-static void roots_that_are_not_due_yet_are_adopted_in_their_step(void **state)
+TEST(roots_that_are_not_due_yet_are_adopted_in_their_step)
 {
     char rule[256];
-    (void)state;
 
     for (int delay = 0; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
@@ -122,9 +113,8 @@ static void roots_that_are_not_due_yet_are_adopted_in_their_step(void **state)
     }
 }
 
-static void coded_and_wide_slots_come_back_byte_for_byte(void **state)
+TEST(coded_and_wide_slots_come_back_byte_for_byte)
 {
-    (void)state;
     check(&(course){ .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=2 "
                               "preconditioning_compute_steps=4" },
           1);
@@ -135,9 +125,8 @@ static void coded_and_wide_slots_come_back_byte_for_byte(void **state)
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" }, 4);
 }
 
-static void groups_ranges_absences_clipping_and_overrides_come_back(void **state)
+TEST(groups_ranges_absences_clipping_and_overrides_come_back)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         check(&(course){ .rules = "* kron", .absent = true }, 10 + seed);
         check(&(course){ .rules = "* adam", .ranged = true, .absent = true }, 20 + seed);
@@ -156,7 +145,7 @@ static void groups_ranges_absences_clipping_and_overrides_come_back(void **state
     }
 }
 
-static void a_job_of_one_rank_that_declares_ranges_comes_back(void **state)
+TEST(a_job_of_one_rank_that_declares_ranges_comes_back)
 {
     static const char *const name[] = { "p" };
     static const pd_shape shape = { 1, { 100 } };
@@ -167,7 +156,6 @@ static void a_job_of_one_rank_that_declares_ranges_comes_back(void **state)
     size_t n;
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     assert_int_equal(rig_hello(&r, "job", 0, 1, COURSE_CONN, COURSE_CONN, NULL, "* sgd"), PD_OK);
     assert_int_equal(rig_declare_range(&r, 0, COURSE_CONN, name[0], &shape, all), PD_OK);
@@ -221,13 +209,12 @@ static int try_load(const uint8_t *image, size_t n)
     return rc;
 }
 
-static void a_cut_image_is_refused_and_changes_nothing(void **state)
+TEST(a_cut_image_is_refused_and_changes_nothing)
 {
     uint8_t *image;
     size_t n;
     rig r;
 
-    (void)state;
     some_job(&r, &rich);
     save(&r, &image, &n);
     assert_int_equal(try_load(image, n), PD_OK);
@@ -243,13 +230,12 @@ static void a_cut_image_is_refused_and_changes_nothing(void **state)
 }
 
 /* A flipped byte may turn a value into another valid value. Then the image is accepted. */
-static void a_flipped_byte_is_refused_or_is_another_value(void **state)
+TEST(a_flipped_byte_is_refused_or_is_another_value)
 {
     uint8_t *image;
     size_t n;
     rig r;
 
-    (void)state;
     some_job(&r, &rich);
     save(&r, &image, &n);
     for (size_t i = 0; i < n; i += i < 400 * THOROUGH ? 1 : 400 / THOROUGH) {
@@ -261,14 +247,13 @@ static void a_flipped_byte_is_refused_or_is_another_value(void **state)
     rig_free(&r);
 }
 
-static void an_image_of_a_job_that_exists_is_refused(void **state)
+TEST(an_image_of_a_job_that_exists_is_refused)
 {
     pd_error err;
     uint8_t *image;
     size_t n;
     rig r;
 
-    (void)state;
     some_job(&r, &rich);
     save(&r, &image, &n);
     assert_int_equal(pd_store_load_job(r.store, image, n, r.now, &err), PD_FAILED_PRECONDITION);
@@ -295,13 +280,12 @@ static int attempt(const void *what)
     return rc;
 }
 
-static void memory_that_fails_while_reading_leaves_nothing(void **state)
+TEST(memory_that_fails_while_reading_leaves_nothing)
 {
     bytes image;
     uint8_t *at;
     rig r;
 
-    (void)state;
     some_job(&r, &rich);
     save(&r, &at, &image.n);
     image.at = at;
@@ -314,21 +298,4 @@ static void memory_that_fails_while_reading_leaves_nothing(void **state)
     }
     free(at);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_goes_on_with_the_same_bits),
-        cmocka_unit_test(roots_that_are_not_due_yet_are_adopted_in_their_step),
-        cmocka_unit_test(coded_and_wide_slots_come_back_byte_for_byte),
-        cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_come_back),
-        cmocka_unit_test(a_job_of_one_rank_that_declares_ranges_comes_back),
-        cmocka_unit_test(a_cut_image_is_refused_and_changes_nothing),
-        cmocka_unit_test(a_flipped_byte_is_refused_or_is_another_value),
-        cmocka_unit_test(an_image_of_a_job_that_exists_is_refused),
-        cmocka_unit_test(memory_that_fails_while_reading_leaves_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests that imported optimizer state takes effect whole or not at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "import.h"
-#include "import_check.h"
-#include "oom.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -161,10 +153,10 @@ static void assert_untouched(fixture *f)
 
 /* ---- tests ---- */
 
-static void committed_state_is_the_jobs_state(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(committed_state_is_the_jobs_state, fixture *f)
+{
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(everything(f), PD_OK);
     assert_int_equal(count(f, "m", 41), PD_OK);
@@ -178,10 +170,8 @@ static void committed_state_is_the_jobs_state(void **state)
     assert_false(pd_import_writes(job_of(f)));
 }
 
-static void a_tensor_may_come_in_pieces(void **state)
+TEST(a_tensor_may_come_in_pieces, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(begin(f), PD_OK);
     for (int64_t i = 0; i < 32; i += 5)
         assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], i, 32 - i < 5 ? 32 - i : 5, 100), PD_OK);
@@ -189,10 +179,8 @@ static void a_tensor_may_come_in_pieces(void **state)
     for (int64_t i = 0; i < 32; i++) assert_true(state_at(f, MATRIX, "momentum", -1, i) == 100 + (double)i);
 }
 
-static void pieces_that_leave_a_hole_are_refused(void **state)
+TEST(pieces_that_leave_a_hole_are_refused, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], 0, 8, 100), PD_OK);
     assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], 16, 8, 100), PD_INVALID_ARGUMENT);
@@ -203,10 +191,8 @@ static void pieces_that_leave_a_hole_are_refused(void **state)
     assert_untouched(f);
 }
 
-static void nothing_is_half_loaded(void **state)
+TEST(nothing_is_half_loaded, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 100), PD_OK);
     assert_int_equal(commit(f, false), PD_FAILED_PRECONDITION);
@@ -216,10 +202,8 @@ static void nothing_is_half_loaded(void **state)
     assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 105);
 }
 
-static void state_that_the_job_does_not_keep_is_not_found(void **state)
+TEST(state_that_the_job_does_not_keep_is_not_found, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(whole(f, "x", "momentum", -1, shapes[MATRIX], 1), PD_NOT_FOUND);
     assert_int_equal(whole(f, "m", "exp_avg", -1, shapes[MATRIX], 1), PD_NOT_FOUND);
@@ -229,9 +213,8 @@ static void state_that_the_job_does_not_keep_is_not_found(void **state)
     assert_int_equal(count(f, "x", 1), PD_NOT_FOUND);
 }
 
-static void a_counter_never_goes_back(void **state)
+TEST(a_counter_never_goes_back, fixture *f)
 {
-    fixture *f = *state;
     float gradient[32] = { 1 };
 
     assert_int_equal(rig_push(&f->r, f->job, 0, 1, 1, MATRIX, gradient, 32), PD_OK);
@@ -242,10 +225,8 @@ static void a_counter_never_goes_back(void **state)
     assert_int_equal(count(f, "m", 1), PD_OK);
 }
 
-static void of_counters_that_come_twice_the_larger_is_taken(void **state)
+TEST(of_counters_that_come_twice_the_larger_is_taken, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(count(f, "m", 5), PD_OK);
     assert_int_equal(count(f, "m", 9), PD_OK);
@@ -256,10 +237,8 @@ static void of_counters_that_come_twice_the_larger_is_taken(void **state)
     assert_int_equal(pd_optim_count(job_of(f)->steps.params[VECTOR].optim), 0);
 }
 
-static void only_the_connection_that_began_may_continue(void **state)
+TEST(only_the_connection_that_began_may_continue, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_FAILED_PRECONDITION);
     assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
     assert_int_equal(begin(f), PD_OK);
@@ -290,9 +269,8 @@ static uint64_t commit_during_a_root(fixture *f)
     return answered;
 }
 
-static void a_commit_waits_for_a_pending_root_task(void **state)
+TEST(a_commit_waits_for_a_pending_root_task, fixture *f)
 {
-    fixture *f = *state;
     uint64_t answered = commit_during_a_root(f);
 
     assert_int_equal(f->r.answered, answered);
@@ -305,9 +283,8 @@ static void a_commit_waits_for_a_pending_root_task(void **state)
     assert_true(state_at(f, VECTOR, "momentum", -1, 2) == 3);
 }
 
-static void a_commit_that_waits_too_long_is_refused_and_can_be_sent_again(void **state)
+TEST(a_commit_that_waits_too_long_is_refused_and_can_be_sent_again, fixture *f)
 {
-    fixture *f = *state;
     uint64_t answered = commit_during_a_root(f);
 
     rig_sleep(&f->r, 10);
@@ -320,9 +297,8 @@ static void a_commit_that_waits_too_long_is_refused_and_can_be_sent_again(void *
     assert_true(state_at(f, VECTOR, "momentum", -1, 2) == 3);
 }
 
-static void staged_bytes_are_counted_and_given_back(void **state)
+TEST(staged_bytes_are_counted_and_given_back, fixture *f)
 {
-    fixture *f = *state;
     uint64_t before = f->r.store->budget.used;
 
     assert_int_equal(begin(f), PD_OK);
@@ -334,9 +310,8 @@ static void staged_bytes_are_counted_and_given_back(void **state)
     assert_int_equal(f->r.store->budget.used, before);
 }
 
-static void counters_take_bytes_once_and_give_them_back(void **state)
+TEST(counters_take_bytes_once_and_give_them_back, fixture *f)
 {
-    fixture *f = *state;
     uint64_t before = f->r.store->budget.used, limit = f->r.store->budget.limit, bytes = PARAMS * sizeof(int64_t);
 
     assert_int_equal(begin(f), PD_OK);
@@ -350,9 +325,8 @@ static void counters_take_bytes_once_and_give_them_back(void **state)
     assert_int_equal(f->r.store->budget.used, before);
 }
 
-static void an_import_that_nobody_ends_is_dropped(void **state)
+TEST(an_import_that_nobody_ends_is_dropped, fixture *f)
 {
-    fixture *f = *state;
     uint64_t before = f->r.store->budget.used;
 
     assert_int_equal(begin(f), PD_OK);
@@ -364,9 +338,8 @@ static void an_import_that_nobody_ends_is_dropped(void **state)
     assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
 }
 
-static void without_memory_nothing_has_changed(void **state)
+TEST(without_memory_nothing_has_changed, fixture *f)
 {
-    fixture *f = *state;
     bool survived = false;
 
     assert_int_equal(begin(f), PD_OK);
@@ -382,27 +355,4 @@ static void without_memory_nothing_has_changed(void **state)
         assert_int_equal(rc, survived ? PD_OK : PD_NO_MEMORY);
     }
     assert_true(survived);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(committed_state_is_the_jobs_state),
-        CASE(a_tensor_may_come_in_pieces),
-        CASE(pieces_that_leave_a_hole_are_refused),
-        CASE(nothing_is_half_loaded),
-        CASE(state_that_the_job_does_not_keep_is_not_found),
-        CASE(a_counter_never_goes_back),
-        CASE(of_counters_that_come_twice_the_larger_is_taken),
-        CASE(only_the_connection_that_began_may_continue),
-        CASE(a_commit_waits_for_a_pending_root_task),
-        CASE(a_commit_that_waits_too_long_is_refused_and_can_be_sent_again),
-        CASE(staged_bytes_are_counted_and_given_back),
-        CASE(counters_take_bytes_once_and_give_them_back),
-        CASE(an_import_that_nobody_ends_is_dropped),
-        CASE(without_memory_nothing_has_changed),
-    };
-
-    return cmocka_run_group_tests_name("import", tests, NULL, NULL);
 }

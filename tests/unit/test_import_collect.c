@@ -1,16 +1,9 @@
 /* Tests an import of saved state while a round collects contributions. The state is in place before the step begins, or
  * it is refused and nothing changes. Collected contributions stay. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "collecting.h"
 #include "import.h"
-#include "oom.h"
 #include "store_inside.h"
 
 enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 700, STEPS = 2 };
@@ -179,26 +172,23 @@ static void sweep(int how, bool over_quota, uint32_t late)
     assert_true(taken > 1); /* at least two commits were accepted, one of them in the middle of the aggregation */
 }
 
-static void state_imported_while_a_round_collects_is_in_place_before_its_step(void **state)
+TEST(state_imported_while_a_round_collects_is_in_place_before_its_step)
 {
-    (void)state;
     for (int i = 0; i < 2 * COLLECTING; i++) sweep(i / 2, i % 2 == 1, 2);
 }
 
-static void state_imported_while_an_aggregate_is_computed_is_in_place_before_the_step_or_refused(void **state)
+TEST(state_imported_while_an_aggregate_is_computed_is_in_place_before_the_step_or_refused)
 {
-    (void)state;
     for (int i = 0; i < 2 * COLLECTING; i++) sweep(i / 2, i % 2 == 1, 0);
 }
 
 /* The n-th allocation fails while the imported state is written. The written state must be the same as with enough
  * memory, and contributions must wait until memory is available. */
-static void running_out_of_memory_while_state_is_written_loses_neither_state_nor_contributions(void **state)
+TEST(running_out_of_memory_while_state_is_written_loses_neither_state_nor_contributions)
 {
     static remains before, got;
     rig r;
 
-    (void)state;
     for (int how = 0; how < COLLECTING; how++) {
         bool failed = true;
         reference(how, true, &before);
@@ -224,11 +214,10 @@ static void running_out_of_memory_while_state_is_written_loses_neither_state_nor
     }
 }
 
-static void a_job_may_be_dropped_while_state_is_written_beside_a_round(void **state)
+TEST(a_job_may_be_dropped_while_state_is_written_beside_a_round)
 {
     rig r;
 
-    (void)state;
     for (int i = 0; i < 2 * COLLECTING; i++)
         for (int64_t batches = 0; batches < 4; batches++) {
             pd_request *drop;
@@ -245,17 +234,4 @@ static void a_job_may_be_dropped_while_state_is_written_beside_a_round(void **st
             assert_int_equal(r.store->budget.used, 0);
             rig_free(&r);
         }
-}
-
-#define CASE(f) cmocka_unit_test(f)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(state_imported_while_a_round_collects_is_in_place_before_its_step),
-        CASE(state_imported_while_an_aggregate_is_computed_is_in_place_before_the_step_or_refused),
-        CASE(running_out_of_memory_while_state_is_written_loses_neither_state_nor_contributions),
-        CASE(a_job_may_be_dropped_while_state_is_written_beside_a_round),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

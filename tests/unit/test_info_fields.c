@@ -1,13 +1,8 @@
 /* Tests the tables of the fields that lists for operators contain: every field of a list entry in paramd.proto has a
  * table row with its name and its size in bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <strings.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <strings.h>
 
 #include "info.h"
 #include "message.h"
@@ -53,11 +48,10 @@ static bool fits(const ProtobufCFieldDescriptor *field, const pd_info_field *row
            row->bytes == 8;
 }
 
-static void every_field_of_a_message_has_a_row_that_fits(void **state)
+TEST(every_field_of_a_message_has_a_row_that_fits)
 {
     const pd_info_list *list;
 
-    (void)state;
     for (uint32_t what = 1; (list = pd_info_list_of(what)) != NULL; what++) {
         const ProtobufCMessageDescriptor *type = type_of(list);
         assert_int_equal(count_fields(list), type->n_fields);
@@ -68,21 +62,19 @@ static void every_field_of_a_message_has_a_row_that_fits(void **state)
     }
 }
 
-static void no_field_has_two_rows(void **state)
+TEST(no_field_has_two_rows)
 {
     const pd_info_list *list;
 
-    (void)state;
     for (uint32_t what = 0; (list = pd_info_list_of(what)) != NULL; what++)
         for (const pd_info_field *a = list->fields; a->name != NULL; a++)
             for (const pd_info_field *b = list->fields; b != a; b++) assert_string_not_equal(a->name, b->name);
 }
 
-static void lists_have_the_numbers_of_the_protocol(void **state)
+TEST(lists_have_the_numbers_of_the_protocol)
 {
     const ProtobufCEnumDescriptor *kinds = &paramd__list_kind__descriptor;
 
-    (void)state;
     assert_null(pd_info_list_of(kinds->n_values));
     for (uint32_t what = 1; what < kinds->n_values; what++) {
         const char *name = protobuf_c_enum_descriptor_get_value(kinds, (int)what)->name;
@@ -90,15 +82,4 @@ static void lists_have_the_numbers_of_the_protocol(void **state)
         if (strcasecmp(name + 5, pd_info_list_of(what)->name) != 0)
             fail_msg("list %u is %s, not %s", what, name, pd_info_list_of(what)->name);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_of_a_message_has_a_row_that_fits),
-        cmocka_unit_test(no_field_has_two_rows),
-        cmocka_unit_test(lists_have_the_numbers_of_the_protocol),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

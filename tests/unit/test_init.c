@@ -1,14 +1,8 @@
 /* Tests that the initial weights of a parameter come from one process at each rank, even when another process takes the
  * rank over while they arrive. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CHUNK = 64, SIZE = 3 * CHUNK };
 static const char *const names[] = { "p0" };
@@ -57,10 +51,10 @@ static void assert_given_by(rig *r, uint64_t process, int64_t first, int64_t end
     assert_memory_equal(rig_weights(r, r->job, 0) + first, values + first, (size_t)(end - first) * sizeof(float));
 }
 
-static void half_a_parameter_of_a_process_that_has_gone_does_not_count(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(half_a_parameter_of_a_process_that_has_gone_does_not_count, rig *r)
+{
     join(r, 0, 1, 5, false);
     send(r, 0, 5, 0, 64);
     send(r, 0, 5, 64, 128);
@@ -74,10 +68,8 @@ static void half_a_parameter_of_a_process_that_has_gone_does_not_count(void **st
     assert_given_by(r, 6, 0, SIZE);
 }
 
-static void a_process_that_comes_back_goes_on(void **state)
+TEST(a_process_that_comes_back_goes_on, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, 1, 5, false);
     send(r, 0, 5, 0, 64);
     /* a second connection of the same process */
@@ -91,10 +83,8 @@ static void a_process_that_comes_back_goes_on(void **state)
                                       * belong to one process */
 }
 
-static void the_third_of_three_processes_gives_all_of_a_parameter(void **state)
+TEST(the_third_of_three_processes_gives_all_of_a_parameter, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, 1, 5, false);
     send(r, 0, 5, 0, 64);
     join(r, 0, 1, 6, false);
@@ -107,10 +97,8 @@ static void the_third_of_three_processes_gives_all_of_a_parameter(void **state)
     assert_given_by(r, 7, 0, SIZE);
 }
 
-static void part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same(void **state)
+TEST(part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, 2, 5, true);
     join(r, 1, 2, 8, true);
     send(r, 0, 5, 64, 100);
@@ -125,10 +113,8 @@ static void part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_sa
     assert_given_by(r, 8, 100, SIZE);
 }
 
-static void a_higher_rank_taken_over_gives_its_part_anew(void **state)
+TEST(a_higher_rank_taken_over_gives_its_part_anew, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, 2, 5, true);
     join(r, 1, 2, 8, true);
     send(r, 1, 8, 80, 128);
@@ -142,10 +128,8 @@ static void a_higher_rank_taken_over_gives_its_part_anew(void **state)
     assert_given_by(r, 9, 100, SIZE);
 }
 
-static void a_range_that_was_sent_whole_stays(void **state)
+TEST(a_range_that_was_sent_whole_stays, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, 2, 5, true);
     join(r, 1, 2, 8, true);
     send(r, 1, 8, 80, 128);
@@ -156,18 +140,4 @@ static void a_range_that_was_sent_whole_stays(void **state)
     send(r, 0, 5, 0, 64);
     send(r, 0, 5, 64, 100);
     assert_given_by(r, 8, 100, SIZE);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(half_a_parameter_of_a_process_that_has_gone_does_not_count),
-        TEST(a_process_that_comes_back_goes_on),
-        TEST(the_third_of_three_processes_gives_all_of_a_parameter),
-        TEST(part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same),
-        TEST(a_higher_rank_taken_over_gives_its_part_anew),
-        TEST(a_range_that_was_sent_whole_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Tests jobs that begin with the mean of all ranks' weights (initial_weights = mean). */
+#include "test.h"
+
 #include "mean_start.h"
-#include "oom.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* Computes the expected mean of the three ranks' weights. */
 static void mean_of(uint32_t param, float *out)
@@ -31,10 +24,10 @@ static void assert_mean(rig *r)
 
 /* ---- the weights that are published ---- */
 
-static void the_mean_is_published_when_all_ranks_have_sent_theirs(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(the_mean_is_published_when_all_ranks_have_sent_theirs, rig *r)
+{
     mean_join_all(r, "start_step=4");
     for (uint32_t rank = 0; rank < MEAN_WORLD; rank++) {
         for (uint32_t p = 0; p < MEAN_PARAMS; p++) assert_null(mean_published(r, p));
@@ -48,7 +41,7 @@ static void the_mean_is_published_when_all_ranks_have_sent_theirs(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void the_bits_are_the_same_in_any_order_of_arrival(void **state)
+TEST_STATE(the_bits_are_the_same_in_any_order_of_arrival)
 {
     uint64_t seed = 5;
 
@@ -71,7 +64,7 @@ static void the_bits_are_the_same_in_any_order_of_arrival(void **state)
     }
 }
 
-static void initial_weights_are_the_mean_with_every_aggregate(void **state)
+TEST_STATE(initial_weights_are_the_mean_with_every_aggregate)
 {
     static const char *const options[] = { "aggregate=sum",
                                            "aggregate=weighted_mean",
@@ -105,10 +98,9 @@ static void initial_weights_are_the_mean_with_every_aggregate(void **state)
     }
 }
 
-static void statistics_of_the_model_are_averaged_like_weights(void **state)
+TEST(statistics_of_the_model_are_averaged_like_weights, rig *r)
 {
     static const bool states[MEAN_PARAMS] = { false, true };
-    rig *r = *state;
 
     r->states = states;
     mean_join_all(r, "aggregate=sum clip_global_norm=1");
@@ -117,10 +109,8 @@ static void statistics_of_the_model_are_averaged_like_weights(void **state)
     assert_mean(r);
 }
 
-static void types_that_come_late_are_published_too(void **state)
+TEST(types_that_come_late_are_published_too, rig *r)
 {
-    rig *r = *state;
-
     mean_join(r, 0, 0, NULL, PD_F32);
     mean_join(r, 1, 0, NULL, PD_F32);
     mean_send_all(r, 0, 0);
@@ -135,10 +125,8 @@ static void types_that_come_late_are_published_too(void **state)
 
 /* ---- which ranks are asked to send their weights ---- */
 
-static void every_rank_is_asked_for_the_parameters_that_it_has_not_sent(void **state)
+TEST(every_rank_is_asked_for_the_parameters_that_it_has_not_sent, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t rank = 0; rank < MEAN_WORLD; rank++) {
         mean_join(r, rank, 0, NULL, PD_F32);
         assert_true(r->must_init);
@@ -156,10 +144,8 @@ static void every_rank_is_asked_for_the_parameters_that_it_has_not_sent(void **s
     assert_mean(r);
 }
 
-static void a_gradient_before_there_are_weights_is_refused(void **state)
+TEST(a_gradient_before_there_are_weights_is_refused, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     mean_send_all(r, 0, 0);
     assert_int_equal(rig_push(r, r->job, 1, 11, 1, 1, (float[5]){ 0 }, 5), PD_FAILED_PRECONDITION);
@@ -167,10 +153,8 @@ static void a_gradient_before_there_are_weights_is_refused(void **state)
     rig_work(r);
 }
 
-static void by_default_rank_0_alone_is_asked(void **state)
+TEST(by_default_rank_0_alone_is_asked, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(rig_hello(r, "job", rank, 2, rank, 10 + rank, NULL, "* sgd"), PD_OK);
         assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, mean_names, mean_shapes, NULL, MEAN_PARAMS, PD_F32),
@@ -185,10 +169,8 @@ static void by_default_rank_0_alone_is_asked(void **state)
 
 /* ---- repeated sends, other processes, lost ranks ---- */
 
-static void weights_that_are_sent_again_count_once(void **state)
+TEST(weights_that_are_sent_again_count_once, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     for (uint32_t rank = 0; rank < MEAN_WORLD; rank++) {
         mean_send_all(r, rank, 0);
@@ -202,10 +184,8 @@ static void weights_that_are_sent_again_count_once(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void published_weights_stay_when_another_process_sends_others(void **state)
+TEST(published_weights_stay_when_another_process_sends_others, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     for (uint32_t rank = 0; rank < MEAN_WORLD; rank++) mean_send_all(r, rank, 0);
     rig_work(r);
@@ -216,9 +196,8 @@ static void published_weights_stay_when_another_process_sends_others(void **stat
     assert_int_equal(mean_send_chunk(r, 0, 0, 0, 0), PD_OK);
 }
 
-static void a_rank_that_leaves_before_it_has_sent_its_own_is_reported_at_once_and_can_be_replaced(void **state)
+TEST(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_at_once_and_can_be_replaced, rig *r)
 {
-    rig *r = *state;
     pd_request *leave;
 
     mean_join_all(r, "step_timeout=10s");
@@ -243,9 +222,8 @@ static void a_rank_that_leaves_before_it_has_sent_its_own_is_reported_at_once_an
     assert_int_equal(r->timed_out, 1);
 }
 
-static void a_job_that_is_dropped_frees_its_initial_weights(void **state)
+TEST(a_job_that_is_dropped_frees_its_initial_weights, rig *r)
 {
-    rig *r = *state;
     pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 99));
 
     mean_join_all(r, NULL);
@@ -257,9 +235,8 @@ static void a_job_that_is_dropped_frees_its_initial_weights(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void an_invalid_init_is_refused_and_changes_nothing(void **state)
+TEST(an_invalid_init_is_refused_and_changes_nothing, rig *r)
 {
-    rig *r = *state;
     float values[MEAN_SIZE] = { 0 };
     rig_frame *frame;
 
@@ -326,10 +303,8 @@ static void assert_ranged_mean(rig *r)
     }
 }
 
-static void each_element_of_a_ranged_parameter_is_the_mean_of_the_ranks_that_have_it(void **state)
+TEST(each_element_of_a_ranged_parameter_is_the_mean_of_the_ranks_that_have_it, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t rank = 0; rank < MEAN_WORLD; rank++) join_ranged(r, rank);
     assert_true(r->must_init); /* rank 2 has no elements of p0, but must still initialize p1 */
     assert_true(r->initialised[0]);
@@ -342,7 +317,7 @@ static void each_element_of_a_ranged_parameter_is_the_mean_of_the_ranks_that_hav
 
 /* Chunks of p0 may have to wait for a rank that has not declared yet. The rank may later declare a range without
  * elements of these chunks. */
-static void a_rank_may_declare_its_range_when_others_have_sent_theirs(void **state)
+TEST_STATE(a_rank_may_declare_its_range_when_others_have_sent_theirs)
 {
     static const uint32_t orders[][MEAN_WORLD] = { { 0, 1, 2 }, { 1, 0, 2 }, { 2, 1, 0 }, { 0, 2, 1 } };
 
@@ -365,10 +340,9 @@ static void a_rank_may_declare_its_range_when_others_have_sent_theirs(void **sta
     }
 }
 
-static void a_declare_that_is_refused_while_others_wait_changes_nothing(void **state)
+TEST(a_declare_that_is_refused_while_others_wait_changes_nothing, rig *r)
 {
     static const rig_range gap[MEAN_PARAMS] = { { 180, MEAN_SIZE }, { -1, 0 } };
-    rig *r = *state;
 
     join_ranged(r, 0);
     join_ranged(r, 2);
@@ -403,7 +377,7 @@ static void fill_the_budget(rig *r, uint32_t ranks)
 
 /* Rank 2 has used up its quota, and its weights wait for rank 1. When rank 1 declares an empty range, the weights of
  * rank 2 are summed. Rank 3 never joins. */
-static void weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elements(void **state)
+TEST(weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elements)
 {
     static const rig_range ranges[3][MEAN_PARAMS] = { { { 0, 0 }, { 0, 5 } },
                                                       { { 0, 0 }, { 0, 0 } },
@@ -412,7 +386,6 @@ static void weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elemen
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.ingest_bytes = (4 + 128) * 4096;
     rig_new(&r, &config);
     fill_the_budget(&r, 128);
@@ -433,12 +406,11 @@ static void weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elemen
 
 /* The ingest budget covers only the reserves of the three ranks, so every frame puts its rank over quota.
  * Contributions are then summed as soon as possible. */
-static void a_rank_that_is_ahead_is_summed_when_its_share_is_used(void **state)
+TEST(a_rank_that_is_ahead_is_summed_when_its_share_is_used)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.ingest_bytes = 3 * 4096;
     rig_new(&r, &config);
     mean_join_all(&r, NULL);
@@ -452,11 +424,10 @@ static void a_rank_that_is_ahead_is_summed_when_its_share_is_used(void **state)
     rig_free(&r);
 }
 
-static void the_mean_is_retried_after_memory_ran_out(void **state)
+TEST(the_mean_is_retried_after_memory_ran_out)
 {
     bool failed = true;
 
-    (void)state;
     for (int64_t n = 0; failed; n++) {
         pd_store_config config = rig_config();
         rig r;
@@ -481,9 +452,8 @@ static void the_mean_is_retried_after_memory_ran_out(void **state)
     }
 }
 
-static void filing_initial_weights_needs_no_memory(void **state)
+TEST(filing_initial_weights_needs_no_memory, rig *r)
 {
-    rig *r = *state;
     rig_frame *frame;
     pd_request *request;
     float values[5] = { 0 };
@@ -502,9 +472,8 @@ static void filing_initial_weights_needs_no_memory(void **state)
 
 /* ---- draining ---- */
 
-static void while_draining_the_first_step_is_not_begun(void **state)
+TEST(while_draining_the_first_step_is_not_begun, rig *r)
 {
-    rig *r = *state;
     pd_request *drain = pd_request_new(PD_REQ_DRAIN, rig_ticket(r, 99));
 
     mean_join_all(r, NULL);
@@ -515,34 +484,4 @@ static void while_draining_the_first_step_is_not_begun(void **state)
     rig_work(r);
     assert_mean(r);
     assert_int_equal(rig_push(r, r->job, 0, 10, 1, 1, (float[5]){ 0 }, 5), PD_UNAVAILABLE);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_mean_is_published_when_all_ranks_have_sent_theirs),
-        CASE(the_bits_are_the_same_in_any_order_of_arrival),
-        CASE(initial_weights_are_the_mean_with_every_aggregate),
-        CASE(statistics_of_the_model_are_averaged_like_weights),
-        CASE(types_that_come_late_are_published_too),
-        CASE(every_rank_is_asked_for_the_parameters_that_it_has_not_sent),
-        CASE(a_gradient_before_there_are_weights_is_refused),
-        CASE(by_default_rank_0_alone_is_asked),
-        CASE(weights_that_are_sent_again_count_once),
-        CASE(published_weights_stay_when_another_process_sends_others),
-        CASE(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_at_once_and_can_be_replaced),
-        CASE(a_job_that_is_dropped_frees_its_initial_weights),
-        CASE(an_invalid_init_is_refused_and_changes_nothing),
-        CASE(each_element_of_a_ranged_parameter_is_the_mean_of_the_ranks_that_have_it),
-        CASE(a_rank_may_declare_its_range_when_others_have_sent_theirs),
-        CASE(a_declare_that_is_refused_while_others_wait_changes_nothing),
-        CASE(weights_that_waited_for_a_rank_are_summed_once_it_declares_no_elements),
-        CASE(a_rank_that_is_ahead_is_summed_when_its_share_is_used),
-        CASE(the_mean_is_retried_after_memory_ran_out),
-        CASE(filing_initial_weights_needs_no_memory),
-        CASE(while_draining_the_first_step_is_not_begun),
-    };
-    return cmocka_run_group_tests_name("initial_mean", tests, NULL, NULL);
 }

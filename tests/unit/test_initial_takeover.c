@@ -1,13 +1,7 @@
 /* Tests initial_weights = mean when another process takes a rank over before the mean is computed. */
+#include "test.h"
+
 #include "mean_start.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* Checks the mean of parameter `param`. The weights of rank 1 are expected to come from process `again` of this
  * rank; 0: its first process. */
@@ -23,10 +17,10 @@ static void assert_mean_with_another(rig *r, uint32_t param, uint64_t again)
         assert_true(rig_weights(r, r->job, param)[i] == ((a[i] + b[i]) + c[i]) / 3.0f);
 }
 
-static void weights_sent_in_part_are_replaced_by_the_next_process(void **state)
-{
-    rig *r = *state;
+FIXTURE(rig_set_up, rig_tear_down);
 
+TEST(weights_sent_in_part_are_replaced_by_the_next_process, rig *r)
+{
     mean_join_all(r, NULL);
     mean_send_all(r, 0, 0);
     mean_send_all(r, 2, 0);
@@ -49,10 +43,8 @@ static void weights_sent_in_part_are_replaced_by_the_next_process(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void weights_sent_whole_stay_when_the_next_process_comes(void **state)
+TEST(weights_sent_whole_stay_when_the_next_process_comes, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     mean_send_param(r, 1, 0, 0);
     mean_join(r, 1, 100, NULL, PD_F32);
@@ -66,10 +58,8 @@ static void weights_sent_whole_stay_when_the_next_process_comes(void **state)
 }
 
 /* The rank's process comes back on another connection, and is not taken for a new process. */
-static void a_process_that_comes_back_goes_on(void **state)
+TEST(a_process_that_comes_back_goes_on, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     mean_send_chunk(r, 1, 0, 0, 0);
     assert_int_equal(rig_hello(r, "job", 1, MEAN_WORLD, 11, 77, "initial_weights=mean ", "* sgd lr=1"), PD_OK);
@@ -97,10 +87,8 @@ static int set_up_narrow(void **state)
     return rig_set_up_with(state, &config);
 }
 
-static void weights_already_in_the_mean_are_refused_from_another_process(void **state)
+TEST_WITH(set_up_narrow, rig_tear_down, weights_already_in_the_mean_are_refused_from_another_process, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     mean_send_chunk(r, 0, 0, 0, 0);
     mean_send_chunk(r, 1, 0, 0, 0);
@@ -116,10 +104,8 @@ static void weights_already_in_the_mean_are_refused_from_another_process(void **
     rig_work(r);
 }
 
-static void ranks_over_quota_give_the_same_mean(void **state)
+TEST_WITH(set_up_narrow, rig_tear_down, ranks_over_quota_give_the_same_mean, rig *r)
 {
-    rig *r = *state;
-
     mean_join_all(r, NULL);
     for (uint32_t p = 0; p < MEAN_PARAMS; p++)
         for (int64_t first = 0; first < mean_sizes[p]; first += 64)
@@ -128,18 +114,4 @@ static void ranks_over_quota_give_the_same_mean(void **state)
                 rig_work(r);
             }
     for (uint32_t p = 0; p < MEAN_PARAMS; p++) assert_mean_with_another(r, p, 0);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(weights_sent_in_part_are_replaced_by_the_next_process),
-        CASE(weights_sent_whole_stay_when_the_next_process_comes),
-        CASE(a_process_that_comes_back_goes_on),
-        cmocka_unit_test_setup_teardown(weights_already_in_the_mean_are_refused_from_another_process, set_up_narrow,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(ranks_over_quota_give_the_same_mean, set_up_narrow, rig_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Tests initial weights that do not arrive. The error that workers get when they pull names the missing ranks. It
  * comes one step_timeout after the last weights arrived. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SIZE = 200, WORLD = 2 };
 static const char *const names[] = { "p0", "p1" };
@@ -35,10 +31,10 @@ static void assert_told(rig *r, uint64_t times, const char *part)
     if (strstr(r->timeout.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", r->timeout.text, part);
 }
 
-static void a_rank_0_that_never_came_is_named(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(a_rank_0_that_never_came_is_named, rig *r)
+{
     join(r, 1, "step_timeout=2s");
     rig_sleep(r, 1.9);
     assert_int_equal(r->timed_out, 0);
@@ -48,9 +44,8 @@ static void a_rank_0_that_never_came_is_named(void **state)
                 "(and of 1 more parameter) for 2 s");
 }
 
-static void a_rank_0_that_died_before_it_sent_its_weights_is_named(void **state)
+TEST(a_rank_0_that_died_before_it_sent_its_weights_is_named, rig *r)
 {
-    rig *r = *state;
     pd_request *lost = pd_request_new(PD_REQ_LOST, (pd_ticket){ 10, 0 });
 
     join(r, 0, "step_timeout=2s");
@@ -61,10 +56,8 @@ static void a_rank_0_that_died_before_it_sent_its_weights_is_named(void **state)
     assert_told(r, 1, "rank 0 (host:10, lost 2 s ago)");
 }
 
-static void the_deadline_is_reported_again_after_another_step_timeout(void **state)
+TEST(the_deadline_is_reported_again_after_another_step_timeout, rig *r)
 {
-    rig *r = *state;
-
     join(r, 1, "step_timeout=2s");
     rig_sleep(r, 2.1);
     rig_sleep(r, 1.8);
@@ -73,10 +66,8 @@ static void the_deadline_is_reported_again_after_another_step_timeout(void **sta
     assert_told(r, 2, "rank 0 (never came)");
 }
 
-static void weights_that_come_put_the_deadline_off(void **state)
+TEST(weights_that_come_put_the_deadline_off, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, "step_timeout=2s");
     rig_sleep(r, 1.5);
     initialise(r, 0);
@@ -86,10 +77,8 @@ static void weights_that_come_put_the_deadline_off(void **state)
     assert_told(r, 1, "rank 0 (host:10, connected): nothing has come of the initial weights of p1 for 2 s");
 }
 
-static void nobody_is_told_once_all_weights_are_there(void **state)
+TEST(nobody_is_told_once_all_weights_are_there, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, "step_timeout=2s");
     initialise(r, 0);
     initialise(r, 1);
@@ -98,10 +87,8 @@ static void nobody_is_told_once_all_weights_are_there(void **state)
 }
 
 /* A worker that declares long after the weights arrived does not wait for weights, so it gets no timeout. */
-static void a_worker_that_comes_after_the_weights_is_told_nothing(void **state)
+TEST(a_worker_that_comes_after_the_weights_is_told_nothing, rig *r)
 {
-    rig *r = *state;
-
     join(r, 0, "step_timeout=2s");
     initialise(r, 0);
     initialise(r, 1);
@@ -113,18 +100,15 @@ static void a_worker_that_comes_after_the_weights_is_told_nothing(void **state)
 
 /* The mean of initial weights is computed in a round, whose deadline begins with its first contribution. Without a
  * contribution there is no timeout. */
-static void a_mean_of_which_nothing_has_come_is_not_overdue(void **state)
+TEST(a_mean_of_which_nothing_has_come_is_not_overdue, rig *r)
 {
-    rig *r = *state;
-
     join(r, 1, "step_timeout=2s initial_weights=mean");
     rig_sleep(r, 10);
     assert_int_equal(r->timed_out, 0);
 }
 
-static void a_mean_is_overdue_once_and_not_twice(void **state)
+TEST(a_mean_is_overdue_once_and_not_twice, rig *r)
 {
-    rig *r = *state;
     rig_frame *frame;
     float values[64] = { 0 };
 
@@ -139,9 +123,8 @@ static void a_mean_is_overdue_once_and_not_twice(void **state)
     assert_non_null(strstr(r->timeout.text, "contributed"));
 }
 
-static void a_rank_that_never_came_is_named_though_its_range_is_not_known(void **state)
+TEST(a_rank_that_never_came_is_named_though_its_range_is_not_known, rig *r)
 {
-    rig *r = *state;
     rig_frame *frame;
     float values[64] = { 0 };
     static const pd_shape shape = { 1, { 128 } };
@@ -154,24 +137,4 @@ static void a_rank_that_never_came_is_named_though_its_range_is_not_known(void *
     rig_work(r);
     rig_sleep(r, 2.1);
     assert_told(r, 1, "rank 1 (never came)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_rank_0_that_never_came_is_named, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_0_that_died_before_it_sent_its_weights_is_named, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_deadline_is_reported_again_after_another_step_timeout, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(weights_that_come_put_the_deadline_off, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(nobody_is_told_once_all_weights_are_there, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_comes_after_the_weights_is_told_nothing, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_mean_of_which_nothing_has_come_is_not_overdue, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_mean_is_overdue_once_and_not_twice, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_never_came_is_named_though_its_range_is_not_known, rig_set_up,
-                                        rig_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* Tests jobs: which workers may join, which worker has a rank, and which workers wait at a barrier. */
+#include "test.h"
+
 #include "job_keys.h"
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const int64_t sizes[] = { 8 };
 
@@ -51,10 +45,10 @@ static int barrier(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t 
 
 /* ---- joining ---- */
 
-static void the_first_hello_creates_the_job(void **state)
-{
-    rig *r = *state;
+EACH_TEST(set_up, rig_tear_down);
 
+TEST(the_first_hello_creates_the_job, rig *r)
+{
     assert_int_equal(rig_hello(r, "a", 1, 2, 5, 10, "seed=18446744073709551615", NULL), PD_OK);
     assert_true(r->created);
     assert_true(r->seed == UINT64_MAX);
@@ -66,10 +60,8 @@ static void the_first_hello_creates_the_job(void **state)
     assert_int_not_equal(r->job, job);
 }
 
-static void limits_the_number_of_jobs(void **state)
+TEST(limits_the_number_of_jobs, rig *r)
 {
-    rig *r = *state;
-
     rig_hello(r, "a", 0, 1, 1, 10, NULL, NULL);
     rig_hello(r, "b", 0, 1, 1, 11, NULL, NULL);
     assert_int_equal(rig_hello(r, "c", 0, 1, 1, 12, NULL, NULL), PD_RESOURCE_EXHAUSTED);
@@ -124,10 +116,8 @@ static const bad refused[] = {
     { "a", 0, 1, NULL, "* sgd;x* sgd nesterov=yes", PD_INVALID_ARGUMENT, "nesterov" },
 };
 
-static void refuses_a_hello_that_makes_no_sense(void **state)
+TEST(refuses_a_hello_that_makes_no_sense, rig *r)
 {
-    rig *r = *state;
-
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         const bad *b = &refused[i];
         assert_int_equal(rig_hello(r, b->job, b->rank, b->world, 1, 10, b->options, b->rules), b->code);
@@ -143,9 +133,8 @@ static void rule_of(char *text, size_t n)
     strcpy(text + n, " sgd lr=1");
 }
 
-static void the_glob_of_a_rule_has_at_most_256_bytes(void **state)
+TEST(the_glob_of_a_rule_has_at_most_256_bytes, rig *r)
 {
-    rig *r = *state;
     char rule[300];
 
     rule_of(rule, 257);
@@ -158,9 +147,8 @@ static void the_glob_of_a_rule_has_at_most_256_bytes(void **state)
 }
 
 /* Servers took longer globs once. A restart with this one must not lose their jobs. */
-static void a_job_of_an_older_server_keeps_its_longer_globs(void **state)
+TEST(a_job_of_an_older_server_keeps_its_longer_globs, rig *r)
 {
-    rig *r = *state;
     char rule[300];
     uint8_t *image;
     size_t n;
@@ -195,10 +183,8 @@ static const bad different[] = {
     { "a", 1, 2, "nonfinite=maybe", "* sgd lr=1", PD_INVALID_ARGUMENT, "nonfinite" },
 };
 
-static void refuses_a_worker_that_describes_another_job(void **state)
+TEST(refuses_a_worker_that_describes_another_job, rig *r)
 {
-    rig *r = *state;
-
     rig_hello(r, "a", 0, 2, 1, 10, "nonfinite=reject", "* sgd lr=1");
     for (size_t i = 0; i < sizeof different / sizeof different[0]; i++) {
         const bad *b = &different[i];
@@ -212,18 +198,17 @@ static void refuses_a_worker_that_describes_another_job(void **state)
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=1min", "* sgd lr=1"), PD_OK);
 }
 
-static void the_list_of_keys_is_cut_to_its_buffer(void **state)
+TEST(the_list_of_keys_is_cut_to_its_buffer)
 {
     char text[64], small[3];
 
-    (void)state;
     memset(text, 'x', sizeof text);
     assert_string_equal(pd_job_keys_list(text, 24), "aggregate, adasum_fo...");
     assert_int_equal(text[24], 'x');
     assert_string_equal(pd_job_keys_list(small, sizeof small), "ag");
 }
 
-static void presets_come_from_the_daemon(void **state)
+TEST(presets_come_from_the_daemon)
 {
     static char name[] = "nonfinite", value[] = "reject", wrong[] = "maybe";
     pd_option preset = { name, value };
@@ -232,7 +217,6 @@ static void presets_come_from_the_daemon(void **state)
     pd_error err;
     rig r;
 
-    (void)state;
     config.job_presets = &preset;
     config.n_job_presets = 1;
     rig_new(&r, &config);
@@ -249,9 +233,8 @@ static void presets_come_from_the_daemon(void **state)
 
 /* A label is printed in the log and in other workers' errors, so it must not contain line breaks or control
  * characters. */
-static void a_label_is_one_printable_line(void **state)
+TEST(a_label_is_one_printable_line, rig *r)
 {
-    rig *r = *state;
     pd_request *request = pd_request_new(PD_REQ_HELLO, rig_ticket(r, 10));
 
     request->u.hello.job_name = strdup("a");
@@ -263,9 +246,8 @@ static void a_label_is_one_printable_line(void **state)
 
 /* ---- ranks ---- */
 
-static void a_process_that_comes_back_keeps_its_contributions(void **state)
+TEST(a_process_that_comes_back_keeps_its_contributions, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     static const char *const name[] = { "p0" };
     static const pd_shape shape = { 1, { 8 } };
@@ -289,9 +271,8 @@ static void a_process_that_comes_back_keeps_its_contributions(void **state)
     assert_int_equal(r->fenced_conn, 0);
 }
 
-static void a_new_process_takes_a_rank_over_and_fences_the_old_one(void **state)
+TEST(a_new_process_takes_a_rank_over_and_fences_the_old_one, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     static const char *const name[] = { "p0" };
     static const pd_shape shape = { 1, { 8 } };
@@ -313,9 +294,8 @@ static void a_new_process_takes_a_rank_over_and_fences_the_old_one(void **state)
     assert_int_equal(push_one(r, job, 1, 21, 2), PD_OK);
 }
 
-static void a_worker_that_has_left_is_not_lost(void **state)
+TEST(a_worker_that_has_left_is_not_lost, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
 
     assert_int_equal(tell(r, PD_REQ_LEAVE, job, 1, 11), PD_OK);
@@ -327,9 +307,8 @@ static void a_worker_that_has_left_is_not_lost(void **state)
 
 /* ---- the end of a job ---- */
 
-static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
+TEST(a_job_lingers_after_its_last_worker_and_then_ends, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "job_linger=30", NULL);
 
     push_one(r, job, 1, 11, 1);
@@ -351,10 +330,8 @@ static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
 
 /* A job without parameters ends as soon as its last worker is gone. A later worker can then create a job of the same
  * name with other options. */
-static void a_job_without_parameters_ends_with_its_last_worker(void **state)
+TEST(a_job_without_parameters_ends_with_its_last_worker, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_hello(r, "a", 0, 3, 10, 10, "aggregate=adasum", "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_hello(r, "a", 1, 3, 11, 11, "aggregate=adasum", "* sgd lr=1"), PD_OK);
     tell(r, PD_REQ_LOST, r->job, 0, 10);
@@ -368,9 +345,8 @@ static void a_job_without_parameters_ends_with_its_last_worker(void **state)
     assert_true(r->created);
 }
 
-static void a_worker_that_comes_back_in_time_keeps_the_job(void **state)
+TEST(a_worker_that_comes_back_in_time_keeps_the_job, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 1, 10, sizes, 1, "job_linger=30", NULL);
 
     push_one(r, job, 0, 10, 1);
@@ -392,9 +368,8 @@ static int drop(rig *r, const char *name)
     return rig_apply(r, request);
 }
 
-static void an_operator_drops_a_job_at_once(void **state)
+TEST(an_operator_drops_a_job_at_once, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
 
     push_one(r, job, 1, 11, 1);
@@ -409,13 +384,12 @@ static void an_operator_drops_a_job_at_once(void **state)
     assert_int_not_equal(r->job, job);
 }
 
-static void the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts(void **state)
+TEST(the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts, rig *r)
 {
     enum { MANY = 4000 };
     static char text[MANY][16];
     static const char *names[MANY];
     static pd_shape shapes[MANY];
-    rig *r = *state;
     int parts = 0;
 
     for (int p = 0; p < MANY; p++) {
@@ -435,9 +409,8 @@ static void the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts(v
     assert_null(r->store->jobs.ended);
 }
 
-static void a_job_may_be_dropped_with_work_left_to_do(void **state)
+TEST(a_job_may_be_dropped_with_work_left_to_do, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 1, 10, sizes, 1, NULL, NULL),
              other = rig_start(r, "b", 1, 20, sizes, 1, NULL, NULL);
 
@@ -451,9 +424,8 @@ static void a_job_may_be_dropped_with_work_left_to_do(void **state)
 
 /* ---- barriers ---- */
 
-static void a_barrier_opens_when_every_rank_is_there(void **state)
+TEST(a_barrier_opens_when_every_rank_is_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     uint64_t before = r->answered;
 
@@ -470,9 +442,8 @@ static void a_barrier_opens_when_every_rank_is_there(void **state)
     assert_int_equal(barrier(r, job, 0, 10, 0), PD_FAILED_PRECONDITION);
 }
 
-static void a_barrier_sent_again_on_a_new_connection_replaces_the_first(void **state)
+TEST(a_barrier_sent_again_on_a_new_connection_replaces_the_first, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
 
     barrier(r, job, 1, 11, 1);
@@ -483,9 +454,8 @@ static void a_barrier_sent_again_on_a_new_connection_replaces_the_first(void **s
     assert_int_equal(r->answered, before + 2);
 }
 
-static void a_second_barrier_on_one_connection_is_refused_while_the_first_waits(void **state)
+TEST(a_second_barrier_on_one_connection_is_refused_while_the_first_waits, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     uint64_t before = r->answered;
 
@@ -496,9 +466,8 @@ static void a_second_barrier_on_one_connection_is_refused_while_the_first_waits(
                                                 * has been answered */
 }
 
-static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
+TEST(a_new_process_joins_the_next_barrier_of_the_others, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
 
     barrier(r, job, 1, 11, 1);
@@ -510,34 +479,4 @@ static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
     assert_int_equal(r->answered, before);
     barrier(r, job, 1, 21, 1); /* the new process's barrier 1 is the job's barrier 2 */
     assert_int_equal(r->answered, before + 2);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_first_hello_creates_the_job),
-        TEST(limits_the_number_of_jobs),
-        TEST(refuses_a_hello_that_makes_no_sense),
-        TEST(the_glob_of_a_rule_has_at_most_256_bytes),
-        TEST(a_job_of_an_older_server_keeps_its_longer_globs),
-        TEST(refuses_a_worker_that_describes_another_job),
-        TEST(the_list_of_keys_is_cut_to_its_buffer),
-        TEST(presets_come_from_the_daemon),
-        TEST(a_label_is_one_printable_line),
-        TEST(a_process_that_comes_back_keeps_its_contributions),
-        TEST(a_new_process_takes_a_rank_over_and_fences_the_old_one),
-        TEST(a_worker_that_has_left_is_not_lost),
-        TEST(a_job_lingers_after_its_last_worker_and_then_ends),
-        TEST(a_job_without_parameters_ends_with_its_last_worker),
-        TEST(a_worker_that_comes_back_in_time_keeps_the_job),
-        TEST(an_operator_drops_a_job_at_once),
-        TEST(the_memory_of_a_large_job_is_taken_back_at_once_and_freed_in_parts),
-        TEST(a_job_may_be_dropped_with_work_left_to_do),
-        TEST(a_barrier_opens_when_every_rank_is_there),
-        TEST(a_barrier_sent_again_on_a_new_connection_replaces_the_first),
-        TEST(a_second_barrier_on_one_connection_is_refused_while_the_first_waits),
-        TEST(a_new_process_joins_the_next_barrier_of_the_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* Tests the figures about a job that operators get: its optimizers, speed, loss, and the ranks that it waits for. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 3, CONN = 10 };
 
@@ -37,25 +31,22 @@ static void step(rig *r, uint32_t job, uint64_t number, const char *scalar)
     rig_work(r);
 }
 
-static void optimizers_are_named_the_largest_first(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(optimizers_are_named_the_largest_first, rig *r)
+{
     rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, "p0 sgd lr=1;* adam");
     assert_string_equal(info(r)->optimizer, "adam,sgd");
 }
 
-static void rules_of_one_optimizer_are_one_name(void **state)
+TEST(rules_of_one_optimizer_are_one_name, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, "p0 sgd lr=1;* sgd lr=2");
     assert_string_equal(info(r)->optimizer, "sgd");
 }
 
-static void the_speed_is_that_of_the_clock_the_store_is_given(void **state)
+TEST(the_speed_is_that_of_the_clock_the_store_is_given, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
 
     assert_true(info(r)->steps_per_second == 0);
@@ -68,9 +59,8 @@ static void the_speed_is_that_of_the_clock_the_store_is_given(void **state)
     assert_true(info(r)->steps_per_second < 0.3);
 }
 
-static void the_loss_is_the_mean_of_the_last_round_that_had_one(void **state)
+TEST(the_loss_is_the_mean_of_the_last_round_that_had_one, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
 
     assert_int_equal(info(r)->loss_step, 0);
@@ -84,11 +74,10 @@ static void the_loss_is_the_mean_of_the_last_round_that_had_one(void **state)
     assert_int_equal(info(r)->loss_step, 2);
 }
 
-static void ranks_that_have_not_declared_are_waited_for(void **state)
+TEST(ranks_that_have_not_declared_are_waited_for, rig *r)
 {
     static const char *const names[] = { "w" };
     pd_shape shape = { .rank = 1, .dim = { 7 } };
-    rig *r = *state;
 
     assert_int_equal(rig_hello(r, "job", 1, WORLD, CONN + 1, CONN + 1, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(r, r->job, 1, CONN + 1, names, &shape, NULL, 1, PD_F32), PD_OK);
@@ -96,9 +85,8 @@ static void ranks_that_have_not_declared_are_waited_for(void **state)
     assert_string_equal(info(r)->waits_for, "0,2");
 }
 
-static void ranks_that_an_open_round_misses_are_waited_for(void **state)
+TEST(ranks_that_an_open_round_misses_are_waited_for, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
 
     assert_string_equal(info(r)->waits_for, "");
@@ -116,28 +104,12 @@ static void ranks_that_an_open_round_misses_are_waited_for(void **state)
     assert_int_equal(info(r)->waits_ms, 0);
 }
 
-static void initial_weights_are_waited_for(void **state)
+TEST(initial_weights_are_waited_for, rig *r)
 {
     static const char *const names[] = { "w" };
     pd_shape shape = { .rank = 1, .dim = { 7 } };
-    rig *r = *state;
 
     assert_int_equal(rig_hello(r, "job", 0, 1, CONN, CONN, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(r, r->job, 0, CONN, names, &shape, NULL, 1, PD_F32), PD_OK);
     assert_string_equal(info(r)->waits_for, "initial weights");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(optimizers_are_named_the_largest_first, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(rules_of_one_optimizer_are_one_name, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_speed_is_that_of_the_clock_the_store_is_given, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_loss_is_the_mean_of_the_last_round_that_had_one, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(ranks_that_have_not_declared_are_waited_for, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(ranks_that_an_open_round_misses_are_waited_for, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(initial_weights_are_waited_for, rig_set_up, rig_tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
 /* Tests the figures about a job's matrix roots in replies to operators and in the log, and the memory that a
  * declaration counts for roots. Roots are computed by preconditioner tasks, beside the steps. */
+#include "test.h"
+
 #include "coupled_row.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"
 #include "rig.h"
 #include "stacked_row.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* An optimizer that exists only to test memory. For a vector of n elements it keeps statistics and a root, each an n
  * by n matrix. With `temporary`, it also needs a temporary vector of n elements. */
@@ -100,10 +93,11 @@ static void drop(rig *r)
 
 /* ---- failing roots in the log ---- */
 
-static void a_root_that_fails_is_logged_at_powers_of_two(void **state)
+EACH_TEST(set_up, rig_tear_down);
+
+TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
 {
     static const int64_t n = 4;
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", 1, 10, &n, 1, "nonfinite=apply", "* coupled block_size=4 interval=1");
 
     step(r, job, 0, 1, n, 1);
@@ -117,10 +111,9 @@ static void a_root_that_fails_is_logged_at_powers_of_two(void **state)
     assert_int_equal(r->versions[job][0].step, 20); /* training goes on */
 }
 
-static void a_root_that_is_good_again_is_logged_once(void **state)
+TEST(a_root_that_is_good_again_is_logged_once, rig *r)
 {
     static const int64_t n = 4;
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL,
                              "* coupled block_size=4 interval=1 root_delay=1 spoil=error spoil_at=2");
     uint64_t logs;
@@ -135,10 +128,9 @@ static void a_root_that_is_good_again_is_logged_once(void **state)
     assert_true(says(r->log, "root root.0 of p0, size (4,), is good again at step 4"));
 }
 
-static void many_roots_that_fail_together_take_few_lines(void **state)
+TEST(many_roots_that_fail_together_take_few_lines, rig *r)
 {
     static const int64_t n = 40;
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", 1, 10, &n, 1, "nonfinite=apply", "* coupled block_size=4 interval=1");
 
     step(r, job, 0, 1, n, NAN);
@@ -146,10 +138,9 @@ static void many_roots_that_fail_together_take_few_lines(void **state)
     assert_true(says(r->warning, "7 more roots of p0"));
 }
 
-static void the_log_warns_that_ready_roots_are_not_reproducible(void **state)
+TEST(the_log_warns_that_ready_roots_are_not_reproducible, rig *r)
 {
     static const int64_t n = 4;
-    rig *r = *state;
 
     rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled root_delay=5");
     assert_int_equal(r->warnings, 0);
@@ -172,11 +163,10 @@ static pd_info *ask_roots(rig *r, const char *pattern, uint64_t start)
     return r->info;
 }
 
-static void roots_are_listed_page_by_page(void **state)
+TEST(roots_are_listed_page_by_page, rig *r)
 {
     static const int64_t sizes[3] = { 300, 7, 500 }; /* each element is a block, so there are as many roots as
                                                       * elements */
-    rig *r = *state;
     uint64_t seen = 0;
 
     rig_start(r, "job", 1, 10, sizes, 3, NULL, "* coupled block_size=1");
@@ -197,10 +187,9 @@ static void roots_are_listed_page_by_page(void **state)
     assert_int_equal(ask_roots(r, NULL, UINT64_MAX)->n_roots, 0);
 }
 
-static void roots_are_listed_by_pattern(void **state)
+TEST(roots_are_listed_by_pattern, rig *r)
 {
     static const int64_t sizes[3] = { 6, 7, 8 };
-    rig *r = *state;
 
     rig_start(r, "job", 1, 10, sizes, 3, NULL, "p2 square;* coupled block_size=1");
     assert_int_equal(ask_roots(r, "p[02]", 0)->total, 7);
@@ -214,10 +203,9 @@ static void roots_are_listed_by_pattern(void **state)
 
 /* In p0, a block's root is a box inside a tensor that all blocks share. In p1, it is one item of a stack of
  * matrices. */
-static void a_share_of_a_block_is_listed_by_the_block(void **state)
+TEST(a_share_of_a_block_is_listed_by_the_block, rig *r)
 {
     static const int64_t sizes[2] = { 6, 6 };
-    rig *r = *state;
     const pd_info *info;
 
     rig_start(r, "job", 1, 10, sizes, 2, NULL,
@@ -230,10 +218,9 @@ static void a_share_of_a_block_is_listed_by_the_block(void **state)
     assert_true(pd_shape_equal(&info->roots[3].shape, &(pd_shape){ 2, { 4, 4 } }));
 }
 
-static void a_root_shows_its_age_and_its_failures(void **state)
+TEST(a_root_shows_its_age_and_its_failures, rig *r)
 {
     static const int64_t n = 4;
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL,
                              "* coupled block_size=4 interval=3 root_delay=1 spoil=error spoil_at=6");
     const pd_root_info *root;
@@ -262,10 +249,9 @@ static void a_root_shows_its_age_and_its_failures(void **state)
     assert_int_equal(root->age, 1);
 }
 
-static void parameters_and_jobs_sum_their_roots_up(void **state)
+TEST(parameters_and_jobs_sum_their_roots_up, rig *r)
 {
     static const int64_t sizes[2] = { 8, 4 };
-    rig *r = *state;
     uint32_t job;
     pd_param_info *param;
     pd_job_info *sum;
@@ -293,10 +279,9 @@ static void parameters_and_jobs_sum_their_roots_up(void **state)
     assert_int_equal(sum->root_waits, 2);
 }
 
-static void roots_are_shown_while_a_parameter_waits(void **state)
+TEST(roots_are_shown_while_a_parameter_waits, rig *r)
 {
     static const int64_t n = 8;
-    rig *r = *state;
     uint32_t job;
 
     r->lazy_tasks = true;
@@ -309,10 +294,9 @@ static void roots_are_shown_while_a_parameter_waits(void **state)
 
 /* With root_delay=-1 (ready), a step never waits for a root. A root that comes back when a newer root is already in
  * use is dropped. */
-static void ready_roots_never_make_a_step_wait(void **state)
+TEST(ready_roots_never_make_a_step_wait, rig *r)
 {
     static const int64_t n = 4;
-    rig *r = *state;
     uint32_t job;
     pd_job_info *sum;
 
@@ -332,10 +316,9 @@ static void ready_roots_never_make_a_step_wait(void **state)
     assert_int_equal(sum->root_waits + sum->roots_failed, 0);
 }
 
-static void no_more_than_four_ready_roots_are_pending(void **state)
+TEST(no_more_than_four_ready_roots_are_pending, rig *r)
 {
     static const int64_t n = 4;
-    rig *r = *state;
     uint32_t job;
 
     r->lazy_tasks = true;
@@ -351,10 +334,9 @@ static void no_more_than_four_ready_roots_are_pending(void **state)
     assert_int_equal(r->n_tasks, 4); /* there was room for the root of step 9 */
 }
 
-static void a_job_may_be_dropped_while_its_tasks_are_pending(void **state)
+TEST(a_job_may_be_dropped_while_its_tasks_are_pending, rig *r)
 {
     static const int64_t n = 8;
-    rig *r = *state;
     uint32_t job;
 
     r->lazy_tasks = true;
@@ -394,10 +376,8 @@ static int64_t largest(rig *r, const char *rules)
     return low;
 }
 
-static void copies_of_root_tasks_count_into_the_limit(void **state)
+TEST(copies_of_root_tasks_count_into_the_limit, rig *r)
 {
-    rig *r = *state;
-
     /* The limit of 16 MiB is 4,194,304 floats. A vector of n elements needs 2 n^2 floats for its state and 2 n^2 for
      * a preconditioner task. With a delay, two tasks may be pending, which need 4 n^2. */
     assert_in_range(largest(r, "* square"), 1020, 1024);
@@ -405,9 +385,8 @@ static void copies_of_root_tasks_count_into_the_limit(void **state)
     assert_in_range(largest(r, "* square delay=-1"), 832, 837);
 }
 
-static void temporaries_of_a_step_count_into_the_limit(void **state)
+TEST(temporaries_of_a_step_count_into_the_limit, rig *r)
 {
-    rig *r = *state;
     int64_t without, with;
 
     /* floats for a vector of n elements: 3 n for weights and sum, 2 n for state, 2 n for tasks, n for the temporary
@@ -420,10 +399,8 @@ static void temporaries_of_a_step_count_into_the_limit(void **state)
     assert_true(with > without);   /* smaller blocks need less scratch memory, so a larger vector fits */
 }
 
-static void a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated(void **state)
+TEST(a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(declare(r, "* square", 60000), PD_RESOURCE_EXHAUSTED);
     assert_true(says(r->error.text, "parameter large needs 57600")); /* 4 matrices of 60,000^2 floats of 4 bytes, and
                                                                       * a little more */
@@ -435,12 +412,11 @@ static void a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_i
     assert_int_equal(pd_store_count_bytes(r->store).state, 0);
 }
 
-static void byte_counts_that_overflow_are_refused_as_well(void **state)
+TEST(byte_counts_that_overflow_are_refused_as_well)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.rows = rows;
     config.max_total_bytes = (uint64_t)1 << 60;
     rig_new(&r, &config);
@@ -449,39 +425,12 @@ static void byte_counts_that_overflow_are_refused_as_well(void **state)
     rig_free(&r);
 }
 
-static void memory_of_other_jobs_is_not_available(void **state)
+TEST(memory_of_other_jobs_is_not_available, rig *r)
 {
-    rig *r = *state;
     static const int64_t n = 600;
 
     rig_start(r, "first", 1, 20, &n, 1, NULL, "* square");
     assert_int_equal(declare(r, "* square", 960), PD_RESOURCE_EXHAUSTED);
     assert_true(says(r->error.text, "are taken by other jobs"));
     assert_int_equal(declare(r, "* square", 720), PD_OK);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(a_root_that_fails_is_logged_at_powers_of_two),
-        CASE(a_root_that_is_good_again_is_logged_once),
-        CASE(many_roots_that_fail_together_take_few_lines),
-        CASE(the_log_warns_that_ready_roots_are_not_reproducible),
-        CASE(roots_are_listed_page_by_page),
-        CASE(roots_are_listed_by_pattern),
-        CASE(a_share_of_a_block_is_listed_by_the_block),
-        CASE(a_root_shows_its_age_and_its_failures),
-        CASE(parameters_and_jobs_sum_their_roots_up),
-        CASE(roots_are_shown_while_a_parameter_waits),
-        CASE(ready_roots_never_make_a_step_wait),
-        CASE(no_more_than_four_ready_roots_are_pending),
-        CASE(a_job_may_be_dropped_while_its_tasks_are_pending),
-        CASE(copies_of_root_tasks_count_into_the_limit),
-        CASE(temporaries_of_a_step_count_into_the_limit),
-        CASE(a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated),
-        CASE(byte_counts_that_overflow_are_refused_as_well),
-        CASE(memory_of_other_jobs_is_not_available),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,6 @@
 /* Tests the WAL thread: entries come back in order with the result, those that wait are written together, and
  * nothing is lost at its end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
+#include "test.h"
 
 #include "effects.h"
 #include "gated_disk.h"
@@ -68,10 +58,10 @@ static void expect(fixture *f, uint64_t step, int code)
     pd_request_free(request);
 }
 
-static void entries_that_wait_are_written_together_and_come_back_in_order(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(entries_that_wait_are_written_together_and_come_back_in_order, fixture *f)
+{
     gate_shut(&f->at->gate, true);
     pd_journal_submit(f->journal, entry_of(1));
     gate_await(&f->at->gate);
@@ -81,10 +71,8 @@ static void entries_that_wait_are_written_together_and_come_back_in_order(void *
     assert_int_equal(gate_passes(&f->at->gate), 2);
 }
 
-static void an_error_of_the_disk_comes_back_with_all_entries_after_it(void **state)
+TEST(an_error_of_the_disk_comes_back_with_all_entries_after_it, fixture *f)
 {
-    fixture *f = *state;
-
     pd_journal_submit(f->journal, entry_of(1));
     expect(f, 1, PD_OK);
     mem_disk_fail_at(f->at->memory, 0, EIO);
@@ -102,9 +90,8 @@ static void stop(void *arg)
     f->journal = NULL;
 }
 
-static void at_the_end_all_entries_are_written(void **state)
+TEST(at_the_end_all_entries_are_written, fixture *f)
 {
-    fixture *f = *state;
     pd_wal_about about;
 
     gate_shut(&f->at->gate, true);
@@ -118,9 +105,8 @@ static void at_the_end_all_entries_are_written(void **state)
     assert_int_equal(about.entries, 3);
 }
 
-static void a_disk_that_does_not_answer_is_left_at_the_deadline(void **state)
+TEST(a_disk_that_does_not_answer_is_left_at_the_deadline, fixture *f)
 {
-    fixture *f = *state;
     pd_error err = { 0 };
 
     gate_shut(&f->at->gate, true);
@@ -132,23 +118,8 @@ static void a_disk_that_does_not_answer_is_left_at_the_deadline(void **state)
     expect(f, 1, PD_OK);
 }
 
-static void without_a_journal_an_entry_comes_back_as_cancelled(void **state)
+TEST(without_a_journal_an_entry_comes_back_as_cancelled, fixture *f)
 {
-    fixture *f = *state;
-
     f->at->mail = &pd_journal_refuse(entry_of(5))->mail;
     expect(f, 5, PD_CANCELLED);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(entries_that_wait_are_written_together_and_come_back_in_order),
-        TEST(an_error_of_the_disk_comes_back_with_all_entries_after_it),
-        TEST(at_the_end_all_entries_are_written),
-        TEST(a_disk_that_does_not_answer_is_left_at_the_deadline),
-        TEST(without_a_journal_an_entry_comes_back_as_cancelled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,7 @@
 /* Tests the checkpoint writer: what it is handed comes back in order with the result, and nothing is lost at its
  * end. */
 #define _GNU_SOURCE /* mkdtemp */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
+#include "test.h"
 
 #include "effects.h"
 #include "gated_disk.h"
@@ -52,11 +42,11 @@ static int tear_down(void **state)
 
 static pd_effect *checkpoint_of(uint64_t step, bool ended)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, 9);
+    pd_effect *effect = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, 9);
 
-    effect->u.kept = sample_kept(step, 2);
-    effect->u.kept->number = 9;
-    effect->u.kept->ended = ended;
+    effect->u.checkpoint_image = sample_kept(step, 2);
+    effect->u.checkpoint_image->number = 9;
+    effect->u.checkpoint_image->ended = ended;
     return effect;
 }
 
@@ -68,30 +58,28 @@ static void submit(fixture *f, uint64_t step, bool ended)
 /* Takes the next checkpoint that comes back, and checks its step. Returns its result. */
 static int take(fixture *f, uint64_t step)
 {
-    pd_request *request = gated_disk_take(f->at, PD_REQ_KEPT);
-    const pd_checkpoint_image *kept = request->u.kept;
+    pd_request *request = gated_disk_take(f->at, PD_REQ_CHECKPOINT_WRITTEN);
+    const pd_checkpoint_image *kept = request->u.checkpoint_image;
     int code = kept->error.code;
 
     assert_int_equal(kept->step, step);
     if (code != PD_OK) print_message("step %d: %s\n", (int)step, kept->error.text);
     if (code == PD_OK && !kept->ended) assert_true(kept->bytes > 1000);
-    pd_checkpoint_image_free(request->u.kept);
+    pd_checkpoint_image_free(request->u.checkpoint_image);
     pd_request_free(request);
     return code;
 }
 
-static void checkpoints_come_back_in_order_when_they_are_written(void **state)
-{
-    fixture *f = *state;
+FIXTURE(set_up, tear_down);
 
+TEST(checkpoints_come_back_in_order_when_they_are_written, fixture *f)
+{
     for (uint64_t step = 1; step <= 3; step++) submit(f, step, false);
     for (uint64_t step = 1; step <= 3; step++) assert_int_equal(take(f, step), PD_OK);
 }
 
-static void an_error_of_the_disk_comes_back_and_the_next_checkpoint_is_written(void **state)
+TEST(an_error_of_the_disk_comes_back_and_the_next_checkpoint_is_written, fixture *f)
 {
-    fixture *f = *state;
-
     mem_disk_fail_at(f->at->memory, 5, EIO);
     submit(f, 1, false);
     assert_int_equal(take(f, 1), PD_UNAVAILABLE);
@@ -107,9 +95,8 @@ static void stop(void *arg)
     f->keeper = NULL;
 }
 
-static void at_the_end_all_checkpoints_come_back(void **state)
+TEST(at_the_end_all_checkpoints_come_back, fixture *f)
 {
-    fixture *f = *state;
     int code;
 
     gate_shut(&f->at->gate, true);
@@ -129,9 +116,8 @@ static void at_the_end_all_checkpoints_come_back(void **state)
     assert_true(mem_disk_has(f->at->memory, ROOT "/runs%2Fgpt%20%231-0123456789abcdef/ended"));
 }
 
-static void a_disk_that_does_not_answer_is_left_at_the_deadline_and_named(void **state)
+TEST(a_disk_that_does_not_answer_is_left_at_the_deadline_and_named, fixture *f)
 {
-    fixture *f = *state;
     pd_error err = { 0 };
 
     gate_shut(&f->at->gate, true);
@@ -143,22 +129,19 @@ static void a_disk_that_does_not_answer_is_left_at_the_deadline_and_named(void *
     assert_int_equal(take(f, 7), PD_OK);
 }
 
-static void without_a_keeper_a_checkpoint_comes_back_as_cancelled(void **state)
+TEST(without_a_keeper_a_checkpoint_comes_back_as_cancelled, fixture *f)
 {
-    fixture *f = *state;
-
     f->at->mail = &pd_keeper_refuse(checkpoint_of(5, false))->mail;
     assert_int_equal(take(f, 5), PD_CANCELLED);
 }
 
-static void two_keepers_do_not_share_a_directory(void **state)
+TEST(two_keepers_do_not_share_a_directory)
 {
     char dir[] = "/tmp/keeper-XXXXXX", path[64];
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_keeper_config config = { .dir = dir, .done = done };
     pd_keeper *first, *second;
     pd_error err = { 0 };
-    (void)state;
 
     assert_non_null(mkdtemp(dir));
     assert_int_equal(pd_keeper_start(&first, &config, NULL), PD_OK);
@@ -171,18 +154,4 @@ static void two_keepers_do_not_share_a_directory(void **state)
     snprintf(path, sizeof path, "%s/lock", dir);
     assert_int_equal(pd_disk_posix.remove(NULL, path), 0);
     assert_int_equal(pd_disk_posix.remove(NULL, dir), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(checkpoints_come_back_in_order_when_they_are_written),
-        TEST(an_error_of_the_disk_comes_back_and_the_next_checkpoint_is_written),
-        TEST(at_the_end_all_checkpoints_come_back),
-        TEST(a_disk_that_does_not_answer_is_left_at_the_deadline_and_named),
-        TEST(without_a_keeper_a_checkpoint_comes_back_as_cancelled),
-        cmocka_unit_test(two_keepers_do_not_share_a_directory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests the loops that sum and divide vectors, and that check them for values that are not finite. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "convert.h"
 #include "kernels.h"
@@ -77,9 +71,10 @@ static void check_against_naive(fixture *f, bool resume, const pd_addend *x, int
         assert_int_equal(pd_f32_bits(f->acc[i]), pd_f32_bits(naive(f->other[i], resume, x, k, divisor, i)));
 }
 
-static void sums_in_the_order_given(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(sums_in_the_order_given, fixture *f)
 {
-    fixture *f = *state;
     pd_addend x[K];
 
     addends(f, x);
@@ -89,9 +84,8 @@ static void sums_in_the_order_given(void **state)
     }
 }
 
-static void another_order_gives_other_bits(void **state)
+TEST(another_order_gives_other_bits, fixture *f)
 {
-    fixture *f = *state;
     pd_addend ab[3] = { { f->x[0], PD_F32, 1 }, { f->x[1], PD_F32, 1 }, { f->x[2], PD_F32, 1 } };
     pd_addend ba[3] = { ab[2], ab[1], ab[0] };
 
@@ -100,9 +94,8 @@ static void another_order_gives_other_bits(void **state)
     assert_memory_not_equal(f->acc, f->other, sizeof f->acc);
 }
 
-static void divides_at_the_end(void **state)
+TEST(divides_at_the_end, fixture *f)
 {
-    fixture *f = *state;
     pd_addend x[K];
 
     addends(f, x);
@@ -111,9 +104,8 @@ static void divides_at_the_end(void **state)
     check_against_naive(f, true, x, 0, 7.0f);
 }
 
-static void reads_float16_and_bfloat16(void **state)
+TEST(reads_float16_and_bfloat16, fixture *f)
 {
-    fixture *f = *state;
     pd_addend x[5] = { { f->h, PD_F16, 0.25f },
                        { f->b, PD_BF16, 1.0f },
                        { f->x[2], PD_F32, 3.0f },
@@ -130,9 +122,8 @@ static void reads_float16_and_bfloat16(void **state)
     }
 }
 
-static void cutting_into_calls_changes_no_bit(void **state)
+TEST(cutting_into_calls_changes_no_bit, fixture *f)
 {
-    fixture *f = *state;
     pd_addend x[K], part[K];
 
     addends(f, x);
@@ -148,9 +139,8 @@ static void cutting_into_calls_changes_no_bit(void **state)
     assert_memory_equal(f->acc, f->other, sizeof f->acc);
 }
 
-static void reports_a_result_that_is_not_finite_at_any_place(void **state)
+TEST(reports_a_result_that_is_not_finite_at_any_place, fixture *f)
 {
-    fixture *f = *state;
     pd_addend x[1] = { { f->x[0], PD_F32, 1 } };
     const int places[] = { 0, 1, 2047, 2048, N - 1 };
     const float values[] = { INFINITY, -INFINITY, NAN };
@@ -166,20 +156,17 @@ static void reports_a_result_that_is_not_finite_at_any_place(void **state)
     assert_true(isfinite(pd_accumulate(f->acc, N, false, x, 1, 1.0f)));
 }
 
-static void reports_a_sum_that_overflows(void **state)
+TEST(reports_a_sum_that_overflows)
 {
     float big[2] = { 3e38f, 1 }, acc[2];
     pd_addend x[2] = { { big, PD_F32, 1 }, { big, PD_F32, 1 } };
 
-    (void)state;
     assert_false(isfinite(pd_accumulate(acc, 2, false, x, 2, 2.0f)));
     assert_true(isfinite(pd_accumulate(acc, 2, false, x, 1, 2.0f)));
 }
 
-static void finds_the_one_short_element_that_is_not_finite(void **state)
+TEST(finds_the_one_short_element_that_is_not_finite, fixture *f)
 {
-    fixture *f = *state;
-
     memset(f->h, 0, sizeof f->h);
     memset(f->b, 0, sizeof f->b);
     assert_true(pd_all_finite(f->h, PD_F16, N));
@@ -193,13 +180,12 @@ static void finds_the_one_short_element_that_is_not_finite(void **state)
     assert_true(pd_all_finite(f->b, PD_BF16, N));
 }
 
-static void finds_the_one_double_that_is_not_finite(void **state)
+TEST(finds_the_one_double_that_is_not_finite)
 {
     static double x[N];
     static const int places[] = { 0, 1, 2047, 2048, N - 1 };
     static const double values[] = { INFINITY, -INFINITY, NAN };
 
-    (void)state;
     for (int i = 0; i < N; i++) x[i] = i % 2 == 0 ? 1.7e308 : -5e-324;
     assert_true(pd_all_finite_f64(x, N));
     assert_true(pd_all_finite_f64(x, 0));
@@ -213,9 +199,8 @@ static void finds_the_one_double_that_is_not_finite(void **state)
         }
 }
 
-static void sums_products_in_sixteen_lanes(void **state)
+TEST(sums_products_in_sixteen_lanes, fixture *f)
 {
-    fixture *f = *state;
     const int lengths[] = { 0, 1, 15, 16, 17, 100, N };
 
     for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
@@ -229,21 +214,4 @@ static void sums_products_in_sixteen_lanes(void **state)
         assert_true(pd_dot(f->x[0], f->x[1], lengths[l]) == expected);
     }
     assert_true(pd_sum_squares(f->x[0], N) == pd_dot(f->x[0], f->x[0], N));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sums_in_the_order_given, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_order_gives_other_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(divides_at_the_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reads_float16_and_bfloat16, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(cutting_into_calls_changes_no_bit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reports_a_result_that_is_not_finite_at_any_place, set_up, tear_down),
-        cmocka_unit_test(reports_a_sum_that_overflows),
-        cmocka_unit_test_setup_teardown(finds_the_one_short_element_that_is_not_finite, set_up, tear_down),
-        cmocka_unit_test(finds_the_one_double_that_is_not_finite),
-        cmocka_unit_test_setup_teardown(sums_products_in_sixteen_lanes, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

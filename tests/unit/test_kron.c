@@ -4,18 +4,9 @@
  *
  * test_kron_factor.c and test_kron_twin.c test kron's formulas. tests/golden compares kron with recorded runs of the
  * original. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kron_plan.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "shampoos.h"
 
@@ -45,7 +36,7 @@ static void step_with(run *r, const pd_draws *draws, const double *hypers, uint6
 
 /* ---- bits ---- */
 
-static void the_number_of_threads_does_not_change_a_bit(void **state)
+TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
         "preconditioner_update_probability=1 block_size=32",
@@ -55,17 +46,15 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
         "block_size=32 memory_save_mode=one_diag merge_small_dims=no",
     };
     static const pd_shape shapes[] = { { 2, { 300, 70 } }, { 3, { 20, 37, 21 } } };
-    (void)state;
 
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t s = 0; s < 2; s++) shampoo_assert_threads_agree("kron", &shapes[s], kinds[k], 5);
 }
 
-static void weights_in_place_and_beside_step_alike(void **state)
+TEST(weights_in_place_and_beside_step_alike)
 {
     run a = run_of(SHAPE(30, 11), "block_size=8 merge_small_dims=no", 0), b = a;
     float after[330];
-    (void)state;
 
     shampoo_run_begin(&a);
     shampoo_run_begin(&b);
@@ -86,12 +75,11 @@ static void weights_in_place_and_beside_step_alike(void **state)
 
 /* The probe is kron's random vector, one for each parameter. The parameter's name selects the random stream that its
  * numbers come from. Element i of the padded and stacked blocks gets number i of the stream. */
-static void the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_blocks(void **state)
+TEST(the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_blocks)
 {
     enum { BLOCKS = 6, PADDED = 64 };
     run a = run_of(SHAPE(20, 11), "preconditioner_update_probability=1 block_size=8 merge_small_dims=no", 0), b = a;
     float probe[BLOCKS * PADDED];
-    (void)state;
 
     a.param[0].seed = b.param[0].seed = 77;
     shampoo_run_begin(&a);
@@ -109,21 +97,19 @@ static void the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_bloc
     shampoo_run_end(&b);
 }
 
-static void another_seed_is_another_run(void **state)
+TEST(another_seed_is_another_run)
 {
     run a = run_of(SHAPE(9, 8), PLAIN, 3), b = a;
-    (void)state;
 
     b.param[0].seed = 1;
     assert_false(shampoo_same_runs(a, b));
 }
 
-static void accepted_options_change_nothing(void **state)
+TEST(accepted_options_change_nothing)
 {
     static const char *const options[] = { "precond_update_precision=float32", "precond_update_precision=bfloat16",
                                            "precond_grads_precision=tensorfloat32", "lax_map_batch_size=2",
                                            "lax_map_scanned_layers=yes" };
-    (void)state;
 
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "", options[i], 3));
@@ -159,9 +145,8 @@ static int first_change(const char *hypers)
     return t;
 }
 
-static void factors_change_every_so_many_steps(void **state)
+TEST(factors_change_every_so_many_steps)
 {
-    (void)state;
     assert_int_equal(first_change("merge_small_dims=no partition_grads_into_blocks=no"), 1);
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3"), 4);
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=table(0.1,0.1,0.3)"), 4);
@@ -169,9 +154,8 @@ static void factors_change_every_so_many_steps(void **state)
                      5);
 }
 
-static void a_probability_that_came_down_to_0_updates_no_more(void **state)
+TEST(a_probability_that_came_down_to_0_updates_no_more)
 {
-    (void)state;
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=table(0,0,0,0,1)"), 5);
     assert_int_equal(
         first_change(
@@ -179,9 +163,8 @@ static void a_probability_that_came_down_to_0_updates_no_more(void **state)
         20);
 }
 
-static void a_delay_counts_from_the_step_of_the_momentum(void **state)
+TEST(a_delay_counts_from_the_step_of_the_momentum)
 {
-    (void)state;
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=1"), 5);
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=4"), 8);
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=ready"), 5);
@@ -192,13 +175,12 @@ static void a_delay_counts_from_the_step_of_the_momentum(void **state)
  * Run a computes the updates M1 in step 1 and M2 in step 2. Its factors after step 3 must be M2 M1.
  *
  * Run b has rate 0 in step 1, so that its M1 is the identity. Its factors after step 3 are M2. */
-static void late_updates_multiply_the_factors_that_earlier_updates_changed(void **state)
+TEST(late_updates_multiply_the_factors_that_earlier_updates_changed)
 {
     enum { SIDE = 5, STEPS = 3 };
     run a = run_of(SHAPE(SIDE, 4), PLAIN "b1=0 root_delay=1", 0), b = a;
     double none[PD_MAX_HYPERS] = { 0 };
     float *M1 = NULL, *M2, *Q;
-    (void)state;
 
     shampoo_run_begin(&a);
     shampoo_run_begin(&b);
@@ -248,10 +230,9 @@ static void size_after_balancing(double uniform, double *first, double *second)
     shampoo_run_end(&r);
 }
 
-static void factors_are_balanced_where_the_draw_is_at_most_a_hundredth(void **state)
+TEST(factors_are_balanced_where_the_draw_is_at_most_a_hundredth)
 {
     double first, second, plain;
-    (void)state;
 
     size_after_balancing(0.5, &first, &second);
     plain = first / second;
@@ -265,10 +246,9 @@ static void factors_are_balanced_where_the_draw_is_at_most_a_hundredth(void **st
 /* ---- momentum, rate, decay ---- */
 
 /* In the first step the debiased momentum equals the gradient, whatever b1 is. */
-static void the_first_step_does_not_depend_on_the_momentum(void **state)
+TEST(the_first_step_does_not_depend_on_the_momentum)
 {
     run a = run_of(SHAPE(5, 4), "b1=0.95", 1), b = run_of(SHAPE(5, 4), "b1=0", 1);
-    (void)state;
 
     shampoo_run_all(&a);
     shampoo_run_all(&b);
@@ -280,7 +260,7 @@ static void the_first_step_does_not_depend_on_the_momentum(void **state)
 /* The expected values are those of JAX 0.10.2 with distributed_kron's lines (optax 0.2.8: tree_update_moment,
  * tree_bias_correction, tree_cast to bfloat16), executed operation by operation and under jax.jit. The factors stay the
  * identity, so a step at rate 1 subtracts the debiased momentum, if its root mean square does not exceed 1.1. */
-static void a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit(void **state)
+TEST(a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit)
 {
     enum { N = 5, STEPS = 4 };
     static const float gradient[STEPS][N] = { { -0.802f, -1.324f, -0.248f, 0.42f, 1.136f },
@@ -294,7 +274,6 @@ static void a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit(void *
         { BFLOAT16 "mu_rounding=eager", { -0.57498133f, -0.75706035f, -0.8266027f, 0.50145835f, 0.53109992f } },
         { BFLOAT16 "mu_rounding=jit", { -0.57570791f, -0.75919014f, -0.82547128f, 0.50083715f, 0.53673488f } },
     };
-    (void)state;
 
     for (size_t k = 0; k < 2; k++) {
         run r = run_of(SHAPE(N), modes[k].hypers, 0);
@@ -311,10 +290,9 @@ static void a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit(void *
 
 /* A job that starts at step 3 counts its first step as the fourth. So it divides its first momentum, 0.5 times the
  * gradient, by 1 - 0.5^4 instead of 1 - 0.5. The factors do not change in this test. */
-static void a_job_that_starts_later_counts_on(void **state)
+TEST(a_job_that_starts_later_counts_on)
 {
     run a = run_of(SHAPE(3), "b1=0.5 preconditioner_lr=0 learning_rate=1", 0), b = a;
-    (void)state;
 
     b.param[0].start_step = 3;
     shampoo_run_begin(&a);
@@ -345,9 +323,8 @@ static float decayed(const pd_shape *shape, const char *hypers)
     return weight;
 }
 
-static void weights_decay_where_there_are_dimensions_enough(void **state)
+TEST(weights_decay_where_there_are_dimensions_enough)
 {
-    (void)state;
     assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25") == 1.75f);
     assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25 weight_decay_min_ndim=2") == 1.75f);
     assert_true(decayed(SHAPE(6), "learning_rate=0.5 weight_decay=0.25") == 1.75f);
@@ -355,18 +332,16 @@ static void weights_decay_where_there_are_dimensions_enough(void **state)
     assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25 scale_by_kron_only=yes") == 2);
 }
 
-static void the_bare_update_is_that_of_rate_one_without_decay(void **state)
+TEST(the_bare_update_is_that_of_rate_one_without_decay)
 {
-    (void)state;
     assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1",
                                    "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3));
 }
 
-static void the_update_is_what_was_added(void **state)
+TEST(the_update_is_what_was_added)
 {
     run r = run_of(SHAPE(9, 8), "weight_decay=0.1 learning_rate=0.1", 0);
     float before[72];
-    (void)state;
 
     r.update[0] = calloc(72, sizeof(float));
     shampoo_run_begin(&r);
@@ -378,11 +353,10 @@ static void the_update_is_what_was_added(void **state)
 }
 
 /* The root mean square of the update, over all layers together, is at most 1.1, however large the gradient is. */
-static void the_root_mean_square_of_an_update_is_clipped(void **state)
+TEST(the_root_mean_square_of_an_update_is_clipped)
 {
     run r = run_of(SHAPE(2, 9, 8), PLAIN "scale_by_kron_only=yes preconditioner_init_scale=100", 0);
     double squares = 0;
-    (void)state;
 
     r.param[0].axes = "layers,,";
     r.update[0] = calloc(144, sizeof(float));
@@ -396,9 +370,8 @@ static void the_root_mean_square_of_an_update_is_clipped(void **state)
 
 /* ---- blocks and layers ---- */
 
-static void padding_is_not_inert_unless_it_is_left_out(void **state)
+TEST(padding_is_not_inert_unless_it_is_left_out)
 {
-    (void)state;
     assert_false(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16",
                                     "merge_small_dims=no partition_grads_into_blocks=no", 2));
     assert_true(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16 pad_blocks=no",
@@ -407,11 +380,10 @@ static void padding_is_not_inert_unless_it_is_left_out(void **state)
                                    "merge_small_dims=no block_size=8", 2));
 }
 
-static void a_layer_has_factors_of_its_own(void **state)
+TEST(a_layer_has_factors_of_its_own)
 {
     run r = run_of(SHAPE(2, 5, 4), PLAIN, 0);
     float *first, *second;
-    (void)state;
 
     r.param[0].axes = "layers,embed,mlp";
     shampoo_run_begin(&r);
@@ -429,14 +401,13 @@ static void a_layer_has_factors_of_its_own(void **state)
     shampoo_run_end(&r);
 }
 
-static void where_the_factors_of_layers_are_updated_does_not_change_a_bit(void **state)
+TEST(where_the_factors_of_layers_are_updated_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
         "preconditioner_update_probability=1 block_size=8",
         "preconditioner_update_probability=0.5 block_size=8 merge_small_dims=no pad_blocks=no precond_dtype=bfloat16",
         PLAIN "memory_save_mode=one_diag"
     };
-    (void)state;
 
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         char text[256];
@@ -449,11 +420,10 @@ static void where_the_factors_of_layers_are_updated_does_not_change_a_bit(void *
     }
 }
 
-static void factors_begin_with_their_share_of_the_initial_scale(void **state)
+TEST(factors_begin_with_their_share_of_the_initial_scale)
 {
     run r = run_of(SHAPE(4, 1, 3), PLAIN "preconditioner_init_scale=27", 0);
     float *Q;
-    (void)state;
 
     shampoo_run_begin(&r);
     Q = shampoo_slot(&r, "Q", 0, -1, 16);
@@ -467,7 +437,7 @@ static void factors_begin_with_their_share_of_the_initial_scale(void **state)
 
 /* ---- extreme shapes and gradients ---- */
 
-static void every_shape_steps(void **state)
+TEST(every_shape_steps)
 {
     static const pd_shape shapes[] = { { 0, { 0 } },
                                        { 1, { 1 } },
@@ -484,7 +454,6 @@ static void every_shape_steps(void **state)
                                          "block_size=3 pad_blocks=no min_ndim_triangular=0",
                                          PLAIN "memory_save_mode=one_diag",
                                          "b1=0 mu_dtype=bfloat16 precond_dtype=bfloat16" };
-    (void)state;
 
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -502,9 +471,8 @@ static void every_shape_steps(void **state)
         }
 }
 
-static void gradients_of_any_size_move_weights_by_finite_steps(void **state)
+TEST(gradients_of_any_size_move_weights_by_finite_steps)
 {
-    (void)state;
     for (int power = -60; power <= 60; power += 20) {
         run r = run_of(SHAPE(6, 5), PLAIN "learning_rate=1", 0);
         double moved = 0;
@@ -521,9 +489,8 @@ static void gradients_of_any_size_move_weights_by_finite_steps(void **state)
     }
 }
 
-static void under_zeros_weights_rest_and_factors_grow_unless_they_are_told_not_to(void **state)
+TEST(under_zeros_weights_rest_and_factors_grow_unless_they_are_told_not_to)
 {
-    (void)state;
     for (int skips = 0; skips < 2; skips++) {
         run r = run_of(SHAPE(5, 4), skips ? PLAIN "skip_zero_updates=yes" : PLAIN, 0);
         float before[20];
@@ -536,10 +503,9 @@ static void under_zeros_weights_rest_and_factors_grow_unless_they_are_told_not_t
     }
 }
 
-static void the_counter_runs_on_where_an_update_is_skipped(void **state)
+TEST(the_counter_runs_on_where_an_update_is_skipped)
 {
     run r = run_of(SHAPE(5, 4), PLAIN "preconditioner_update_probability=0.5 skip_zero_updates=yes", 0);
-    (void)state;
 
     shampoo_run_begin(&r);
     for (int t = 1; t <= 5; t++) {
@@ -554,11 +520,10 @@ static void the_counter_runs_on_where_an_update_is_skipped(void **state)
 
 /* If the squares of an update overflow float32, its root mean square is infinite, as in the original. The clipped
  * update is then 0 and moves no weight. */
-static void an_update_whose_squares_overflow_moves_nothing(void **state)
+TEST(an_update_whose_squares_overflow_moves_nothing)
 {
     run r = run_of(SHAPE(3), "preconditioner_lr=0 preconditioner_init_scale=1e15", 0);
     float before[3];
-    (void)state;
 
     shampoo_run_begin(&r);
     memcpy(before, r.weights[0], sizeof before);
@@ -568,10 +533,9 @@ static void an_update_whose_squares_overflow_moves_nothing(void **state)
     shampoo_run_end(&r);
 }
 
-static void nan_reaches_the_weights_and_no_factor(void **state)
+TEST(nan_reaches_the_weights_and_no_factor)
 {
     static const char *const kinds[] = { PLAIN, PLAIN "lax_map_scanned_layers=yes" };
-    (void)state;
 
     for (size_t k = 0; k < 2; k++) {
         run r = run_of(SHAPE(2, 5, 4), kinds[k], 0);
@@ -591,44 +555,7 @@ static void nan_reaches_the_weights_and_no_factor(void **state)
 
 /* ---- memory ---- */
 
-static void an_update_without_memory_leaves_the_factors(void **state)
+TEST(an_update_without_memory_leaves_the_factors)
 {
-    (void)state;
     shampoo_assert_steps_without_memory("kron", SHAPE(12, 5), "merge_small_dims=no block_size=8", 2);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test(f)
-    const struct CMUnitTest tests[] = {
-        CASE(the_number_of_threads_does_not_change_a_bit),
-        CASE(weights_in_place_and_beside_step_alike),
-        CASE(the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_blocks),
-        CASE(another_seed_is_another_run),
-        CASE(accepted_options_change_nothing),
-        CASE(factors_change_every_so_many_steps),
-        CASE(a_probability_that_came_down_to_0_updates_no_more),
-        CASE(a_delay_counts_from_the_step_of_the_momentum),
-        CASE(late_updates_multiply_the_factors_that_earlier_updates_changed),
-        CASE(factors_are_balanced_where_the_draw_is_at_most_a_hundredth),
-        CASE(the_first_step_does_not_depend_on_the_momentum),
-        CASE(a_bfloat16_momentum_is_rounded_as_by_jax_eagerly_or_under_jit),
-        CASE(a_job_that_starts_later_counts_on),
-        CASE(weights_decay_where_there_are_dimensions_enough),
-        CASE(the_bare_update_is_that_of_rate_one_without_decay),
-        CASE(the_update_is_what_was_added),
-        CASE(the_root_mean_square_of_an_update_is_clipped),
-        CASE(padding_is_not_inert_unless_it_is_left_out),
-        CASE(a_layer_has_factors_of_its_own),
-        CASE(where_the_factors_of_layers_are_updated_does_not_change_a_bit),
-        CASE(factors_begin_with_their_share_of_the_initial_scale),
-        CASE(every_shape_steps),
-        CASE(gradients_of_any_size_move_weights_by_finite_steps),
-        CASE(under_zeros_weights_rest_and_factors_grow_unless_they_are_told_not_to),
-        CASE(the_counter_runs_on_where_an_update_is_skipped),
-        CASE(an_update_whose_squares_overflow_moves_nothing),
-        CASE(nan_reaches_the_weights_and_no_factor),
-        CASE(an_update_without_memory_leaves_the_factors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

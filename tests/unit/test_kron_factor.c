@@ -1,15 +1,7 @@
 /* Tests the arithmetic of one block of kron against a second implementation in float64, on random configurations. */
-#include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <float.h>
 
 #include "kron_factor.h"
 #include "shampoos.h"
@@ -215,9 +207,10 @@ static void assert_factor(const fixture *f, int d, const double *expected, doubl
         fail_msg("factor %d of rank %d is off by %g", d, f->block.rank, sqrt(far / norm));
 }
 
-static void factors_become_what_the_twin_says(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(factors_become_what_the_twin_says, fixture *f)
 {
-    fixture *f = *state;
     static double expected[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
 
     for (int c = 0; c < CONFIGURATIONS; c++) {
@@ -235,10 +228,8 @@ static void factors_become_what_the_twin_says(void **state)
     }
 }
 
-static void memory_after_a_factor_is_not_written(void **state)
+TEST(memory_after_a_factor_is_not_written, fixture *f)
 {
-    fixture *f = *state;
-
     for (int c = 0; c < CONFIGURATIONS; c += 3) {
         static float before[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
         draw(f, c);
@@ -255,10 +246,8 @@ static void memory_after_a_factor_is_not_written(void **state)
     }
 }
 
-static void preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used(void **state)
+TEST(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used, fixture *f)
 {
-    fixture *f = *state;
-
     for (int c = 0; c < CONFIGURATIONS; c++) {
         pd_block_view x = { .at = f->x };
         double far = 0, norm = 0;
@@ -288,10 +277,9 @@ static void preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factor
     }
 }
 
-static void a_matrix_is_preconditioned_in_place(void **state)
+TEST(a_matrix_is_preconditioned_in_place, fixture *f)
 {
     enum { ROWS = 6, COLS = 5, STRIDE = 9 };
-    fixture *f = *state;
     float wide[ROWS * STRIDE], dense[ROWS * COLS];
     pd_block_view x = { .at = wide, .rank = 2, .size = { ROWS, COLS }, .stride = STRIDE };
 
@@ -316,9 +304,8 @@ static float bound_of(fixture *f, int64_t n, float size)
     return pd_kron_norm_bound(pd_mat_dense(f->q[0], n, n), f->scratch);
 }
 
-static void the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size(void **state)
+TEST(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size, fixture *f)
 {
-    fixture *f = *state;
     double squares = 0;
 
     shampoo_fill(f->x, 40, 1);
@@ -329,10 +316,8 @@ static void the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size(void **state)
     }
 }
 
-static void the_bound_of_a_diagonal_matrix_is_its_largest_element(void **state)
+TEST(the_bound_of_a_diagonal_matrix_is_its_largest_element, fixture *f)
 {
-    fixture *f = *state;
-
     memset(f->q[0], 0, sizeof f->q[0]);
     for (int i = 0; i < 20; i++) f->q[0][i * 21] = (float)(i % 13);
     assert_true(pd_kron_norm_bound(pd_mat_dense(f->q[0], 20, 20), f->scratch) == 12);
@@ -340,20 +325,16 @@ static void the_bound_of_a_diagonal_matrix_is_its_largest_element(void **state)
 
 /* In this matrix, four rows hold four twos each, and the fifth row holds a single four. All rows have a sum of
  * squares of 16. The bound must be computed from the first of them, which gives 8. */
-static void of_equally_heavy_rows_the_bound_takes_the_first(void **state)
+TEST(of_equally_heavy_rows_the_bound_takes_the_first, fixture *f)
 {
-    fixture *f = *state;
-
     memset(f->q[0], 0, sizeof f->q[0]);
     for (int i = 0; i < 16; i++) f->q[0][i / 4 * 5 + i % 4] = 2;
     f->q[0][24] = 4;
     assert_true(fabsf(pd_kron_norm_bound(pd_mat_dense(f->q[0], 5, 5), f->scratch) - 8) < 1e-5f);
 }
 
-static void the_bound_of_zeros_is_zero_and_of_nan_is_nan(void **state)
+TEST(the_bound_of_zeros_is_zero_and_of_nan_is_nan, fixture *f)
 {
-    fixture *f = *state;
-
     for (int at = 0; at < 40 * 40; at++) {
         memset(f->q[0], 0, sizeof f->q[0]);
         if (at == 0) assert_true(pd_kron_norm_bound(pd_mat_dense(f->q[0], 40, 40), f->scratch) == 0);
@@ -367,10 +348,8 @@ static void the_bound_of_zeros_is_zero_and_of_nan_is_nan(void **state)
 
 /* ---- balancing ---- */
 
-static void balancing_makes_factors_equally_large_and_keeps_their_product(void **state)
+TEST(balancing_makes_factors_equally_large_and_keeps_their_product, fixture *f)
 {
-    fixture *f = *state;
-
     for (int c = 0; c < CONFIGURATIONS; c++) {
         double before = 1, after = 1, size[PD_MAX_RANK] = { 0 };
         draw(f, c);
@@ -390,10 +369,8 @@ static void balancing_makes_factors_equally_large_and_keeps_their_product(void *
     }
 }
 
-static void bfloat16_factors_hold_bfloat16_numbers_after_each_operation(void **state)
+TEST(bfloat16_factors_hold_bfloat16_numbers_after_each_operation, fixture *f)
 {
-    fixture *f = *state;
-
     for (int operation = 0; operation < 2; operation++) {
         draw(f, 1);
         pd_kron_multipliers(&f->block, f->H, f->V, f->Q, 0.1f, f->M, f->scratch);
@@ -415,10 +392,8 @@ static void bfloat16_factors_hold_bfloat16_numbers_after_each_operation(void **s
 /* Balancing multiplies each factor by G / r, where r is its largest element and G the geometric mean of all r. Here
  * r is 1 and 3, so the multipliers are sqrt(3) and 1/sqrt(3). They are rounded to bfloat16 before the
  * multiplication. */
-static void bfloat16_rounds_the_multiplier_before_it_multiplies(void **state)
+TEST(bfloat16_rounds_the_multiplier_before_it_multiplies, fixture *f)
 {
-    fixture *f = *state;
-
     f->block =
         (pd_kron_block){ .rank = 2, .diagonal = { true, true }, .size = { 2, 1 }, .full = { 2, 1 }, .side = { 2, 1 } };
     for (int d = 0; d < 2; d++) f->Q[d] = f->q[d];
@@ -435,10 +410,8 @@ static void bfloat16_rounds_the_multiplier_before_it_multiplies(void **state)
  *
  * Q is an integer from 128 to 255. In bfloat16, neighbouring numbers differ by 1 below 256 and by 2 above. A result
  * halfway between two numbers becomes the even one. */
-static void a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one(void **state)
+TEST(a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one, fixture *f)
 {
-    fixture *f = *state;
-
     f->block = (pd_kron_block){ .rank = 1, .diagonal = { true }, .size = { 1 }, .full = { 1 }, .side = { 1 } };
     f->Q[0] = f->q[0], f->M[0] = f->m[0];
     for (int Q = 128; Q < 256; Q++) {
@@ -449,24 +422,4 @@ static void a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_
         pd_kron_multiply(&f->block, f->Q, f->M, true);
         if (f->q[0][0] != (float)(next * unit / 10)) fail_msg("%d becomes %g", Q, f->q[0][0]);
     }
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(factors_become_what_the_twin_says),
-        CASE(memory_after_a_factor_is_not_written),
-        CASE(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used),
-        CASE(a_matrix_is_preconditioned_in_place),
-        CASE(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size),
-        CASE(the_bound_of_a_diagonal_matrix_is_its_largest_element),
-        CASE(of_equally_heavy_rows_the_bound_takes_the_first),
-        CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan),
-        CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
-        CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_operation),
-        CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
-        CASE(a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

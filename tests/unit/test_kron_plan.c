@@ -1,16 +1,8 @@
 /* Tests how a declaration for kron is planned before state is allocated: slots, blocks, notes, forecasts and
  * refusals. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kron_plan.h"
-#include "oom.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
 #include "shampoos.h"
@@ -36,10 +28,9 @@ static bool has_slot(const pd_plan *plan, const char *name)
     return false;
 }
 
-static void without_momentum_there_is_no_buffer(void **state)
+TEST(without_momentum_there_is_no_buffer)
 {
     pd_plan with = plan_of(SHAPE(5, 4), "", NULL), without = plan_of(SHAPE(5, 4), "b1=0", NULL);
-    (void)state;
 
     assert_true(has_slot(&with, "mu"));
     assert_false(has_slot(&without, "mu"));
@@ -51,7 +42,7 @@ static void without_momentum_there_is_no_buffer(void **state)
 
 /* Products along the longer side of a matrix are cut along that side, since the other one may be too short to be cut.
  * Only these products cannot be computed in place. */
-static void only_large_blocks_with_a_longer_side_have_work_memory(void **state)
+TEST(only_large_blocks_with_a_longer_side_have_work_memory)
 {
     static const struct {
         pd_shape shape;
@@ -66,7 +57,6 @@ static void only_large_blocks_with_a_longer_side_have_work_memory(void **state)
         { { 2, { 4096, 1024 } }, "block_size=512", false, false },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pd_plan plan = plan_of(&cases[i].shape, cases[i].hypers, NULL);
         assert_true(plan.large_products == cases[i].large);
@@ -84,9 +74,8 @@ static int scanned(const char *axes, const char *hypers)
     return n;
 }
 
-static void leading_axes_of_certain_names_are_scanned(void **state)
+TEST(leading_axes_of_certain_names_are_scanned)
 {
-    (void)state;
     assert_int_equal(scanned(NULL, ""), 0);
     assert_int_equal(scanned("embed,layers,mlp", ""), 0);
     assert_int_equal(scanned("layers,embed,mlp", ""), 1);
@@ -107,9 +96,8 @@ static void assert_declaration_refused(const pd_shape *shape, const char *axes, 
     if (strstr(err.text, text) == NULL || strncmp(err.text, "parameter w:", 12) != 0) fail_msg("%s", err.text);
 }
 
-static void invalid_declarations_are_refused(void **state)
+TEST(invalid_declarations_are_refused)
 {
-    (void)state;
     assert_declaration_refused(SHAPE(7), "layers", "", "all dimensions are scanned");
     assert_declaration_refused(SHAPE(7, 3), "layers", "", "expected 2 names");
     assert_declaration_refused(SHAPE(100000, 100000), NULL, "block_size=8 max_size_triangular=200000",
@@ -121,13 +109,12 @@ static void invalid_declarations_are_refused(void **state)
     assert_declaration_refused(SHAPE(3, 3, 64, 64), NULL, "merge_small_dims=no", "pad_blocks=no");
 }
 
-static void slots_are_stacks_of_factors_by_layer_and_block(void **state)
+TEST(slots_are_stacks_of_factors_by_layer_and_block)
 {
     pd_plan plan =
         plan_of(SHAPE(3, 20, 11), "block_size=8 merge_small_dims=no memory_save_mode=one_diag precond_dtype=bfloat16",
                 "layers,,");
     const pd_slot_spec *Q = &plan.slots[((const pd_kron_own *)plan.own)->q];
-    (void)state;
 
     assert_int_equal(plan.n_blocks, 3 * 2); /* 3 layers of 2 blocks: the dimension of 20 has a diagonal factor, so
                                              * only the dimension of 11 is cut */
@@ -142,11 +129,10 @@ static void slots_are_stacks_of_factors_by_layer_and_block(void **state)
     pd_plan_free(&plan);
 }
 
-static void a_factor_of_a_merged_dimension_follows_none(void **state)
+TEST(a_factor_of_a_merged_dimension_follows_none)
 {
     pd_plan plan = plan_of(SHAPE(4, 6, 5), "partition_grads_into_blocks=no", "layers,,");
     const pd_slot_spec *Q = &plan.slots[((const pd_kron_own *)plan.own)->q];
-    (void)state;
 
     assert_true(pd_shape_equal(&Q->shape, SHAPE(4, 30, 30)));
     assert_true(Q->follows[0] == 0 && Q->follows[1] == -1 && Q->follows[2] == -1);
@@ -162,9 +148,8 @@ static bool notes(const pd_shape *shape, const char *hypers, const char *part)
     return found;
 }
 
-static void factors_far_larger_than_their_weights_are_noted(void **state)
+TEST(factors_far_larger_than_their_weights_are_noted)
 {
-    (void)state;
     assert_true(notes(SHAPE(256, 128), "",
                       "hold 256 numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold 2.5"));
     assert_true(notes(SHAPE(256, 128), "merge_small_dims=no", ""));
@@ -174,17 +159,16 @@ static void factors_far_larger_than_their_weights_are_noted(void **state)
     assert_true(notes(SHAPE(10), "", ""));
 }
 
-static void running_out_of_memory_is_reported_and_leaves_nothing(void **state)
+TEST(running_out_of_memory_is_reported_and_leaves_nothing)
 {
     pd_declaration param = { .name = "w", .shape = { 3, { 2, 9, 6 } }, .axes = "layers,," };
-    (void)state;
 
     shampoo_take(&param.hypers, "kron", "block_size=4 scanned_axes=layers,x mu_dtype=bfloat16 precond_dtype=bfloat16");
     assert_true(oom_each(shampoo_try_model, &param) > 10);
     pd_hypers_free(&param.hypers);
 }
 
-static void values_out_of_range_are_refused_by_name(void **state)
+TEST(values_out_of_range_are_refused_by_name)
 {
     static const char *const refused[][3] = {
         { "b1", "1", "below 1" },
@@ -199,25 +183,22 @@ static void values_out_of_range_are_refused_by_name(void **state)
         { "root_delay", "2", "expected at most 1, the steps between two updates" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         shampoo_assert_refused("kron", refused[i][0], refused[i][1], refused[i][2]);
 }
 
-static void dimensions_may_be_asked_for_that_no_parameter_has(void **state)
+TEST(dimensions_may_be_asked_for_that_no_parameter_has)
 {
-    (void)state;
     for (int d = 0; d < 2; d++) {
         pd_hypers hypers = shampoo_hypers("kron", d == 0 ? "min_ndim_triangular=100" : "weight_decay_min_ndim=100");
         assert_int_equal(pd_hypers_check(&hypers, NULL), PD_OK);
     }
 }
 
-static void precisions_go_by_jax_s_words(void **state)
+TEST(precisions_go_by_jax_s_words)
 {
     static const char *const words[] = { "bfloat16", "tensorfloat32", "float32", "default", "high", "highest" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         pd_hypers hypers = shampoo_hypers("kron", "");
         assert_int_equal(pd_hypers_set(&hypers, "precond_update_precision", words[i], NULL), PD_OK);
@@ -225,9 +206,8 @@ static void precisions_go_by_jax_s_words(void **state)
     }
 }
 
-static void a_delay_is_at_most_the_shortest_interval(void **state)
+TEST(a_delay_is_at_most_the_shortest_interval)
 {
-    (void)state;
     shampoo_hypers("kron", "root_delay=1");
     shampoo_hypers("kron", "preconditioner_update_probability=0.3 root_delay=4");
     for (int bad = 0; bad < 2; bad++) {
@@ -241,21 +221,19 @@ static void a_delay_is_at_most_the_shortest_interval(void **state)
     }
 }
 
-static void options_that_deviate_from_upstream_give_a_warning(void **state)
+TEST(options_that_deviate_from_upstream_give_a_warning)
 {
     pd_hypers plain = shampoo_hypers("kron", ""), skips = shampoo_hypers("kron", "skip_zero_updates=yes");
-    (void)state;
 
     assert_null(plain.row->warning(&plain));
     assert_non_null(strstr(skips.row->warning(&skips), "skip_zero_updates"));
 }
 
-static void a_forecast_goes_by_the_probability_alone(void **state)
+TEST(a_forecast_goes_by_the_probability_alone)
 {
     pd_hypers hypers = shampoo_hypers("kron", "preconditioner_update_probability=0.3"),
               anneal = shampoo_hypers("kron", "");
     pd_plan plan = plan_of(SHAPE(5, 4), "", NULL);
-    (void)state;
 
     for (int64_t count = 1; count < 20; count++) {
         assert_int_equal(hypers.row->due(&plan, hypers.value, count, NULL), count % 4 == 0);
@@ -264,26 +242,4 @@ static void a_forecast_goes_by_the_probability_alone(void **state)
     assert_true(anneal.row->due(&plan, anneal.value, 34 * 1000, NULL));
     assert_false(anneal.row->due(&plan, anneal.value, 34 * 1000 + 1, NULL));
     pd_plan_free(&plan);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test(f)
-    const struct CMUnitTest tests[] = {
-        CASE(without_momentum_there_is_no_buffer),
-        CASE(only_large_blocks_with_a_longer_side_have_work_memory),
-        CASE(leading_axes_of_certain_names_are_scanned),
-        CASE(invalid_declarations_are_refused),
-        CASE(slots_are_stacks_of_factors_by_layer_and_block),
-        CASE(a_factor_of_a_merged_dimension_follows_none),
-        CASE(factors_far_larger_than_their_weights_are_noted),
-        CASE(running_out_of_memory_is_reported_and_leaves_nothing),
-        CASE(values_out_of_range_are_refused_by_name),
-        CASE(dimensions_may_be_asked_for_that_no_parameter_has),
-        CASE(precisions_go_by_jax_s_words),
-        CASE(a_delay_is_at_most_the_shortest_interval),
-        CASE(options_that_deviate_from_upstream_give_a_warning),
-        CASE(a_forecast_goes_by_the_probability_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

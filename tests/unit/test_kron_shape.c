@@ -1,12 +1,5 @@
 /* Tests which factors and blocks a parameter has under kron: factor types, merged dimensions, blocks. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kron_plan.h"
 #include "kron_factor.h"
@@ -23,9 +16,8 @@ static void assert_types(pd_shape shape, int64_t max_size, int64_t min_ndim, int
     assert_string_equal(got, expected);
 }
 
-static void matrices_get_triangles_and_vectors_diagonals(void **state)
+TEST(matrices_get_triangles_and_vectors_diagonals)
 {
-    (void)state;
     assert_types(SHAPE(5, 7), 8192, 2, KRON_SAVE_NONE, "tt");
     assert_types(SHAPE(7), 8192, 2, KRON_SAVE_NONE, "d");
     assert_types(SHAPE(7), 8192, 1, KRON_SAVE_NONE, "t");
@@ -33,16 +25,14 @@ static void matrices_get_triangles_and_vectors_diagonals(void **state)
     assert_types(SHAPE(5, 7), 8192, 3, KRON_SAVE_NONE, "dd");
 }
 
-static void long_dimensions_and_those_of_size_1_are_diagonal(void **state)
+TEST(long_dimensions_and_those_of_size_1_are_diagonal)
 {
-    (void)state;
     assert_types(SHAPE(9, 8, 1), 8, 2, KRON_SAVE_NONE, "dtd");
     assert_types(SHAPE(2, 2), 0, 2, KRON_SAVE_NONE, "dd");
 }
 
-static void one_diag_takes_the_largest_dimension_and_of_several_the_last(void **state)
+TEST(one_diag_takes_the_largest_dimension_and_of_several_the_last)
 {
-    (void)state;
     assert_types(SHAPE(5, 7, 3), 8192, 2, KRON_SAVE_ONE_DIAG, "tdt");
     assert_types(SHAPE(7, 3, 7, 5), 8192, 2, KRON_SAVE_ONE_DIAG, "ttdt");
     assert_types(SHAPE(5, 7, 3), 8192, 2, KRON_SAVE_ALL_DIAG, "ddd");
@@ -66,33 +56,29 @@ static void assert_merged(pd_shape shape, const char *types, int64_t target, pd_
     assert_int_equal(merged.first[expected.rank], shape.rank);
 }
 
-static void small_dimensions_collapse_to_one(void **state)
+TEST(small_dimensions_collapse_to_one)
 {
-    (void)state;
     assert_merged(SHAPE(64, 32), "tt", 4096, SHAPE(2048), "t", "0");
     assert_merged(SHAPE(256, 128), "tt", 4096, SHAPE(32768), "t", "0");
     assert_merged(SHAPE(3, 3, 64, 64), "tttt", 4096, SHAPE(36864), "t", "0");
 }
 
-static void large_matrices_stay(void **state)
+TEST(large_matrices_stay)
 {
-    (void)state;
     assert_merged(SHAPE(512, 512), "tt", 4096, SHAPE(512, 512), "tt", "01");
     assert_merged(SHAPE(768, 3072), "tt", 4096, SHAPE(768, 3072), "tt", "01");
     assert_merged(SHAPE(8, 8, 8, 8), "tttt", 64, SHAPE(64, 64), "tt", "02");
 }
 
-static void a_merged_dimension_is_diagonal_only_where_all_its_parts_are(void **state)
+TEST(a_merged_dimension_is_diagonal_only_where_all_its_parts_are)
 {
-    (void)state;
     assert_merged(SHAPE(1, 64), "dt", 4096, SHAPE(64), "t", "0");
     assert_merged(SHAPE(4, 16), "dd", 64, SHAPE(64), "d", "0");
     assert_merged(SHAPE(8, 8, 8, 8), "dddt", 64, SHAPE(64, 64), "dt", "02");
 }
 
-static void of_equal_ways_the_first_group_ends_as_early_as_possible(void **state)
+TEST(of_equal_ways_the_first_group_ends_as_early_as_possible)
 {
-    (void)state;
     assert_merged(SHAPE(8, 8, 8), "ttt", 8, SHAPE(8, 8, 8), "ttt", "012");
     assert_merged(SHAPE(8, 2, 8), "ttt", 16, SHAPE(8, 16), "tt", "01"); /* the merged shape (16, 8) would be as good,
                                                                          * but the first group must end as early as
@@ -100,16 +86,14 @@ static void of_equal_ways_the_first_group_ends_as_early_as_possible(void **state
     assert_merged(SHAPE(1, 4, 1), "dtd", 4, SHAPE(4), "t", "0");
 }
 
-static void nothing_is_merged_if_merging_is_off(void **state)
+TEST(nothing_is_merged_if_merging_is_off)
 {
-    (void)state;
     assert_merged(SHAPE(4, 1, 4), "tdt", 0, SHAPE(4, 1, 4), "tdt", "012");
     assert_merged(SHAPE(1, 1), "dd", 0, SHAPE(1, 1), "dd", "01");
 }
 
-static void shapes_of_ones_become_one_dimension(void **state)
+TEST(shapes_of_ones_become_one_dimension)
 {
-    (void)state;
     assert_merged(SHAPE(1, 1, 1), "ddd", 4096, SHAPE(1), "d", "0");
     assert_merged((pd_shape){ 0 }, "d", 4096, SHAPE(1), "d", "0");
     assert_merged((pd_shape){ 0 }, "d", 0, SHAPE(1), "d", "0");
@@ -123,23 +107,21 @@ static pd_kron_shape typed(pd_shape shape, const char *types)
     return merged;
 }
 
-static void only_triangular_dimensions_are_cut(void **state)
+TEST(only_triangular_dimensions_are_cut)
 {
     pd_kron_shape shape = typed(SHAPE(25, 25), "td");
     pd_kron_cut cut = pd_kron_cut_of(&shape, 10, true);
-    (void)state;
 
     assert_int_equal(cut.n_blocks, 3);
     assert_int_equal(cut.side[0], 10);
     assert_int_equal(cut.side[1], 30);
 }
 
-static void every_dimension_is_padded_to_a_multiple_of_the_block_size(void **state)
+TEST(every_dimension_is_padded_to_a_multiple_of_the_block_size)
 {
     pd_kron_shape shape = typed(SHAPE(5, 10, 11), "dtt");
     pd_kron_cut cut = pd_kron_cut_of(&shape, 10, true), real = pd_kron_cut_of(&shape, 10, false),
                 whole = pd_kron_cut_of(&shape, 0, true);
-    (void)state;
 
     assert_memory_equal(cut.side, ((int64_t[]){ 10, 10, 10 }), 3 * sizeof(int64_t));
     assert_memory_equal(real.side, ((int64_t[]){ 5, 10, 10 }), 3 * sizeof(int64_t));
@@ -147,11 +129,10 @@ static void every_dimension_is_padded_to_a_multiple_of_the_block_size(void **sta
     assert_int_equal(whole.n_blocks, 1);
 }
 
-static void blocks_are_numbered_with_the_last_dimension_fastest(void **state)
+TEST(blocks_are_numbered_with_the_last_dimension_fastest)
 {
     pd_kron_shape shape = typed(SHAPE(12, 15, 3), "ttd");
     pd_kron_cut cut = pd_kron_cut_of(&shape, 10, true);
-    (void)state;
 
     assert_int_equal(cut.n_blocks, 4);
     for (int64_t i = 0; i < 4; i++) {
@@ -162,22 +143,20 @@ static void blocks_are_numbered_with_the_last_dimension_fastest(void **state)
     }
 }
 
-static void a_number_of_blocks_that_overflows_is_the_largest_number(void **state)
+TEST(a_number_of_blocks_that_overflows_is_the_largest_number)
 {
     pd_kron_shape shape = typed(SHAPE((int64_t)1 << 40, (int64_t)1 << 40), "tt");
-    (void)state;
 
     assert_true(pd_kron_cut_of(&shape, 2, true).n_blocks == INT64_MAX);
 }
 
 /* The original (PSGD kron) updates every ceil(1/p) steps if the probability p is constant. */
-static void a_probability_becomes_an_interval_of_steps(void **state)
+TEST(a_probability_becomes_an_interval_of_steps)
 {
     static const struct {
         double p;
         int interval;
     } cases[] = { { 1, 1 }, { 0.7, 2 }, { 0.5, 2 }, { 0.3, 4 }, { 0.1, 10 }, { 0.03, 34 } };
-    (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float counter = 0;
@@ -187,37 +166,13 @@ static void a_probability_becomes_an_interval_of_steps(void **state)
     }
 }
 
-static void the_counter_goes_by_the_probability_of_its_own_step(void **state)
+TEST(the_counter_goes_by_the_probability_of_its_own_step)
 {
     float counter = 0;
-    (void)state;
 
     assert_false(pd_kron_counts(&counter, 0.1));
     assert_false(pd_kron_counts(&counter, 0.1));
     assert_true(counter == 2);
     assert_true(pd_kron_counts(&counter, 0.34));
     assert_true(counter == 0);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test(f)
-    const struct CMUnitTest tests[] = {
-        CASE(matrices_get_triangles_and_vectors_diagonals),
-        CASE(long_dimensions_and_those_of_size_1_are_diagonal),
-        CASE(one_diag_takes_the_largest_dimension_and_of_several_the_last),
-        CASE(small_dimensions_collapse_to_one),
-        CASE(large_matrices_stay),
-        CASE(a_merged_dimension_is_diagonal_only_where_all_its_parts_are),
-        CASE(of_equal_ways_the_first_group_ends_as_early_as_possible),
-        CASE(nothing_is_merged_if_merging_is_off),
-        CASE(shapes_of_ones_become_one_dimension),
-        CASE(only_triangular_dimensions_are_cut),
-        CASE(every_dimension_is_padded_to_a_multiple_of_the_block_size),
-        CASE(blocks_are_numbered_with_the_last_dimension_fastest),
-        CASE(a_number_of_blocks_that_overflows_is_the_largest_number),
-        CASE(a_probability_becomes_an_interval_of_steps),
-        CASE(the_counter_goes_by_the_probability_of_its_own_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests the whole step of kron against a second implementation in float64, on random shapes and
  * hyperparameters. The twin follows the equations element by element. Like the original, it keeps one padded array,
  * stacked by layers and blocks, and dense factors that include the zeros of a triangle. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kron_plan.h"
 #include "shampoos.h"
@@ -309,11 +301,10 @@ static void run_both(shampoo_run *r, twin *t)
     }
 }
 
-static void steps_are_the_twin_s(void **state)
+TEST(steps_are_the_twin_s)
 {
     static twin t;
     int ran = 0;
-    (void)state;
 
     for (int c = 0; ran < CONFIGURATIONS; c++) {
         char options[512], axes[64];
@@ -337,10 +328,4 @@ static void steps_are_the_twin_s(void **state)
         shampoo_run_end(&r);
         ran++;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(steps_are_the_twin_s) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests products that are so large that they are cut into stripes: they are right, and a step that has them has the
  * same bits on any number of threads. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "block_products.h"
 #include "kron_factor.h"
@@ -82,11 +74,10 @@ static void check_contraction(float *whole, const pd_shape *shape, const pd_bloc
     free(P[0]), free(P[1]), free(V), free(scratch);
 }
 
-static void statistics_and_directions_of_a_large_matrix_are_sums_over_elements(void **state)
+TEST(statistics_and_directions_of_a_large_matrix_are_sums_over_elements)
 {
     static const pd_shape shapes[] = { { 2, { 1600, 1024 } }, { 2, { 1024, 1600 } } };
 
-    (void)state;
     shampoo_seed(1);
     for (int k = 0; k < 2; k++) {
         float *whole = random_floats(1600 * 1024);
@@ -116,14 +107,13 @@ static void assert_near(const float *a, const float *b, int64_t n)
         if (fabsf(a[i] - b[i]) > 1e-4f) fail_msg("element %lld: %g and %g", (long long)i, (double)a[i], (double)b[i]);
 }
 
-static void operations_with_a_large_factor_are_those_of_blas(void **state)
+TEST(operations_with_a_large_factor_are_those_of_blas)
 {
     enum { ROWS = 2000, COLS = 600 };
     float *Q = random_triangle(ROWS), *x = random_floats(ROWS * COLS), *y = malloc(sizeof(float[ROWS * COLS]));
     pd_block_view view = { .at = x, .rank = 2, .size = { ROWS, COLS }, .stride = COLS },
                   turned = { .at = x, .rank = 2, .size = { COLS, ROWS }, .stride = ROWS };
 
-    (void)state;
     assert_non_null(y);
     memcpy(y, x, sizeof(float[ROWS * COLS]));
     pd_kron_along(&view, 0, Q, false, ROWS, PD_KRON_APPLY);
@@ -137,12 +127,11 @@ static void operations_with_a_large_factor_are_those_of_blas(void **state)
 
 /* Preconditions matrices in a larger one with and without work memory: with it, products are cut along the dimension of
  * the factor. */
-static void a_large_block_is_preconditioned_alike_with_and_without_work_memory(void **state)
+TEST(a_large_block_is_preconditioned_alike_with_and_without_work_memory)
 {
     enum { LONG = 2000, SHORT = 560, GAP = 16 };
     float *Q[2] = { random_triangle(LONG), random_triangle(SHORT) }, *turned[2] = { Q[1], Q[0] };
 
-    (void)state;
     for (int way = 0; way < 2; way++) {
         int64_t m = way == 0 ? LONG : SHORT, n = way == 0 ? SHORT : LONG, stride = n + GAP;
         pd_kron_block block = { .rank = 2, .size = { m, n }, .full = { m, n }, .side = { m, n } };
@@ -159,13 +148,12 @@ static void a_large_block_is_preconditioned_alike_with_and_without_work_memory(v
     free(Q[0]), free(Q[1]);
 }
 
-static void large_factors_are_multiplied_as_triangles(void **state)
+TEST(large_factors_are_multiplied_as_triangles)
 {
     enum { SIDE = 1900 };
     float *Q = random_triangle(SIDE), *M = random_triangle(SIDE), *P = malloc(sizeof(float[SIDE * SIDE]));
     pd_kron_block block = { .rank = 1, .size = { SIDE }, .full = { SIDE }, .side = { SIDE } };
 
-    (void)state;
     assert_non_null(P);
     assert_true(pd_kron_is_large(&block));
     memcpy(P, Q, sizeof(float[SIDE * SIDE]));
@@ -263,11 +251,10 @@ static void threads_agree(const param *p, bool large)
 
 #define NO_ROOTS 1000000001
 
-static void a_large_block_of_scalable_shampoo_is_the_same_on_any_threads(void **state)
+TEST(a_large_block_of_scalable_shampoo_is_the_same_on_any_threads)
 {
     static const char *const hypers = "block_size=0 preconditioning_compute_steps=1000000000";
 
-    (void)state;
     threads_agree(&(param){ "scalable_shampoo", hypers, { 2, { 1024, 600 } }, NO_ROOTS, 1 }, false);
     threads_agree(&(param){ "scalable_shampoo", hypers, { 2, { 1600, 1024 } }, NO_ROOTS, 1 }, true);
     threads_agree(&(param){ "scalable_shampoo", hypers, { 3, { 24, 1300, 64 } }, NO_ROOTS, 1 }, true);
@@ -280,38 +267,22 @@ static void a_large_block_of_scalable_shampoo_is_the_same_on_any_threads(void **
                   true);
 }
 
-static void a_large_block_of_shampoo_is_the_same_on_any_threads(void **state)
+TEST(a_large_block_of_shampoo_is_the_same_on_any_threads)
 {
     static const char *const hypers = "max_preconditioner_dim=5000 precondition_frequency=1000000000 betas=0.9,0.999 "
                                       "use_merge_dims=no grafting_config=Adam";
 
-    (void)state;
     threads_agree(&(param){ "shampoo", hypers, { 2, { 600, 1024 } }, NO_ROOTS, 1 }, false);
     threads_agree(&(param){ "shampoo", hypers, { 2, { 1024, 1600 } }, NO_ROOTS, 1 }, true);
     threads_agree(&(param){ "shampoo", hypers, { 3, { 1536, 16, 48 } }, NO_ROOTS, 1 }, true);
 }
 
-static void a_large_block_of_kron_is_the_same_on_any_threads(void **state)
+TEST(a_large_block_of_kron_is_the_same_on_any_threads)
 {
     static const char *const hypers = "partition_grads_into_blocks=no preconditioner_update_probability=1 "
                                       "merge_small_dims=no";
 
-    (void)state;
     threads_agree(&(param){ "kron", hypers, { 2, { 1024, 512 } }, 0, 1 }, false);
     threads_agree(&(param){ "kron", hypers, { 2, { 1904, 640 } }, 0, 2 }, true);
     threads_agree(&(param){ "kron", hypers, { 3, { 12, 1400, 100 } }, 0, 1 }, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statistics_and_directions_of_a_large_matrix_are_sums_over_elements),
-        cmocka_unit_test(operations_with_a_large_factor_are_those_of_blas),
-        cmocka_unit_test(a_large_block_is_preconditioned_alike_with_and_without_work_memory),
-        cmocka_unit_test(large_factors_are_multiplied_as_triangles),
-        cmocka_unit_test(a_large_block_of_scalable_shampoo_is_the_same_on_any_threads),
-        cmocka_unit_test(a_large_block_of_shampoo_is_the_same_on_any_threads),
-        cmocka_unit_test(a_large_block_of_kron_is_the_same_on_any_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

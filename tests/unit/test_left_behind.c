@@ -1,15 +1,8 @@
 /* Tests requests that wait for a rank which has left for good: they fail at once, with an error that names the rank,
  * and a process that takes the rank lets the job go on. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "store_inside.h"
 
 enum { SIZE = 100, CONN = 10, NEW = 30, WORLD = 3 };
@@ -61,10 +54,10 @@ static int set_up(void **state)
     return rc;
 }
 
-static void a_push_that_needs_a_rank_which_has_left_fails_at_once(void **state)
-{
-    rig *r = *state;
+EACH_TEST(set_up, rig_tear_down);
 
+TEST(a_push_that_needs_a_rank_which_has_left_fails_at_once, rig *r)
+{
     ask(r, PD_REQ_LEAVE, 0, 0);
     tick(r);
     assert_int_equal(r->timed_out, 0); /* nobody waits yet */
@@ -80,10 +73,8 @@ static void a_push_that_needs_a_rank_which_has_left_fails_at_once(void **state)
     assert_int_equal(r->warnings, 1);
 }
 
-static void a_push_that_waits_when_a_rank_leaves_fails_at_once(void **state)
+TEST(a_push_that_waits_when_a_rank_leaves_fails_at_once, rig *r)
 {
-    rig *r = *state;
-
     push(r, 1, CONN + 1, 2, 1);
     tick(r);
     assert_int_equal(r->timed_out, 0);
@@ -92,10 +83,8 @@ static void a_push_that_waits_when_a_rank_leaves_fails_at_once(void **state)
     assert_int_equal(r->timed_out, 1);
 }
 
-static void a_round_that_the_rank_has_contributed_to_waits_for_the_others(void **state)
+TEST(a_round_that_the_rank_has_contributed_to_waits_for_the_others, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t p = 0; p < 2; p++) push(r, 0, CONN, 2, p);
     push(r, 1, CONN + 1, 2, 0);
     ask(r, PD_REQ_LEAVE, 0, 0);
@@ -109,10 +98,8 @@ static void a_round_that_the_rank_has_contributed_to_waits_for_the_others(void *
     assert_int_equal(rig_versions(r, r->job, 1)->step, 2);
 }
 
-static void who_asks_again_gets_the_same_answer_and_one_line_in_the_log(void **state)
+TEST(who_asks_again_gets_the_same_answer_and_one_line_in_the_log, rig *r)
 {
-    rig *r = *state;
-
     ask(r, PD_REQ_LEAVE, 0, 0);
     for (uint64_t n = 1; n <= 5; n++) {
         push(r, 1, CONN + 1, 2, 0);
@@ -122,10 +109,8 @@ static void who_asks_again_gets_the_same_answer_and_one_line_in_the_log(void **s
     assert_int_equal(r->warnings, 1);
 }
 
-static void pulls_of_which_the_store_does_not_know_are_answered_within_a_second(void **state)
+TEST(pulls_of_which_the_store_does_not_know_are_answered_within_a_second, rig *r)
 {
-    rig *r = *state;
-
     ask(r, PD_REQ_LEAVE, 0, 0);
     push(r, 1, CONN + 1, 2, 0);
     tick(r);
@@ -135,10 +120,8 @@ static void pulls_of_which_the_store_does_not_know_are_answered_within_a_second(
     }
 }
 
-static void contributions_stand_when_a_process_takes_the_rank(void **state)
+TEST(contributions_stand_when_a_process_takes_the_rank, rig *r)
 {
-    rig *r = *state;
-
     ask(r, PD_REQ_LEAVE, 0, 0);
     for (uint32_t rank = 1; rank < WORLD; rank++)
         for (uint32_t p = 0; p < 2; p++) push(r, rank, CONN + rank, 2, p);
@@ -169,26 +152,21 @@ static void start_rank_1_again(rig *r)
     tick(r);
 }
 
-static void where_the_launch_is_started_again_a_rank_that_has_left_is_waited_for(void **state)
+TEST(where_the_launch_is_started_again_a_rank_that_has_left_is_waited_for, rig *r)
 {
-    rig *r = *state;
-
     start_rank_1_again(r);
     assert_int_equal(r->timed_out, 0);
 }
 
-static void a_process_of_an_unknown_run_does_not_wait_for_a_rank_that_has_left(void **state)
+TEST(a_process_of_an_unknown_run_does_not_wait_for_a_rank_that_has_left, rig *r)
 {
-    rig *r = *state;
-
     r->run = NULL;
     start_rank_1_again(r);
     assert_true(r->timed_out > 0);
 }
 
-static void a_barrier_that_needs_a_rank_which_has_left_fails_at_once(void **state)
+TEST(a_barrier_that_needs_a_rank_which_has_left_fails_at_once, rig *r)
 {
-    rig *r = *state;
     uint64_t answered;
 
     ask(r, PD_REQ_BARRIER, 1, 1);
@@ -203,10 +181,8 @@ static void a_barrier_that_needs_a_rank_which_has_left_fails_at_once(void **stat
     assert_int_equal(r->answered, answered + 3);
 }
 
-static void requests_that_come_together_ask_for_one_look(void **state)
+TEST(requests_that_come_together_ask_for_one_look, rig *r)
 {
-    rig *r = *state;
-
     push(r, 1, CONN + 1, 2, 0);
     ask(r, PD_REQ_LEAVE, 0, 0);
     tick(r);
@@ -220,10 +196,8 @@ static void requests_that_come_together_ask_for_one_look(void **state)
     assert_int_equal(r->timed_out, 1);
 }
 
-static void a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank(void **state)
+TEST(a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank, rig *r)
 {
-    rig *r = *state;
-
     ask(r, PD_REQ_BARRIER, 1, 1);
     ask(r, PD_REQ_LEAVE, 0, 0);
     tick(r);
@@ -233,10 +207,8 @@ static void a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank(v
     assert_int_equal(r->answer, PD_EFF_OK);
 }
 
-static void a_job_without_connected_workers_reports_nothing(void **state)
+TEST(a_job_without_connected_workers_reports_nothing, rig *r)
 {
-    rig *r = *state;
-
     push(r, 1, CONN + 1, 2, 0);
     for (uint32_t rank = 1; rank < WORLD; rank++) ask(r, PD_REQ_LOST, rank, 0);
     ask(r, PD_REQ_LEAVE, 0, 0);
@@ -244,10 +216,8 @@ static void a_job_without_connected_workers_reports_nothing(void **state)
     assert_int_equal(r->timed_out, 0);
 }
 
-static void initial_weights_of_a_rank_that_has_left_are_missed_at_once(void **state)
+TEST(initial_weights_of_a_rank_that_has_left_are_missed_at_once, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(rig_hello(r, "k", rank, 2, CONN + rank, CONN + rank, NULL, "* sgd lr=1"), PD_OK);
         if (rank == 0) {
@@ -266,25 +236,4 @@ static void initial_weights_of_a_rank_that_has_left_are_missed_at_once(void **st
     assert_non_null(strstr(r->timeout.text,
                            "rank 0 (host:10) has left job k for good after step 0, and is still needed "
                            "for the initial weights of w."));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_push_that_needs_a_rank_which_has_left_fails_at_once),
-        TEST(a_push_that_waits_when_a_rank_leaves_fails_at_once),
-        TEST(a_round_that_the_rank_has_contributed_to_waits_for_the_others),
-        TEST(who_asks_again_gets_the_same_answer_and_one_line_in_the_log),
-        TEST(pulls_of_which_the_store_does_not_know_are_answered_within_a_second),
-        TEST(contributions_stand_when_a_process_takes_the_rank),
-        TEST(where_the_launch_is_started_again_a_rank_that_has_left_is_waited_for),
-        TEST(a_process_of_an_unknown_run_does_not_wait_for_a_rank_that_has_left),
-        TEST(a_barrier_that_needs_a_rank_which_has_left_fails_at_once),
-        TEST(requests_that_come_together_ask_for_one_look),
-        TEST(a_barrier_that_was_refused_is_passed_when_a_process_takes_the_rank),
-        TEST(a_job_without_connected_workers_reports_nothing),
-        TEST(initial_weights_of_a_rank_that_has_left_are_missed_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests the BLAS wrappers against plain loops. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "blascore.h"
 #include "linalg.h"
@@ -86,18 +78,18 @@ static void multiplies(fixture *f, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
         assert_memory_equal(f->C.at + i * f->C.stride + N, before + i * f->C.stride + N, GAP * sizeof(float));
 }
 
-static void gemm_takes_every_turn(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(gemm_takes_every_turn, fixture *f)
 {
-    fixture *f = *state;
     multiplies(f, f->A, PD_AS_IS, f->B, PD_AS_IS);
     multiplies(f, f->At, PD_TRANSPOSED, f->B, PD_AS_IS);
     multiplies(f, f->A, PD_AS_IS, f->Bt, PD_TRANSPOSED);
     multiplies(f, f->At, PD_TRANSPOSED, f->Bt, PD_TRANSPOSED);
 }
 
-static void gemm_overwrites_nan_with_beta_0(void **state)
+TEST(gemm_overwrites_nan_with_beta_0, fixture *f)
 {
-    fixture *f = *state;
     for (int i = 0; i < 256; i++) f->C.at[i] = NAN;
     pd_gemm(f->C, 0, 1, f->A, PD_AS_IS, f->B, PD_AS_IS);
     for (int64_t i = 0; i < M; i++)
@@ -126,18 +118,15 @@ static void syrk_of(fixture *f, pd_mat S, pd_mat A, pd_side side)
         }
 }
 
-static void syrk_keeps_either_dimension(void **state)
+TEST(syrk_keeps_either_dimension, fixture *f)
 {
-    fixture *f = *state;
     syrk_of(f, f->S, f->Y, PD_LEFT);
     syrk_of(f, f->Sn, f->Y, PD_RIGHT);
 }
 
 /* Computes a part of the rows of a product, from each row and to each row. */
-static void rows_of_syrk_are_those_of_the_whole(void **state)
+TEST(rows_of_syrk_are_those_of_the_whole, fixture *f)
 {
-    fixture *f = *state;
-
     for (int way = 0; way < 2; way++) {
         pd_side side = way == 0 ? PD_LEFT : PD_RIGHT;
         pd_mat S = way == 0 ? f->S : f->Sn, whole = { f->C.at, S.rows, S.rows, S.stride };
@@ -160,10 +149,8 @@ static void rows_of_syrk_are_those_of_the_whole(void **state)
     }
 }
 
-static void symm_multiplies_from_either_side(void **state)
+TEST(symm_multiplies_from_either_side, fixture *f)
 {
-    fixture *f = *state;
-
     pd_symm(f->C, 0, 1, f->S, f->Y, PD_LEFT);
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
@@ -194,10 +181,8 @@ static pd_mat triangle(pd_mat U)
     return U;
 }
 
-static void trmm_multiplies_by_the_upper_half_alone(void **state)
+TEST(trmm_multiplies_by_the_upper_half_alone, fixture *f)
 {
-    fixture *f = *state;
-
     for (int way = 0; way < 4; way++) {
         pd_turn u = way % 2 == 0 ? PD_AS_IS : PD_TRANSPOSED;
         pd_side side = way / 2 == 0 ? PD_LEFT : PD_RIGHT;
@@ -218,10 +203,8 @@ static void trmm_multiplies_by_the_upper_half_alone(void **state)
     }
 }
 
-static void parts_of_trmm_are_those_of_the_whole(void **state)
+TEST(parts_of_trmm_are_those_of_the_whole, fixture *f)
 {
-    fixture *f = *state;
-
     for (int way = 0; way < 4; way++) {
         pd_turn u = way % 2 == 0 ? PD_AS_IS : PD_TRANSPOSED;
         pd_side side = way / 2 == 0 ? PD_LEFT : PD_RIGHT;
@@ -245,10 +228,8 @@ static void parts_of_trmm_are_those_of_the_whole(void **state)
     }
 }
 
-static void trsm_undoes_trmm(void **state)
+TEST(trsm_undoes_trmm, fixture *f)
 {
-    fixture *f = *state;
-
     for (int way = 0; way < 4; way++) {
         pd_turn u = way % 2 == 0 ? PD_AS_IS : PD_TRANSPOSED;
         pd_side side = way / 2 == 0 ? PD_LEFT : PD_RIGHT;
@@ -263,11 +244,10 @@ static void trsm_undoes_trmm(void **state)
 
 /* Triangles of more than 48 rows are cut into halves. Sizes up to 131 are cut several times, some into unequal
  * halves. */
-static void a_product_of_triangles_is_a_triangle(void **state)
+TEST(a_product_of_triangles_is_a_triangle)
 {
     enum { MOST = 131, STRIDE = MOST + GAP };
     static float t[MOST * STRIDE], u[MOST * STRIDE], before[MOST * STRIDE];
-    (void)state;
 
     for (int64_t n = 0; n <= MOST; n += n < 3 ? 1 : 16) {
         pd_mat T = { t, n, n, STRIDE }, U = { u, n, n, STRIDE };
@@ -289,13 +269,12 @@ static void a_product_of_triangles_is_a_triangle(void **state)
 }
 
 /* Computes columns [first, end) of a product of triangles. All elements are whole numbers. */
-static void columns_of_a_product_of_triangles_are_those_of_the_whole(void **state)
+TEST(columns_of_a_product_of_triangles_are_those_of_the_whole)
 {
     enum { SIDE = 120, STRIDE = SIDE + GAP };
     static const int64_t bounds[] = { 0, 1, 17, 50, 64, 119, SIDE };
     static float t[SIDE * STRIDE], u[SIDE * STRIDE], whole[SIDE * STRIDE], before[SIDE * STRIDE];
     pd_mat T = { t, SIDE, SIDE, STRIDE }, U = { u, SIDE, SIDE, STRIDE };
-    (void)state;
 
     for (int i = 0; i < SIDE * STRIDE; i++) {
         t[i] = i / STRIDE > i % STRIDE ? NAN : (float)(i % 7) - 3;
@@ -313,9 +292,8 @@ static void columns_of_a_product_of_triangles_are_those_of_the_whole(void **stat
         }
 }
 
-static void symv_reads_the_lower_half_alone(void **state)
+TEST(symv_reads_the_lower_half_alone, fixture *f)
 {
-    fixture *f = *state;
     float x[M], y[M];
 
     for (int64_t i = 0; i < M; i++) {
@@ -331,9 +309,8 @@ static void symv_reads_the_lower_half_alone(void **state)
     }
 }
 
-static void gemv_takes_both_turns(void **state)
+TEST(gemv_takes_both_turns, fixture *f)
 {
-    fixture *f = *state;
     float x[K], y[M], z[M];
 
     for (int k = 0; k < K; k++) x[k] = (float)k - 2.5f;
@@ -353,11 +330,10 @@ static void gemv_takes_both_turns(void **state)
 
 /* Computes the lower half of A A' and of A' A. Matrices of more than 96 rows are cut into halves; sizes up to 230
  * are cut more than once. */
-static void half_a_product_is_the_lower_half_of_the_whole(void **state)
+TEST_WITH(NULL, NULL, half_a_product_is_the_lower_half_of_the_whole)
 {
     enum { MOST = 230, INNER = 3, STRIDE = MOST + GAP };
     static float a[MOST * STRIDE], s[MOST * STRIDE];
-    (void)state;
 
     for (int64_t n = 0; n <= MOST; n += n < 3 ? 1 : 37)
         for (int turns = 0; turns < 2; turns++) {
@@ -377,11 +353,10 @@ static void half_a_product_is_the_lower_half_of_the_whole(void **state)
         }
 }
 
-static void mirrors_the_lower_half(void **state)
+TEST_WITH(NULL, NULL, mirrors_the_lower_half)
 {
     enum { MOST = 100, STRIDE = MOST + GAP }; /* many of pd_mirror's squares of 8 x 8, and a remainder */
     static float memory[MOST * STRIDE], before[MOST * STRIDE];
-    (void)state;
 
     for (int64_t n = 0; n <= MOST; n += n < 4 ? 1 : 12) {
         pd_mat S = { memory, n, n, STRIDE };
@@ -396,11 +371,10 @@ static void mirrors_the_lower_half(void **state)
     }
 }
 
-static void mirrors_doubles(void **state)
+TEST_WITH(NULL, NULL, mirrors_doubles)
 {
     enum { MOST = 40 };
     static double S[MOST * MOST];
-    (void)state;
 
     for (int64_t n = 0; n <= MOST; n += n < 4 ? 1 : 12) {
         for (int i = 0; i < MOST * MOST; i++) S[i] = i + 0x1p-40;
@@ -411,9 +385,8 @@ static void mirrors_doubles(void **state)
     }
 }
 
-static void takes_matrices_without_elements(void **state)
+TEST(takes_matrices_without_elements, fixture *f)
 {
-    fixture *f = *state;
     pd_mat none = pd_mat_dense(NULL, 0, N), thin = pd_mat_dense(f->A.at, M, 0), empty = pd_mat_dense(f->B.at, 0, N),
            C = pd_mat_dense(f->C.at, M, N);
 
@@ -427,21 +400,18 @@ static void takes_matrices_without_elements(void **state)
     for (int i = 0; i < M * N; i++) assert_true(C.at[i] == 0);
 }
 
-static void names_the_blas_core_in_use(void **state)
+TEST_WITH(NULL, NULL, names_the_blas_core_in_use)
 {
-    (void)state;
     assert_true(strlen(pd_blas_core()) > 0);
 }
 
-static void computes_with_the_openmp_flavour(void **state)
+TEST_WITH(NULL, NULL, computes_with_the_openmp_flavour)
 {
-    (void)state;
     assert_true(pd_blas_uses_openmp());
 }
 
-static void calls_an_old_core_on_a_new_cpu_a_poor_choice(void **state)
+TEST_WITH(NULL, NULL, calls_an_old_core_on_a_new_cpu_a_poor_choice)
 {
-    (void)state;
     assert_non_null(pd_blas_judge("Prescott", true, false));
     assert_non_null(pd_blas_judge("Nehalem", true, true));
     assert_non_null(pd_blas_judge("Haswell", true, true));
@@ -450,31 +420,4 @@ static void calls_an_old_core_on_a_new_cpu_a_poor_choice(void **state)
     assert_null(pd_blas_judge("Haswell", true, false));
     assert_null(pd_blas_judge("SkylakeX", true, true));
     assert_null(pd_blas_judge("a core of next year", true, true));
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(gemm_takes_every_turn),
-        CASE(gemm_overwrites_nan_with_beta_0),
-        CASE(syrk_keeps_either_dimension),
-        CASE(rows_of_syrk_are_those_of_the_whole),
-        CASE(symm_multiplies_from_either_side),
-        CASE(trmm_multiplies_by_the_upper_half_alone),
-        CASE(parts_of_trmm_are_those_of_the_whole),
-        CASE(trsm_undoes_trmm),
-        CASE(a_product_of_triangles_is_a_triangle),
-        CASE(columns_of_a_product_of_triangles_are_those_of_the_whole),
-        CASE(symv_reads_the_lower_half_alone),
-        CASE(gemv_takes_both_turns),
-        CASE(takes_matrices_without_elements),
-        cmocka_unit_test(half_a_product_is_the_lower_half_of_the_whole),
-        cmocka_unit_test(mirrors_the_lower_half),
-        cmocka_unit_test(mirrors_doubles),
-        cmocka_unit_test(names_the_blas_core_in_use),
-        cmocka_unit_test(computes_with_the_openmp_flavour),
-        cmocka_unit_test(calls_an_old_core_on_a_new_cpu_a_poor_choice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* Tests how the lists that operators ask for are cut into pages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "listing.h"
 #include "rig.h"
 #include "store_inside.h"
-#include "totals.h"
+#include "job_figures.h"
 
 enum { PARAMS = 60 };
 
@@ -115,9 +107,11 @@ static void assert_pages(pd_job *job, const pd_list_kind *kind, const char *patt
     assert_int_equal(at, info.total);
 }
 
-static void pages_give_every_entry_once_and_in_order(void **state)
+EACH_TEST(rig_set_up, rig_tear_down);
+
+TEST(pages_give_every_entry_once_and_in_order, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
     pd_info info;
 
     get_page(&info, job, &lasting, "", 0);
@@ -129,9 +123,9 @@ static void pages_give_every_entry_once_and_in_order(void **state)
     assert_pages(job, &lasting, "p?5", 3, 1e9);
 }
 
-static void pages_made_in_parts_are_the_same(void **state)
+TEST(pages_made_in_parts_are_the_same, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
     pd_info info;
 
     assert_pages(job, &passing, "", 100, 1);
@@ -143,9 +137,9 @@ static void pages_made_in_parts_are_the_same(void **state)
 }
 
 /* Two pages of different lists are made in turn: each has an index of its own. */
-static void pages_under_way_do_not_share_an_index(void **state)
+TEST(pages_under_way_do_not_share_an_index, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
     pd_listing_walk a, b;
     pd_info page[2] = { { .roots = calloc(PD_INFO_PAGE, sizeof *page->roots) },
                         { .roots = calloc(PD_INFO_PAGE, sizeof *page->roots) } };
@@ -170,9 +164,9 @@ static void pages_under_way_do_not_share_an_index(void **state)
     free(page[1].roots);
 }
 
-static void a_pattern_beyond_256_bytes_is_refused(void **state)
+TEST(a_pattern_beyond_256_bytes_is_refused, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
     pd_listing_walk walk;
     pd_error err = { 0 };
     char pattern[PD_GLOB_MAX + 2];
@@ -186,9 +180,9 @@ static void a_pattern_beyond_256_bytes_is_refused(void **state)
     ask(job, &lasting, pattern, 0);
 }
 
-static void a_page_behind_the_last_entry_is_empty(void **state)
+TEST(a_page_behind_the_last_entry_is_empty, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
     pd_info info;
 
     get_page(&info, job, &lasting, NULL, 1000000);
@@ -197,9 +191,9 @@ static void a_page_behind_the_last_entry_is_empty(void **state)
     free(info.roots);
 }
 
-static void the_second_page_does_not_count_all_parameters_again(void **state)
+TEST(the_second_page_does_not_count_all_parameters_again, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
 
     ask(job, &lasting, "", 0);
     counted = 0;
@@ -207,9 +201,9 @@ static void the_second_page_does_not_count_all_parameters_again(void **state)
     assert_true(counted <= 32);
 }
 
-static void another_pattern_is_counted_anew(void **state)
+TEST(another_pattern_is_counted_anew, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
     pd_info info;
 
     ask(job, &lasting, "", 0);
@@ -218,9 +212,9 @@ static void another_pattern_is_counted_anew(void **state)
     free(info.roots);
 }
 
-static void what_a_job_changes_is_counted_anew_when_it_has_changed(void **state)
+TEST(what_a_job_changes_is_counted_anew_when_it_has_changed, rig *r)
 {
-    pd_job *job = start(*state);
+    pd_job *job = start(r);
 
     ask(job, &passing, "", 0);
     job->steps.changes++;
@@ -239,27 +233,25 @@ static size_t count_sums(pd_job *job, double part_ns)
     return parts;
 }
 
-static void sums_follow_the_steps_of_a_job(void **state)
+TEST(sums_follow_the_steps_of_a_job, rig *r)
 {
-    rig *r = *state;
     pd_job *job = start(r);
     float ones[4] = { 1, 1, 1, 1 };
 
     count_sums(job, 1e9);
-    assert_int_equal(job->totals.step_most, 0);
-    assert_int_equal(job->totals.elements, 4 * PARAMS);
+    assert_int_equal(job->figures.totals.step_most, 0);
+    assert_int_equal(job->figures.totals.elements, 4 * PARAMS);
     rig_push(r, job->steps.number, 0, 1, 1, 5, ones, 4);
     rig_work(r);
     assert_int_equal(count_sums(job, 1), PARAMS);
-    assert_int_equal(job->totals.step_most, 1);
-    assert_int_equal(job->totals.step_least, 0);
-    assert_int_equal(job->totals.elements, 4 * PARAMS);
+    assert_int_equal(job->figures.totals.step_most, 1);
+    assert_int_equal(job->figures.totals.step_least, 0);
+    assert_int_equal(job->figures.totals.elements, 4 * PARAMS);
     assert_int_equal(count_sums(job, 1), 1); /* they are valid still */
 }
 
-static void the_lowest_step_is_that_of_the_last_parameter(void **state)
+TEST(the_lowest_step_is_that_of_the_last_parameter, rig *r)
 {
-    rig *r = *state;
     pd_job *job = start(r);
     float ones[4] = { 1, 1, 1, 1 };
 
@@ -273,9 +265,8 @@ static void the_lowest_step_is_that_of_the_last_parameter(void **state)
     }
 }
 
-static void a_status_of_an_unchanged_job_does_not_look_at_its_parameters(void **state)
+TEST(a_status_of_an_unchanged_job_does_not_look_at_its_parameters, rig *r)
 {
-    rig *r = *state;
     pd_job *job = start(r);
     uint64_t least = rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_least;
 
@@ -285,9 +276,8 @@ static void a_status_of_an_unchanged_job_does_not_look_at_its_parameters(void **
     job->steps.params[3].saved.step = 0;
 }
 
-static void a_status_counts_connected_workers_and_bytes_in_flight(void **state)
+TEST(a_status_counts_connected_workers_and_bytes_in_flight, rig *r)
 {
-    rig *r = *state;
     int64_t size = 4;
     uint32_t job = rig_start(r, "two", 2, 1, &size, 1, NULL, NULL);
     float ones[4] = { 1, 1, 1, 1 };
@@ -301,26 +291,4 @@ static void a_status_counts_connected_workers_and_bytes_in_flight(void **state)
     rig_apply(r, lost);
     assert_int_equal(rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].connected, 1);
     rig_push(r, job, 1, 2, 1, 0, ones, 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pages_give_every_entry_once_and_in_order, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_page_behind_the_last_entry_is_empty, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_second_page_does_not_count_all_parameters_again, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(another_pattern_is_counted_anew, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(what_a_job_changes_is_counted_anew_when_it_has_changed, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(sums_follow_the_steps_of_a_job, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_lowest_step_is_that_of_the_last_parameter, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(pages_made_in_parts_are_the_same, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(pages_under_way_do_not_share_an_index, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_pattern_beyond_256_bytes_is_refused, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_status_of_an_unchanged_job_does_not_look_at_its_parameters, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_status_counts_connected_workers_and_bytes_in_flight, rig_set_up,
-                                        rig_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* Tests the segment that a worker lends to the daemon: where payloads lie in it, and how long they can be read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "descriptors.h"
 #include "frame.h"
 #include "payloads.h"
-#include "oom.h"
 
 enum { BYTES = 10 * 4096 + 100 };
 
@@ -28,12 +20,11 @@ static pd_loan *lent(void)
 
 /* ---- places ---- */
 
-static void has_the_places_inside_it_and_no_others(void **state)
+TEST(has_the_places_inside_it_and_no_others)
 {
     static const uint32_t places[] = { 0, 1, 7, 640, 641, 642, 643, 1u << 20, UINT32_MAX };
     static const uint64_t lengths[] = { 0, 1, 63, 64, 65, 100, 4096, BYTES - 64, BYTES, BYTES + 1, UINT64_MAX };
     pd_loan *loan = lent();
-    (void)state;
 
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
@@ -44,22 +35,20 @@ static void has_the_places_inside_it_and_no_others(void **state)
     pd_loan_unref(loan, &alone);
 }
 
-static void a_buffer_has_the_workers_bytes_at_its_place(void **state)
+TEST(a_buffer_has_the_workers_bytes_at_its_place)
 {
     pd_loan *loan = lent();
     pd_buffer *buffer = pd_loan_buffer(loan, 9, 3, 1000);
-    (void)state;
 
     for (uint64_t i = 0; i < 1000; i++) assert_int_equal(buffer->at[i], (uint8_t)((3 * 64 + i) * 7 + 5));
     pd_loan_return(buffer, &alone);
     pd_loan_unref(loan, &alone);
 }
 
-static void a_buffer_is_charged_with_nothing(void **state)
+TEST(a_buffer_is_charged_with_nothing)
 {
     pd_loan *loan = lent();
     pd_buffer *buffer = pd_loan_buffer(loan, 9, 3, 1000);
-    (void)state;
 
     assert_int_equal(buffer->charged, 0);
     assert_int_equal(buffer->conn, 9);
@@ -96,11 +85,12 @@ static int forget_tasks(void **state)
     return 0;
 }
 
-static void a_payload_can_be_read_after_its_connection_has_ended(void **state)
+EACH_TEST(forget_tasks, NULL);
+
+TEST(a_payload_can_be_read_after_its_connection_has_ended)
 {
     pd_loan *loan = lent();
     pd_buffer *buffer = pd_loan_buffer(loan, 9, 1, 500);
-    (void)state;
 
     pd_loan_unref(loan, &threads);
     assert_int_equal(tasks, 0);
@@ -108,10 +98,9 @@ static void a_payload_can_be_read_after_its_connection_has_ended(void **state)
     pd_loan_return(buffer, &alone);
 }
 
-static void any_order_of_returns_unmaps_it_once_and_last(void **state)
+TEST(any_order_of_returns_unmaps_it_once_and_last)
 {
     enum { BUFFERS = 4 };
-    (void)state;
 
     for (unsigned last = 0; last <= BUFFERS; last++) {
         pd_loan *loan = lent();
@@ -136,40 +125,36 @@ static void any_order_of_returns_unmaps_it_once_and_last(void **state)
     }
 }
 
-static void it_is_unmapped_at_once_where_no_thread_is_free(void **state)
+TEST(it_is_unmapped_at_once_where_no_thread_is_free)
 {
     pd_loan *loan = lent();
-    (void)state;
 
     busy = true;
     pd_loan_unref(loan, &threads); /* the leak sanitizer sees it if nothing is freed */
     assert_int_equal(tasks, 0);
 }
 
-static void no_loan_may_be_dropped(void **state)
+TEST(no_loan_may_be_dropped)
 {
-    (void)state;
     pd_loan_unref(NULL, &threads);
     assert_int_equal(tasks, 0);
 }
 
 /* ---- descriptors and memory ---- */
 
-static void the_descriptor_is_closed_once_it_is_mapped(void **state)
+TEST(the_descriptor_is_closed_once_it_is_mapped)
 {
     int before = descriptors_open(0);
     pd_loan *loan = lent();
-    (void)state;
 
     assert_int_equal(descriptors_open(0), before);
     pd_loan_unref(loan, &alone);
 }
 
-static void a_descriptor_that_is_refused_is_closed(void **state)
+TEST(a_descriptor_that_is_refused_is_closed)
 {
     int before = descriptors_open(0);
     pd_loan *loan;
-    (void)state;
 
     assert_int_equal(pd_loan_new(&loan, memfd_sealed(BYTES, 5), BYTES + 1, NULL), PD_INVALID_ARGUMENT);
     assert_int_equal(descriptors_open(0), before);
@@ -188,30 +173,10 @@ static int lend_and_borrow(const void *what)
     return rc;
 }
 
-static void says_that_memory_is_out_and_keeps_no_descriptor(void **state)
+TEST(says_that_memory_is_out_and_keeps_no_descriptor)
 {
     int before = descriptors_open(0);
-    (void)state;
 
     assert_true(oom_each(lend_and_borrow, NULL) >= 2);
     assert_int_equal(descriptors_open(0), before);
-}
-
-#define CASE(name) cmocka_unit_test_setup(name, forget_tasks)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(has_the_places_inside_it_and_no_others),
-        CASE(a_buffer_has_the_workers_bytes_at_its_place),
-        CASE(a_buffer_is_charged_with_nothing),
-        CASE(a_payload_can_be_read_after_its_connection_has_ended),
-        CASE(any_order_of_returns_unmaps_it_once_and_last),
-        CASE(it_is_unmapped_at_once_where_no_thread_is_free),
-        CASE(no_loan_may_be_dropped),
-        CASE(the_descriptor_is_closed_once_it_is_mapped),
-        CASE(a_descriptor_that_is_refused_is_closed),
-        CASE(says_that_memory_is_out_and_keeps_no_descriptor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests lines of the log, and that logging goes on when nobody reads the log. */
 #define _GNU_SOURCE /* pipe2 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -58,37 +50,33 @@ static void make_entry(pd_log_entry *entry, pd_log_facts facts, const char *form
     va_end(args);
 }
 
-static void text_tells_time_and_what_is_urgent(void **state)
+TEST(text_tells_time_and_what_is_urgent)
 {
     pd_log_style style = { .format = PD_LOG_TEXT, .time = true };
-    (void)state;
 
     assert_string_equal(line(style, LOG_INFO, "hello"), "2026-11-20T12:00:00.123Z hello\n");
     assert_string_equal(line(style, LOG_ERR, "oh no"), "2026-11-20T12:00:00.123Z error: oh no\n");
 }
 
-static void the_journal_gets_priorities_and_no_time(void **state)
+TEST(the_journal_gets_priorities_and_no_time)
 {
     pd_log_style style = { .format = PD_LOG_TEXT, .prefix = true };
-    (void)state;
     assert_string_equal(line(style, LOG_NOTICE, "listening"), "<5>listening\n");
 }
 
-static void logfmt_quotes(void **state)
+TEST(logfmt_quotes)
 {
     pd_log_style style = { .format = PD_LOG_LOGFMT, .time = true };
-    (void)state;
     assert_string_equal(line(style, LOG_WARNING, "job \"a\" is lost"),
                         "time=2026-11-20T12:00:00.123Z level=warning msg=\"job \\\"a\\\" is lost\"\n");
 }
 
-static void facts_are_fields_for_programs_and_prose_for_people(void **state)
+TEST(facts_are_fields_for_programs_and_prose_for_people)
 {
     pd_log_style text = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
     uint32_t rank = 0;
     uint64_t step = 41;
     pd_log_entry entry;
-    (void)state;
 
     make_entry(&entry, (pd_log_facts){ .job = "a \"b\"", .rank = &rank, .step = &step, .code = PD_DEADLINE_EXCEEDED },
                "%s is late", "host:7");
@@ -99,11 +87,10 @@ static void facts_are_fields_for_programs_and_prose_for_people(void **state)
                                             "code=\"DEADLINE_EXCEEDED\" msg=\"host:7 is late\"\n");
 }
 
-static void the_author_of_a_command_is_a_field_for_programs(void **state)
+TEST(the_author_of_a_command_is_a_field_for_programs)
 {
     pd_log_style text = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
     pd_log_entry entry;
-    (void)state;
 
     make_entry(&entry, (pd_log_facts){ .job = "lin", .author = "ann@host:7 (::1)" }, "drop");
     assert_string_equal(print(text, &entry), "job lin: drop, by ann@host:7 (::1)\n");
@@ -112,12 +99,11 @@ static void the_author_of_a_command_is_a_field_for_programs(void **state)
     assert_string_equal(print(fmt, &entry), "level=info job=\"lin\" author=\"ann@host:7 (::1)\" msg=\"drop\"\n");
 }
 
-static void a_text_that_fills_its_entry_has_no_author(void **state)
+TEST(a_text_that_fills_its_entry_has_no_author)
 {
     pd_log_style text = { .format = PD_LOG_TEXT };
     static char message[2 * sizeof((pd_log_entry *)0)->text];
     pd_log_entry entry;
-    (void)state;
 
     for (size_t n = sizeof entry.text - 10; n < sizeof entry.text + 10; n++) {
         memset(message, 'm', n);
@@ -129,12 +115,11 @@ static void a_text_that_fills_its_entry_has_no_author(void **state)
     }
 }
 
-static void a_line_has_only_the_fields_that_it_is_about(void **state)
+TEST(a_line_has_only_the_fields_that_it_is_about)
 {
     pd_log_style json = { .format = PD_LOG_JSON };
     uint32_t rank = 3;
     pd_log_entry entry;
-    (void)state;
 
     make_entry(&entry, (pd_log_facts){ .rank = &rank }, "connection closed");
     assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"rank\":3,\"message\":\"connection closed\"}\n");
@@ -142,12 +127,11 @@ static void a_line_has_only_the_fields_that_it_is_about(void **state)
     assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"message\":\"stopped\"}\n");
 }
 
-static void the_longest_job_name_leaves_room_for_a_message(void **state)
+TEST(the_longest_job_name_leaves_room_for_a_message)
 {
     pd_log_style json = { .format = PD_LOG_JSON };
     char name[257], text[1024], expected[300];
     pd_log_entry entry;
-    (void)state;
 
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
@@ -158,29 +142,26 @@ static void the_longest_job_name_leaves_room_for_a_message(void **state)
     assert_non_null(strstr(text, "\"message\":\"created for 8 workers\"}\n"));
 }
 
-static void json_escapes(void **state)
+TEST(json_escapes)
 {
     pd_log_style style = { .format = PD_LOG_JSON, .time = true };
-    (void)state;
     assert_string_equal(
         line(style, LOG_INFO, "tab\there \\ \"q\""),
         "{\"time\":\"2026-11-20T12:00:00.123Z\",\"level\":\"info\",\"message\":\"tab\\u0009here \\\\ \\\"q\\\"\"}\n");
 }
 
-static void one_message_is_one_line_whatever_it_holds(void **state)
+TEST(one_message_is_one_line_whatever_it_holds)
 {
     pd_log_style style = { .format = PD_LOG_TEXT };
-    (void)state;
     assert_string_equal(line(style, LOG_INFO, "a\nforged\rline\033[31m"), "a?forged?line?[31m\n");
 }
 
-static void directions_c1_controls_and_broken_bytes_do_not_reach_the_log(void **state)
+TEST(directions_c1_controls_and_broken_bytes_do_not_reach_the_log)
 {
     static const char message[] = "r\u00e9\xe2\x80\xae"
                                   "b\xc2\x9b"
                                   "c\xff\xf3\xa0\x81\x81";
     pd_log_style plain = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
-    (void)state;
 
     assert_string_equal(line(plain, LOG_INFO, message), "r\u00e9?b?c??\n");
     assert_string_equal(line(json, LOG_INFO, message),
@@ -188,11 +169,10 @@ static void directions_c1_controls_and_broken_bytes_do_not_reach_the_log(void **
     assert_string_equal(line(fmt, LOG_INFO, message), "level=info msg=\"r\u00e9\\u202eb\\u009bc?\\udb40\\udc41\"\n");
 }
 
-static void a_line_is_cut_between_two_characters_and_between_two_escapes(void **state)
+TEST(a_line_is_cut_between_two_characters_and_between_two_escapes)
 {
     pd_log_style plain = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON };
     char message[200] = "", text[128];
-    (void)state;
 
     for (size_t size = 40; size < 52; size++) {
         size_t n;
@@ -207,12 +187,11 @@ static void a_line_is_cut_between_two_characters_and_between_two_escapes(void **
     }
 }
 
-static void a_long_line_is_cut_and_stays_well_formed(void **state)
+TEST(a_long_line_is_cut_and_stays_well_formed)
 {
     char message[600], text[64];
     pd_log_style json = { .format = PD_LOG_JSON }, plain = { .format = PD_LOG_TEXT };
     size_t n;
-    (void)state;
 
     memset(message, '"', sizeof message - 1);
     message[sizeof message - 1] = '\0';
@@ -254,11 +233,10 @@ static void log_to(int pipes[2], char *got, size_t size)
     close(saved);
 }
 
-static void priorities_are_for_the_journal_alone(void **state)
+TEST(priorities_are_for_the_journal_alone)
 {
     int pipes[2];
     char got[128];
-    (void)state;
 
     assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
     name_journal(pipes[1], 0);
@@ -276,11 +254,10 @@ static void priorities_are_for_the_journal_alone(void **state)
     close(pipes[1]);
 }
 
-static void the_level_changes_while_it_runs(void **state)
+TEST(the_level_changes_while_it_runs)
 {
     int pipes[2], saved = dup(STDERR_FILENO);
     char got[128] = "";
-    (void)state;
 
     assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
     dup2(pipes[1], STDERR_FILENO);
@@ -297,11 +274,10 @@ static void the_level_changes_while_it_runs(void **state)
     close(saved);
 }
 
-static void writes_lines_as_urgent_as_was_asked_for(void **state)
+TEST(writes_lines_as_urgent_as_was_asked_for)
 {
     int pipes[2], saved = dup(STDERR_FILENO);
     char got[256] = "";
-    (void)state;
 
     assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
     dup2(pipes[1], STDERR_FILENO);
@@ -346,6 +322,8 @@ static int tear_down(void **state)
     close(d->saved);
     return 0;
 }
+
+FIXTURE(set_up, tear_down);
 
 static void start(void)
 {
@@ -405,15 +383,15 @@ static size_t count_lines(const char *text, const char *begin)
     return n;
 }
 
-static void a_pipe_that_nobody_reads_stops_nobody_who_logs(void **state)
+TEST(a_pipe_that_nobody_reads_stops_nobody_who_logs, dam *d)
 {
     pthread_t reader;
     void *got;
 
     start();
     flood(); /* must return, although nobody reads the pipe */
-    assert_int_equal(pthread_create(&reader, NULL, read_all, *state), 0);
-    stop(*state);
+    assert_int_equal(pthread_create(&reader, NULL, read_all, d), 0);
+    stop(d);
     pthread_join(reader, &got);
     free(got);
 }
@@ -423,7 +401,7 @@ static uint64_t count_lost(const char *text)
 {
     uint64_t lost = 0;
 
-    for (const char *at = text; (at = strstr(at, " lines of the log were lost")) != NULL; at++) {
+    for (const char *at = text; (at = strstr(at, " lines of the log: the standard error")) != NULL; at++) {
         const char *number = at;
         while (number[-1] != ' ') number--;
         lost += strtoull(number, NULL, 10);
@@ -431,22 +409,22 @@ static uint64_t count_lost(const char *text)
     return lost;
 }
 
-static void lost_lines_are_counted_and_told(void **state)
+TEST(lost_lines_are_counted_and_told, dam *d)
 {
     pthread_t reader;
     void *got;
 
     start();
     flood();
-    assert_int_equal(pthread_create(&reader, NULL, read_all, *state), 0);
-    stop(*state);
+    assert_int_equal(pthread_create(&reader, NULL, read_all, d), 0);
+    stop(d);
     pthread_join(reader, &got);
     assert_true(count_lost(got) > 0);
     assert_int_equal(count_lines(got, "<5>line ") + count_lost(got), FLOOD);
     free(got);
 }
 
-static void lines_come_in_order_and_whole(void **state)
+TEST(lines_come_in_order_and_whole, dam *d)
 {
     pthread_t reader;
     char expected[16];
@@ -454,12 +432,12 @@ static void lines_come_in_order_and_whole(void **state)
     void *got;
 
     start();
-    assert_int_equal(pthread_create(&reader, NULL, read_all, *state), 0);
+    assert_int_equal(pthread_create(&reader, NULL, read_all, d), 0);
     for (uint64_t i = 0; i < 1000; i++) {
         snprintf(expected, sizeof expected, "%llu", (unsigned long long)i);
         log_at(i, expected);
     }
-    stop(*state);
+    stop(d);
     pthread_join(reader, &got);
     at = got;
     for (int i = 0; i < 1000; i++) {
@@ -470,9 +448,8 @@ static void lines_come_in_order_and_whole(void **state)
     free(got);
 }
 
-static void stopping_does_not_wait_long_for_a_pipe_that_nobody_reads(void **state)
+TEST(stopping_does_not_wait_long_for_a_pipe_that_nobody_reads, dam *d)
 {
-    dam *d = *state;
     pid_t child = fork();
     int status;
 
@@ -487,9 +464,8 @@ static void stopping_does_not_wait_long_for_a_pipe_that_nobody_reads(void **stat
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void lines_that_wait_are_written_before_an_abort(void **state)
+TEST(lines_that_wait_are_written_before_an_abort, dam *d)
 {
-    dam *d = *state;
     pid_t child = fork();
     int status;
     char *got;
@@ -507,32 +483,4 @@ static void lines_that_wait_are_written_before_an_abort(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_true(count_lines(got, "it happened because") >= 100);
     free(got);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_tells_time_and_what_is_urgent),
-        cmocka_unit_test(the_journal_gets_priorities_and_no_time),
-        cmocka_unit_test(logfmt_quotes),
-        cmocka_unit_test(facts_are_fields_for_programs_and_prose_for_people),
-        cmocka_unit_test(the_author_of_a_command_is_a_field_for_programs),
-        cmocka_unit_test(a_text_that_fills_its_entry_has_no_author),
-        cmocka_unit_test(a_line_has_only_the_fields_that_it_is_about),
-        cmocka_unit_test(the_longest_job_name_leaves_room_for_a_message),
-        cmocka_unit_test(priorities_are_for_the_journal_alone),
-        cmocka_unit_test(the_level_changes_while_it_runs),
-        cmocka_unit_test(json_escapes),
-        cmocka_unit_test(one_message_is_one_line_whatever_it_holds),
-        cmocka_unit_test(directions_c1_controls_and_broken_bytes_do_not_reach_the_log),
-        cmocka_unit_test(a_line_is_cut_between_two_characters_and_between_two_escapes),
-        cmocka_unit_test(a_long_line_is_cut_and_stays_well_formed),
-        cmocka_unit_test(writes_lines_as_urgent_as_was_asked_for),
-        cmocka_unit_test_setup_teardown(a_pipe_that_nobody_reads_stops_nobody_who_logs, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lost_lines_are_counted_and_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lines_come_in_order_and_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(stopping_does_not_wait_long_for_a_pipe_that_nobody_reads, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lines_that_wait_are_written_before_an_abort, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests that entries of the log reach the systemd journal as fields. A socket of the test plays the journal. */
 #define _GNU_SOURCE /* pipe2 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -16,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "log_journal.h"
+#include "logring.h"
 #include "log.h"
 
 /* The journal: its socket, and the pipe that is the standard error of the log meanwhile. */
@@ -99,9 +91,10 @@ static void put(pd_log_facts facts, const char *format, ...)
     pd_log_put(&entry);
 }
 
-static void an_entry_is_a_datagram_of_fields(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(an_entry_is_a_datagram_of_fields, const scene *s)
 {
-    const scene *s = *state;
     uint32_t rank = 3;
     uint64_t step = 41;
 
@@ -113,9 +106,8 @@ static void an_entry_is_a_datagram_of_fields(void **state)
     assert_string_equal(received(s->pipes[0]), "");
 }
 
-static void the_thread_that_writes_the_log_sends_fields_too(void **state)
+TEST(the_thread_that_writes_the_log_sends_fields_too, const scene *s)
 {
-    const scene *s = *state;
     pd_error err;
 
     assert_int_equal(pd_log_start(&err), PD_OK);
@@ -124,18 +116,15 @@ static void the_thread_that_writes_the_log_sends_fields_too(void **state)
     assert_string_equal(received(s->journal), "PRIORITY=5\nMESSAGE=listening\nSYSLOG_IDENTIFIER=paramd\n");
 }
 
-static void no_text_of_a_peer_adds_a_field(void **state)
+TEST(no_text_of_a_peer_adds_a_field, const scene *s)
 {
-    const scene *s = *state;
-
     put((pd_log_facts){ .job = "a\nRANK=9" }, "b%cSTEP=1", PD_LOG_JOURNAL_NEXT);
     assert_string_equal(received(s->journal),
                         "PRIORITY=4\nMESSAGE=job a?RANK=9: b?STEP=1\nSYSLOG_IDENTIFIER=paramd\nJOB=a?RANK=9\n");
 }
 
-static void the_longest_entry_is_one_whole_datagram(void **state)
+TEST(the_longest_entry_is_one_whole_datagram, const scene *s)
 {
-    const scene *s = *state;
     char name[257], author[129];
     const char *got;
 
@@ -149,48 +138,28 @@ static void the_longest_entry_is_one_whole_datagram(void **state)
     assert_int_equal(got[strlen(got) - 1], '\n');
 }
 
-static void a_journal_that_is_gone_is_told_by_the_standard_error(void **state)
+TEST(a_journal_that_is_gone_is_told_by_the_standard_error, scene *s)
 {
-    scene *s = *state;
     close(s->journal);
     s->journal = open("/dev/null", O_RDONLY);
     put((pd_log_facts){ .job = "lin" }, "is late");
     assert_string_equal(received(s->pipes[0]), "<4>job lin: is late\n");
 }
 
-static void without_a_socket_lines_have_priorities(void **state)
+TEST(without_a_socket_lines_have_priorities, scene *s)
 {
-    scene *s = *state;
-
     pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
     pd_log_to_journal("/nowhere/socket");
     pd_log(LOG_NOTICE, "listening");
     assert_string_equal(received(s->pipes[0]), "<5>listening\n");
 }
 
-static void a_standard_error_that_is_not_the_journal_gets_lines(void **state)
+TEST(a_standard_error_that_is_not_the_journal_gets_lines, scene *s)
 {
-    scene *s = *state;
-
     setenv("JOURNAL_STREAM", "1:1", 1);
     pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
     pd_log_to_journal(s->path);
     pd_log(LOG_NOTICE, "listening");
     assert_non_null(strstr(received(s->pipes[0]), "Z listening\n"));
     assert_string_equal(received(s->journal), "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_entry_is_a_datagram_of_fields, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_thread_that_writes_the_log_sends_fields_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_text_of_a_peer_adds_a_field, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_longest_entry_is_one_whole_datagram, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_journal_that_is_gone_is_told_by_the_standard_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_a_socket_lines_have_priorities, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_standard_error_that_is_not_the_journal_gets_lines, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

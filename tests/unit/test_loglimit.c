@@ -1,16 +1,9 @@
 /* Tests the limits of the log: places in the code that repeat themselves, and peers who cause many lines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <syslog.h>
 
-#include "loglimit.h"
+#include "log.h"
 
 /* Each test has windows of its own, since counters stay. */
 static uint64_t now_s = 1000;
@@ -63,12 +56,13 @@ static void expect_none_left_out(void)
 
 /* ---- */
 
-static void a_site_that_repeats_itself_is_silenced_and_counted(void **state)
+EACH_TEST(begin_window, NULL);
+
+TEST(a_site_that_repeats_itself_is_silenced_and_counted)
 {
     enum { site = 17, other = 18 };
     unsigned missed;
     int spoken = 0;
-    (void)state;
 
     for (int i = 0; i < PD_LOG_BURST + 50; i++) spoken += pd_log_may_speak(site, 1000, &missed);
     assert_int_equal(spoken, PD_LOG_BURST);
@@ -79,11 +73,10 @@ static void a_site_that_repeats_itself_is_silenced_and_counted(void **state)
     assert_int_equal(missed, 0);
 }
 
-static void a_flood_by_one_peer_hides_no_line_about_another(void **state)
+TEST(a_flood_by_one_peer_hides_no_line_about_another)
 {
     char job[32];
     int spoken = 0;
-    (void)state;
 
     for (int i = 0; i < 100000; i++) {
         snprintf(job, sizeof job, "job%d", i); /* the flood chooses what jobs it names */
@@ -97,20 +90,18 @@ static void a_flood_by_one_peer_hides_no_line_about_another(void **state)
     assert_true(speaks("token:mallory", true, NULL, refused));
 }
 
-static void a_flood_of_refusals_hides_no_command_that_was_done(void **state)
+TEST(a_flood_of_refusals_hides_no_command_that_was_done)
 {
-    (void)state;
     for (int i = 0; i < 2 * PD_LOG_BURST; i++) speaks("token:mallory", true, NULL, refused);
     assert_false(speaks("token:mallory", true, NULL, refused));
     assert_true(speaks("token:mallory", true, "j", done));
 }
 
-static void every_place_in_the_code_has_lines_of_its_own(void **state)
+TEST(every_place_in_the_code_has_lines_of_its_own)
 {
     enum { PLACES = 31 };
     pd_log_entry entry = make((pd_log_facts){ .peer = "token:mallory", .proven = true }, done);
 
-    (void)state;
     for (uint64_t place = 1; place < PLACES; place++) {
         entry.place = place;
         for (int i = 0; i < PD_LOG_BURST; i++) assert_true(pd_log_may_report(&entry, now_s));
@@ -120,9 +111,8 @@ static void every_place_in_the_code_has_lines_of_its_own(void **state)
     assert_true(pd_log_may_report(&entry, now_s));
 }
 
-static void lines_are_told_as_left_out_when_their_window_is_over(void **state)
+TEST(lines_are_told_as_left_out_when_their_window_is_over)
 {
-    (void)state;
     for (int i = 0; i < PD_LOG_BURST + 7; i++) speaks("token:mallory", true, NULL, refused);
     expect_none_left_out();
     now_s += PD_LOG_WINDOW_S;
@@ -130,10 +120,9 @@ static void lines_are_told_as_left_out_when_their_window_is_over(void **state)
     expect_none_left_out();
 }
 
-static void more_peers_than_counters_share_one(void **state)
+TEST(more_peers_than_counters_share_one)
 {
     char name[32];
-    (void)state;
 
     for (int i = 0; i < PD_LOG_PEERS; i++) {
         snprintf(name, sizeof name, "10.0.0.%d", i);
@@ -147,10 +136,9 @@ static void more_peers_than_counters_share_one(void **state)
     expect_left_out("other peers", 1);
 }
 
-static void addresses_take_no_counter_of_a_proven_identity(void **state)
+TEST(addresses_take_no_counter_of_a_proven_identity)
 {
     char name[32];
-    (void)state;
 
     for (int i = 0; i < 100 * PD_LOG_BURST; i++) {
         snprintf(name, sizeof name, "2001:db8::%d", i);
@@ -159,10 +147,9 @@ static void addresses_take_no_counter_of_a_proven_identity(void **state)
     for (int i = 0; i < PD_LOG_BURST; i++) assert_true(speaks("token:bob", true, NULL, refused));
 }
 
-static void long_names_that_begin_alike_are_two_peers(void **state)
+TEST(long_names_that_begin_alike_are_two_peers)
 {
     char a[200], b[200];
-    (void)state;
 
     memset(a, 'a', sizeof a - 1);
     a[sizeof a - 1] = '\0';
@@ -170,21 +157,4 @@ static void long_names_that_begin_alike_are_two_peers(void **state)
     b[sizeof b - 2] = 'b';
     for (int i = 0; i < 2 * PD_LOG_BURST; i++) speaks(a, true, NULL, refused);
     assert_true(speaks(b, true, NULL, refused));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup(name, begin_window)
-        TEST(a_site_that_repeats_itself_is_silenced_and_counted),
-        TEST(a_flood_by_one_peer_hides_no_line_about_another),
-        TEST(a_flood_of_refusals_hides_no_command_that_was_done),
-        TEST(every_place_in_the_code_has_lines_of_its_own),
-        TEST(lines_are_told_as_left_out_when_their_window_is_over),
-        TEST(more_peers_than_counters_share_one),
-        TEST(addresses_take_no_counter_of_a_proven_identity),
-        TEST(long_names_that_begin_alike_are_two_peers),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

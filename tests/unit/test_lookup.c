@@ -1,13 +1,5 @@
 /* Tests lookups of names by threads that can be left behind. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <netdb.h>
 #include <sys/eventfd.h>
@@ -46,10 +38,9 @@ static int wait_for(pd_lookup *lookup, double seconds, pd_error *err)
     return rc;
 }
 
-static void a_number_is_taken_while_name_servers_are_silent(void **state)
+TEST(a_number_is_taken_while_name_servers_are_silent)
 {
     static const char *const numbers[] = { "127.0.0.1", "::1", "192.0.2.1" };
-    (void)state;
 
     names_hang();
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -61,12 +52,11 @@ static void a_number_is_taken_while_name_servers_are_silent(void **state)
     names_answer();
 }
 
-static void a_wait_ends_with_its_time_and_may_begin_again(void **state)
+TEST(a_wait_ends_with_its_time_and_may_begin_again)
 {
     pd_lookup *lookup;
     pd_error err = { 0 };
     double begin = seconds_now();
-    (void)state;
 
     names_hang();
     lookup = start("localhost");
@@ -78,13 +68,12 @@ static void a_wait_ends_with_its_time_and_may_begin_again(void **state)
     pd_lookup_leave(lookup);
 }
 
-static void a_wait_ends_when_its_thread_has_to_end(void **state)
+TEST(a_wait_ends_when_its_thread_has_to_end)
 {
     const struct addrinfo *addresses;
     int stop = eventfd(1, 0);
     pd_lookup *lookup;
     pd_error err = { 0 };
-    (void)state;
 
     names_hang();
     lookup = start("localhost");
@@ -94,11 +83,10 @@ static void a_wait_ends_when_its_thread_has_to_end(void **state)
     close(stop);
 }
 
-static void lookups_of_one_name_are_one(void **state)
+TEST(lookups_of_one_name_are_one)
 {
     pd_lookup *first, *second;
     pd_error err = { 0 };
-    (void)state;
 
     names_hang();
     first = start("localhost");
@@ -111,11 +99,10 @@ static void lookups_of_one_name_are_one(void **state)
     pd_lookup_leave(second);
 }
 
-static void a_lookup_that_is_over_is_not_used_again(void **state)
+TEST(a_lookup_that_is_over_is_not_used_again)
 {
     pd_lookup *first = start("localhost"), *second;
     pd_error err = { 0 };
-    (void)state;
 
     assert_int_equal(wait_for(first, patient(5), &err), PD_OK);
     second = start("localhost");
@@ -125,23 +112,21 @@ static void a_lookup_that_is_over_is_not_used_again(void **state)
     pd_lookup_leave(second);
 }
 
-static void an_error_of_the_resolver_is_told(void **state)
+TEST(an_error_of_the_resolver_is_told)
 {
     pd_lookup *lookup = start("no such name"); /* no name server is asked: this is no name */
     pd_error err = { 0 };
-    (void)state;
 
     assert_int_equal(wait_for(lookup, patient(20), &err), PD_UNAVAILABLE);
     assert_true(err.text[0] != '\0');
     pd_lookup_leave(lookup);
 }
 
-static void a_process_looks_up_16_names_at_once(void **state)
+TEST(a_process_looks_up_16_names_at_once)
 {
     pd_lookup *lookups[16], *one_more;
     pd_address url = address("one.more.invalid");
     pd_error err = { 0 };
-    (void)state;
 
     names_hang();
     for (int i = 0; i < 16; i++) {
@@ -172,12 +157,11 @@ static int look_up_in_child(void)
                : 2;
 }
 
-static void a_child_of_a_fork_begins_its_own_lookups(void **state)
+TEST(a_child_of_a_fork_begins_its_own_lookups)
 {
     pd_lookup *lookup;
     int status;
     pid_t child;
-    (void)state;
 
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer starts no thread in the child of a process with threads */
@@ -190,19 +174,4 @@ static void a_child_of_a_fork_begins_its_own_lookups(void **state)
     assert_int_equal(status, 0);
     names_answer();
     pd_lookup_leave(lookup);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_is_taken_while_name_servers_are_silent),
-        cmocka_unit_test(a_wait_ends_with_its_time_and_may_begin_again),
-        cmocka_unit_test(a_wait_ends_when_its_thread_has_to_end),
-        cmocka_unit_test(lookups_of_one_name_are_one),
-        cmocka_unit_test(a_lookup_that_is_over_is_not_used_again),
-        cmocka_unit_test(an_error_of_the_resolver_is_told),
-        cmocka_unit_test(a_process_looks_up_16_names_at_once),
-        cmocka_unit_test(a_child_of_a_fork_begins_its_own_lookups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,11 @@
 /* Tests the loop thread's code on socket pairs with a store in the same thread, for cases that need an exact order of
  * events. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "oom.h"
 #include "scene.h"
 #include "uvloop.h"
 
@@ -51,9 +42,10 @@ static int join(scene *s, const char *job, uint32_t rank, uint32_t world, unsign
 
 /* ---- */
 
-static void a_worker_that_goes_before_its_welcome_is_lost(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_worker_that_goes_before_its_welcome_is_lost, scene *s)
 {
-    scene *s = *state;
     int fd = scene_connect(s);
     const Paramd__ListReply *reply;
 
@@ -93,9 +85,8 @@ static int connect_owing(scene *s)
     return pair[0];
 }
 
-static void a_peer_that_has_ended_its_side_gets_what_its_transport_still_has(void **state)
+TEST(a_peer_that_has_ended_its_side_gets_what_its_transport_still_has, scene *s)
 {
-    scene *s = *state;
     int fd = connect_owing(s);
     char byte;
 
@@ -113,9 +104,8 @@ static void a_peer_that_has_ended_its_side_gets_what_its_transport_still_has(voi
     close(fd);
 }
 
-static void a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home(void **state)
+TEST(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, scene *s)
 {
-    scene *s = *state;
     int slow = join(s, "j", 0, 2, 8),
         fast = join(s, "j", 1, 2, 8); /* rank 0 has pushed nothing, so no push of rank 1 can be summed and freed */
 
@@ -134,9 +124,8 @@ static void a_rank_whose_share_is_used_is_not_read_from_until_something_comes_ho
     close(slow);
 }
 
-static void a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives(void **state)
+TEST(a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, "j", 0, 2, 8), other = join(s, "j", 1, 2, 8), operator= scene_connect(s);
     Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
     Paramd__Empty beat = PARAMD__EMPTY__INIT;
@@ -157,9 +146,8 @@ static void a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_th
     close(operator);
 }
 
-static void heartbeats_take_no_memory(void **state)
+TEST(heartbeats_take_no_memory, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, "j", 0, 1, 1);
     Paramd__Empty beat = PARAMD__EMPTY__INIT;
 
@@ -189,9 +177,8 @@ static void assert_checksum(scene *s, int fd, unsigned method, const ProtobufCMe
     assert_true(s->prefix.checksum == checksum);
 }
 
-static void whatever_answers_a_request_with_a_checksum_has_one(void **state)
+TEST(whatever_answers_a_request_with_a_checksum_has_one, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, "j", 0, 1, 1);
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
     Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
@@ -214,9 +201,8 @@ static void whatever_answers_a_request_with_a_checksum_has_one(void **state)
     close(other);
 }
 
-static void an_id_under_way_ends_the_connection_that_uses_it_again(void **state)
+TEST(an_id_under_way_ends_the_connection_that_uses_it_again, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, "j", 0, 2, 1);
 
     scene_data(s, fd, PD_PUSH, 0, 1);
@@ -224,14 +210,13 @@ static void an_id_under_way_ends_the_connection_that_uses_it_again(void **state)
     s->last_id--;
     scene_data(s, fd, PD_PUSH, 0, 1);
     scene_settle(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "still under way");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "duplicate request id");
     assert_int_equal(recv(fd, s->in, 1, MSG_DONTWAIT), 0);
     close(fd);
 }
 
-static void a_push_for_a_closed_round_is_read_away_and_answered(void **state)
+TEST(a_push_for_a_closed_round_is_read_away_and_answered, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, "j", 0, 1, 1);
     Paramd__DataReply *reply;
 
@@ -251,7 +236,7 @@ static void a_push_for_a_closed_round_is_read_away_and_answered(void **state)
 
 /* Makes each allocation of a conversation fail in turn. The daemon answers or closes the connection, and nothing is
  * lost. */
-static void survives_an_allocation_that_fails_anywhere(void **state)
+TEST_STATE(survives_an_allocation_that_fails_anywhere)
 {
     bool failed = true;
 
@@ -286,23 +271,4 @@ static void survives_an_allocation_that_fails_anywhere(void **state)
         close(fd);
         if (failed) tear_down(state);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_worker_that_goes_before_its_welcome_is_lost, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_peer_that_has_ended_its_side_gets_what_its_transport_still_has, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(heartbeats_take_no_memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(whatever_answers_a_request_with_a_checksum_has_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_id_under_way_ends_the_connection_that_uses_it_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_is_read_away_and_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(survives_an_allocation_that_fails_anywhere, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

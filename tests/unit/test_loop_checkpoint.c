@@ -1,19 +1,11 @@
 /* Tests how the loop thread handles notes, recalls and requests for checkpoints, and where it tells of durable steps.
  * The loop thread's code runs on socket pairs; the tests themselves answer in place of the store. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "conn.h"
-#include "oom.h"
 #include "scene.h"
 
 static int set_up(void **state)
@@ -145,65 +137,63 @@ static void *expect_reply(scene *s, int fd, unsigned method)
 
 /* ---- notes ---- */
 
-static void a_note_comes_to_the_store_with_its_rank_and_step(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(a_note_comes_to_the_store_with_its_rank_and_step, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 1, 2, 1);
     pd_request *request;
 
     note(s, fd, 7, 300, 0x5a);
-    request = take(s, PD_REQ_NOTE);
+    request = take(s, PD_REQ_WORKER_STATE);
     assert_int_equal(request->rank, 1);
     assert_int_equal(request->job, job_of(s, "j"));
-    assert_int_equal(request->u.note.step, 7);
-    assert_int_equal(request->u.note.bytes, 300);
-    for (size_t i = 0; i < 300; i++) assert_int_equal(request->u.note.buffer->at[i], 0x5a);
-    pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+    assert_int_equal(request->u.worker_state.step, 7);
+    assert_int_equal(request->u.worker_state.bytes, 300);
+    for (size_t i = 0; i < 300; i++) assert_int_equal(request->u.worker_state.buffer->at[i], 0x5a);
+    pd_conn_return_buffer(s->daemon, request->u.worker_state.buffer);
     answer(s, request, PD_EFF_OK);
     scene_expect(s, fd, PD_NOTE);
     close(fd);
 }
 
-static void an_empty_note_comes_without_a_payload(void **state)
+TEST(an_empty_note_comes_without_a_payload, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
     pd_request *request;
 
     note(s, fd, 1, 0, 0);
-    request = take(s, PD_REQ_NOTE);
-    assert_null(request->u.note.buffer);
-    assert_int_equal(request->u.note.bytes, 0);
+    request = take(s, PD_REQ_WORKER_STATE);
+    assert_null(request->u.worker_state.buffer);
+    assert_int_equal(request->u.worker_state.bytes, 0);
     answer(s, request, PD_EFF_OK);
     scene_expect(s, fd, PD_NOTE);
     close(fd);
 }
 
-static void a_note_may_be_larger_than_the_ranks_gradients(void **state)
+TEST(a_note_may_be_larger_than_the_ranks_gradients)
 {
     scene *s = scene_new_chunks(1 << 18); /* frames of up to 1 MiB; the parameter has 4 KiB */
     int fd = scene_join(s, 0, 1, 1);
     pd_request *request;
-    (void)state;
 
-    note(s, fd, 1, PD_NOTE_MAX, 3);
-    request = take(s, PD_REQ_NOTE);
-    assert_int_equal(request->u.note.bytes, PD_NOTE_MAX);
-    assert_int_equal(request->u.note.buffer->at[PD_NOTE_MAX - 1], 3);
-    pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+    note(s, fd, 1, PD_WORKER_STATE_MAX, 3);
+    request = take(s, PD_REQ_WORKER_STATE);
+    assert_int_equal(request->u.worker_state.bytes, PD_WORKER_STATE_MAX);
+    assert_int_equal(request->u.worker_state.buffer->at[PD_WORKER_STATE_MAX - 1], 3);
+    pd_conn_return_buffer(s->daemon, request->u.worker_state.buffer);
     answer(s, request, PD_EFF_OK);
     scene_expect(s, fd, PD_NOTE);
     close(fd);
     scene_free(s);
 }
 
-static void a_note_of_more_than_1_mib_is_refused_and_the_connection_lives(void **state)
+TEST(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives)
 {
     scene *s = scene_new_chunks(1 << 19);
     int fd = scene_join(s, 0, 1, 1);
-    (void)state;
 
-    note(s, fd, 1, PD_NOTE_MAX + 1, 3);
+    note(s, fd, 1, PD_WORKER_STATE_MAX + 1, 3);
     scene_turn(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Note of 1048577 bytes: a note has at most 1048576 bytes");
     scene_say(s, fd, PD_HEARTBEAT);
@@ -214,9 +204,8 @@ static void a_note_of_more_than_1_mib_is_refused_and_the_connection_lives(void *
     scene_free(s);
 }
 
-static void an_operator_has_no_notes(void **state)
+TEST(an_operator_has_no_notes, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     note(s, fd, 1, 10, 0);
@@ -228,20 +217,19 @@ static void an_operator_has_no_notes(void **state)
     close(fd);
 }
 
-static void a_recall_is_answered_with_the_note_and_its_step(void **state)
+TEST(a_recall_is_answered_with_the_note_and_its_step, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
     const Paramd__RecallReply *reply;
     pd_request *request;
     pd_effect *effect;
 
     scene_say(s, fd, PD_RECALL);
-    request = take(s, PD_REQ_RECALL);
-    effect = effect_of(PD_EFF_RECALL, request->ticket, request->job);
-    effect->u.recalled.step = 12;
-    effect->u.recalled.bytes = 5;
-    effect->u.recalled.at = (uint8_t *)strdup("there");
+    request = take(s, PD_REQ_GET_WORKER_STATE);
+    effect = effect_of(PD_EFF_WORKER_STATE, request->ticket, request->job);
+    effect->u.worker_state.step = 12;
+    effect->u.worker_state.bytes = 5;
+    effect->u.worker_state.at = (uint8_t *)strdup("there");
     pd_request_free(request);
     post(s, effect);
     reply = expect_reply(s, fd, PD_RECALL);
@@ -252,14 +240,13 @@ static void a_recall_is_answered_with_the_note_and_its_step(void **state)
     close(fd);
 }
 
-static void a_recall_without_a_note_is_answered_with_step_0(void **state)
+TEST(a_recall_without_a_note_is_answered_with_step_0, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
     const Paramd__RecallReply *reply;
 
     scene_say(s, fd, PD_RECALL);
-    answer(s, take(s, PD_REQ_RECALL), PD_EFF_RECALL);
+    answer(s, take(s, PD_REQ_GET_WORKER_STATE), PD_EFF_WORKER_STATE);
     reply = expect_reply(s, fd, PD_RECALL);
     assert_int_equal(reply->step, 0);
     assert_int_equal(s->prefix.payload_bytes, 0);
@@ -267,16 +254,15 @@ static void a_recall_without_a_note_is_answered_with_step_0(void **state)
 }
 
 /* Notes are copied for their answers, so there is one such copy at a time, whatever is asked. */
-static void a_recall_waits_for_the_answer_to_the_one_before(void **state)
+TEST(a_recall_waits_for_the_answer_to_the_one_before, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
 
     for (int i = 0; i < 3; i++) scene_say(s, fd, PD_RECALL);
     for (int i = 0; i < 3; i++) {
-        pd_request *request = take(s, PD_REQ_RECALL);
+        pd_request *request = take(s, PD_REQ_GET_WORKER_STATE);
         assert_null(pd_mailbox_take(s->requests));
-        answer(s, request, PD_EFF_RECALL);
+        answer(s, request, PD_EFF_WORKER_STATE);
         expect_reply(s, fd, PD_RECALL);
     }
     close(fd);
@@ -284,9 +270,8 @@ static void a_recall_waits_for_the_answer_to_the_one_before(void **state)
 
 /* ---- checkpoints ---- */
 
-static void a_worker_asks_for_a_checkpoint_of_its_own_job(void **state)
+TEST(a_worker_asks_for_a_checkpoint_of_its_own_job, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
     pd_request *request;
 
@@ -302,9 +287,8 @@ static void a_worker_asks_for_a_checkpoint_of_its_own_job(void **state)
     close(fd);
 }
 
-static void a_worker_cannot_ask_for_a_checkpoint_of_another_job(void **state)
+TEST(a_worker_cannot_ask_for_a_checkpoint_of_another_job, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
 
     ask_checkpoint(s, fd, "k", 0, 0);
@@ -313,9 +297,8 @@ static void a_worker_cannot_ask_for_a_checkpoint_of_another_job(void **state)
     close(fd);
 }
 
-static void an_operator_asks_by_name_and_the_answer_has_step_bytes_and_time(void **state)
+TEST(an_operator_asks_by_name_and_the_answer_has_step_bytes_and_time, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
     const Paramd__CheckpointReply *reply;
     pd_request *request;
@@ -340,9 +323,8 @@ static void an_operator_asks_by_name_and_the_answer_has_step_bytes_and_time(void
     close(fd);
 }
 
-static void an_operator_must_name_the_job_of_a_checkpoint(void **state)
+TEST(an_operator_must_name_the_job_of_a_checkpoint, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     ask_checkpoint(s, fd, "", 0, 0);
@@ -351,9 +333,8 @@ static void an_operator_must_name_the_job_of_a_checkpoint(void **state)
     close(fd);
 }
 
-static void nobody_waits_longer_than_ten_minutes_for_a_checkpoint(void **state)
+TEST(nobody_waits_longer_than_ten_minutes_for_a_checkpoint, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     ask_checkpoint(s, fd, "j", 0, 600001);
@@ -367,9 +348,8 @@ static void nobody_waits_longer_than_ten_minutes_for_a_checkpoint(void **state)
 
 /* ---- durable steps ---- */
 
-static void answers_to_data_frames_and_declare_tell_the_durable_step(void **state)
+TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 1), second;
     uint32_t job = job_of(s, "j");
 
@@ -393,9 +373,8 @@ static void answers_to_data_frames_and_declare_tell_the_durable_step(void **stat
     close(second);
 }
 
-static void a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come(void **state)
+TEST(a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come, scene *s)
 {
-    scene *s = *state;
     int fd;
 
     note_durable(s, 1, 5); /* the store numbers its jobs from 1 */
@@ -410,10 +389,9 @@ static void a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come(v
     close(fd);
 }
 
-static void hello_tells_the_store_of_the_window_and_the_barriers(void **state)
+TEST(hello_tells_the_store_of_the_window_and_the_barriers, scene *s)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-    scene *s = *state;
     int fd = scene_connect(s);
     pd_request *request;
     pd_effect *effect;
@@ -451,7 +429,7 @@ static void absorb_requests(scene *s)
             pd_store_apply(s->store, request, s->now);
             continue;
         }
-        if (request->kind == PD_REQ_NOTE) pd_conn_return_buffer(s->daemon, request->u.note.buffer);
+        if (request->kind == PD_REQ_WORKER_STATE) pd_conn_return_buffer(s->daemon, request->u.worker_state.buffer);
         pd_request_free(request);
     }
 }
@@ -492,39 +470,13 @@ static void say_checkpoint(scene *s, int fd)
     ask_checkpoint(s, fd, "", 0, 0);
 }
 
-static void without_memory_a_request_is_refused_and_nothing_leaks(void **state)
+TEST(without_memory_a_request_is_refused_and_nothing_leaks)
 {
     static void (*const all[])(scene * s, int fd) = { say_note, say_recall, say_checkpoint };
-    (void)state;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         int64_t n = 0;
         while (fails_at(all[i], n)) n++;
         assert_true(n >= 3);
     }
-}
-
-int main(void)
-{
-#define ON_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        ON_SCENE(a_note_comes_to_the_store_with_its_rank_and_step),
-        ON_SCENE(an_empty_note_comes_without_a_payload),
-        ON_SCENE(a_recall_waits_for_the_answer_to_the_one_before),
-        cmocka_unit_test(a_note_may_be_larger_than_the_ranks_gradients),
-        cmocka_unit_test(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives),
-        ON_SCENE(an_operator_has_no_notes),
-        ON_SCENE(a_recall_is_answered_with_the_note_and_its_step),
-        ON_SCENE(a_recall_without_a_note_is_answered_with_step_0),
-        ON_SCENE(a_worker_asks_for_a_checkpoint_of_its_own_job),
-        ON_SCENE(a_worker_cannot_ask_for_a_checkpoint_of_another_job),
-        ON_SCENE(an_operator_asks_by_name_and_the_answer_has_step_bytes_and_time),
-        ON_SCENE(an_operator_must_name_the_job_of_a_checkpoint),
-        ON_SCENE(nobody_waits_longer_than_ten_minutes_for_a_checkpoint),
-        ON_SCENE(answers_to_data_frames_and_declare_tell_the_durable_step),
-        ON_SCENE(a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come),
-        ON_SCENE(hello_tells_the_store_of_the_window_and_the_barriers),
-        cmocka_unit_test(without_memory_a_request_is_refused_and_nothing_leaks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests declarations on the wire and their answers: axes, model state, notes, and sparse gradients. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -113,22 +105,20 @@ static const Paramd__ParamInfo *info(scene *s)
     return reply->params[0];
 }
 
-static void axes_come_with_a_declaration_and_are_listed(void **state)
+TEST(axes_come_with_a_declaration_and_are_listed)
 {
     int fd;
     scene *s = begin(16, NULL, NULL, &fd);
-    (void)state;
     declare(s, fd, 2, "embed,mlp", false);
     assert_int_equal(declared(s, fd)->n_parameters, 2);
     assert_string_equal(info(s)->axes, "embed,mlp");
     end(s, fd);
 }
 
-static void bad_axes_are_refused_and_the_connection_may_declare_again(void **state)
+TEST(bad_axes_are_refused_and_the_connection_may_declare_again)
 {
     int fd;
     scene *s = begin(16, NULL, NULL, &fd);
-    (void)state;
     declare(s, fd, 1, "embed", false);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT,
                        "parameter p0: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
@@ -139,11 +129,10 @@ static void bad_axes_are_refused_and_the_connection_may_declare_again(void **sta
     end(s, fd);
 }
 
-static void a_process_that_comes_back_declares_the_same_axes(void **state)
+TEST(a_process_that_comes_back_declares_the_same_axes)
 {
     int fd, again;
     scene *s = begin_declared(false, &fd);
-    (void)state;
     again = scene_connect(s);
     scene_hello(s, again, "j", 0, 1);
     scene_settle(s);
@@ -157,20 +146,18 @@ static void a_process_that_comes_back_declares_the_same_axes(void **state)
     end(s, fd);
 }
 
-static void model_state_comes_with_a_declaration(void **state)
+TEST(model_state_comes_with_a_declaration)
 {
     int fd;
     scene *s = begin_declared(true, &fd);
-    (void)state;
     assert_string_equal(info(s)->optimizer, "model_state");
     end(s, fd);
 }
 
-static void a_note_is_told_in_the_answer_and_in_the_list(void **state)
+TEST(a_note_is_told_in_the_answer_and_in_the_list)
 {
     int fd;
     scene *s = begin(16, rows, "* talking", &fd);
-    (void)state;
     declare(s, fd, 2, NULL, false);
     assert_int_equal(strncmp(declared(s, fd)->parameters[1]->note, "p1 ", 3), 0);
     assert_int_equal(strncmp(info(s)->note, "p0 ", 3), 0);
@@ -179,13 +166,12 @@ static void a_note_is_told_in_the_answer_and_in_the_list(void **state)
 
 /* Each of 1500 parameters has a note of 239 bytes. The answer's header is limited to 64 KiB, so it has 200 to 300 of
  * the notes. */
-static void an_answer_has_as_many_notes_as_there_is_room_for(void **state)
+TEST(an_answer_has_as_many_notes_as_there_is_room_for)
 {
     int fd;
     scene *s = begin(4096, rows, "* talking", &fd);
     const Paramd__DeclareReply *reply;
     size_t told = 0;
-    (void)state;
     declare(s, fd, 1500, NULL, false);
     reply = declared(s, fd);
     assert_int_equal(reply->n_parameters, 1500);
@@ -211,11 +197,10 @@ static void push(scene *s, int fd, unsigned method, bool sparse)
     scene_settle(s);
 }
 
-static void a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes(void **state)
+TEST(a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes)
 {
     int fd;
     scene *s = begin_declared(false, &fd);
-    (void)state;
     push(s, fd, PD_INIT, false);
     scene_expect(s, fd, PD_INIT);
     push(s, fd, PD_PUSH, true);
@@ -228,18 +213,4 @@ static void a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes(voi
     scene_expect(s, fd, PD_PUSH);
     assert_int_equal(info(s)->step, 1);
     end(s, fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_come_with_a_declaration_and_are_listed),
-        cmocka_unit_test(bad_axes_are_refused_and_the_connection_may_declare_again),
-        cmocka_unit_test(a_process_that_comes_back_declares_the_same_axes),
-        cmocka_unit_test(model_state_comes_with_a_declaration),
-        cmocka_unit_test(a_note_is_told_in_the_answer_and_in_the_list),
-        cmocka_unit_test(an_answer_has_as_many_notes_as_there_is_room_for),
-        cmocka_unit_test(a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

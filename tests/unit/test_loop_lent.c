@@ -1,14 +1,7 @@
 /* Tests payloads in shared memory between a worker and the daemon: gradients that the daemon reads there, and weights
  * that it lends, until they are released or their job ends. The loop thread's code runs on socket pairs with a store in
  * the same thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -49,9 +42,10 @@ static int warm_up(void **state)
 
 /* ---- pushes ---- */
 
-static void a_push_by_its_place_is_summed_as_one_through_the_socket(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_push_by_its_place_is_summed_as_one_through_the_socket, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     shared_push(&w, 0, 1, UNITS_A_CHUNK * 3, 5);
@@ -63,16 +57,15 @@ static void a_push_by_its_place_is_summed_as_one_through_the_socket(void **state
     shared_end(&w);
 }
 
-static void refuses_a_payload_outside_of_the_segment(void **state)
+TEST(refuses_a_payload_outside_of_the_segment, scene *s)
 {
     static const uint32_t places[] = { UNITS_A_CHUNK * 3 + 1, UNITS_A_CHUNK * 4, UINT32_MAX };
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         shared_send_data(&w, PD_PUSH, 0, 1, places[i]);
         scene_settle(s);
-        scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "does not lie in the shared segment");
+        scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "is outside the shared segment");
     }
     shared_push(&w, 0, 1, 0, 1); /* the connection goes on */
     scene_settle(s);
@@ -80,9 +73,8 @@ static void refuses_a_payload_outside_of_the_segment(void **state)
     shared_end(&w);
 }
 
-static void refuses_a_payload_in_shared_memory_before_a_share(void **state)
+TEST(refuses_a_payload_in_shared_memory_before_a_share, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_join(s, "j", 0, 1, 1);
 
     shared_send_data(&w, PD_INIT, 0, 0, 0);
@@ -91,22 +83,20 @@ static void refuses_a_payload_in_shared_memory_before_a_share(void **state)
     shared_end(&w);
 }
 
-static void payloads_in_shared_memory_take_nothing_of_the_ingest_budget(void **state)
+TEST(payloads_in_shared_memory_take_nothing_of_the_ingest_budget, scene *s)
 {
-    scene *s = *state;
     shared_worker first = shared_start(s, "j", 0, 2, 4), second = shared_start(s, "j", 1, 2, 4);
 
     for (uint32_t i = 0; i < 4; i++) shared_push(&first, i, 1, i * UNITS_A_CHUNK, 1);
     scene_turn(s);
-    assert_int_equal(s->daemon->admission.used, 0);
+    assert_int_equal(s->daemon->ingest.admission.used, 0);
     shared_end(&first);
     shared_end(&second);
 }
 
 /* Rank 0 is killed when its gradient is with the daemon: what it has lent stays readable. */
-static void a_push_of_a_worker_that_has_died_still_counts(void **state)
+TEST(a_push_of_a_worker_that_has_died_still_counts, scene *s)
 {
-    scene *s = *state;
     shared_worker first = shared_start(s, "j", 0, 2, 1), second = shared_start(s, "j", 1, 2, 1);
 
     shared_push(&first, 0, 1, 0, 6);
@@ -132,9 +122,8 @@ static void step(const shared_worker *w, uint64_t number)
     scene_expect(w->s, w->fd, PD_PUSH);
 }
 
-static void weights_that_are_lent_stay_as_they_are_whatever_steps_are_taken(void **state)
+TEST(weights_that_are_lent_stay_as_they_are_whatever_steps_are_taken, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     const float *lent[6];
 
@@ -149,9 +138,8 @@ static void weights_that_are_lent_stay_as_they_are_whatever_steps_are_taken(void
 }
 
 /* The segment has room for 8 buffers of a parameter. Without releases it would be used up. */
-static void weights_that_are_released_make_room_for_others(void **state)
+TEST(weights_that_are_released_make_room_for_others, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     for (uint64_t i = 0; i < 200; i++) {
@@ -166,9 +154,8 @@ static void weights_that_are_released_make_room_for_others(void **state)
     shared_end(&w);
 }
 
-static void weights_follow_their_header_where_the_segment_is_used_up(void **state)
+TEST(weights_follow_their_header_where_the_segment_is_used_up, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     uint64_t i = 0;
     bool shared = true;
@@ -187,9 +174,8 @@ static void weights_follow_their_header_where_the_segment_is_used_up(void **stat
     shared_end(&w);
 }
 
-static void weights_follow_their_header_after_the_worker_has_ended_its_side(void **state)
+TEST(weights_follow_their_header_after_the_worker_has_ended_its_side, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 2, 1), other = shared_start(s, "j", 1, 2, 1);
 
     shared_push(&w, 0, 1, 0, 2);
@@ -203,9 +189,8 @@ static void weights_follow_their_header_after_the_worker_has_ended_its_side(void
     shared_end(&other);
 }
 
-static void weights_follow_their_header_where_the_worker_has_not_shared(void **state)
+TEST(weights_follow_their_header_where_the_worker_has_not_shared, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 2, 1), other = shared_join(s, "j", 1, 2, 1);
 
     shared_send_pull(&other, 0, 0);
@@ -215,9 +200,8 @@ static void weights_follow_their_header_where_the_worker_has_not_shared(void **s
     shared_end(&other);
 }
 
-static void answers_to_many_pulls_are_lent_up_to_a_mib_of_their_records(void **state)
+TEST(answers_to_many_pulls_are_lent_up_to_a_mib_of_their_records, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     uint64_t most = ((1 << 20) - 1) / pd_pending_bytes(1) + 1, lent = 0;
     bool shared = true;
@@ -241,9 +225,8 @@ static void drop_job(scene *s)
     scene_settle(s);
 }
 
-static void lent_weights_stay_when_their_job_is_dropped(void **state)
+TEST(lent_weights_stay_when_their_job_is_dropped, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     const float *lent;
 
@@ -256,9 +239,8 @@ static void lent_weights_stay_when_their_job_is_dropped(void **state)
     shared_end(&w);
 }
 
-static void lent_weights_of_a_job_that_was_dropped_can_be_released(void **state)
+TEST(lent_weights_of_a_job_that_was_dropped_can_be_released, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     shared_send_pull(&w, 0, 0);
@@ -271,9 +253,8 @@ static void lent_weights_of_a_job_that_was_dropped_can_be_released(void **state)
     shared_end(&w);
 }
 
-static void the_segment_of_a_job_goes_with_the_job(void **state)
+TEST(the_segment_of_a_job_goes_with_the_job, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     int open = descriptors_of_segments(0);
 
@@ -282,9 +263,8 @@ static void the_segment_of_a_job_goes_with_the_job(void **state)
     shared_end(&w);
 }
 
-static void a_second_job_has_a_segment_of_its_own(void **state)
+TEST(a_second_job_has_a_segment_of_its_own, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1), next;
 
     shared_send_pull(&w, 0, 0);
@@ -300,9 +280,8 @@ static void a_second_job_has_a_segment_of_its_own(void **state)
     shared_end(&next);
 }
 
-static void a_push_after_the_job_was_dropped_cannot_lie_in_shared_memory(void **state)
+TEST(a_push_after_the_job_was_dropped_cannot_lie_in_shared_memory, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     drop_job(s);
@@ -312,9 +291,8 @@ static void a_push_after_the_job_was_dropped_cannot_lie_in_shared_memory(void **
     shared_end(&w);
 }
 
-static void the_end_of_a_connection_that_the_daemon_ends_comes_after_lent_weights(void **state)
+TEST(the_end_of_a_connection_that_the_daemon_ends_comes_after_lent_weights, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     const float *lent;
 
@@ -331,28 +309,4 @@ static void the_end_of_a_connection_that_the_daemon_ends_comes_after_lent_weight
     shared_end(&w);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_push_by_its_place_is_summed_as_one_through_the_socket),
-        CASE(refuses_a_payload_outside_of_the_segment),
-        CASE(refuses_a_payload_in_shared_memory_before_a_share),
-        CASE(payloads_in_shared_memory_take_nothing_of_the_ingest_budget),
-        CASE(a_push_of_a_worker_that_has_died_still_counts),
-        CASE(weights_that_are_lent_stay_as_they_are_whatever_steps_are_taken),
-        CASE(weights_that_are_released_make_room_for_others),
-        CASE(weights_follow_their_header_where_the_segment_is_used_up),
-        CASE(weights_follow_their_header_after_the_worker_has_ended_its_side),
-        CASE(weights_follow_their_header_where_the_worker_has_not_shared),
-        CASE(answers_to_many_pulls_are_lent_up_to_a_mib_of_their_records),
-        CASE(lent_weights_stay_when_their_job_is_dropped),
-        CASE(lent_weights_of_a_job_that_was_dropped_can_be_released),
-        CASE(the_segment_of_a_job_goes_with_the_job),
-        CASE(a_second_job_has_a_segment_of_its_own),
-        CASE(a_push_after_the_job_was_dropped_cannot_lie_in_shared_memory),
-        CASE(the_end_of_a_connection_that_the_daemon_ends_comes_after_lent_weights),
-    };
-    return cmocka_run_group_tests(tests, warm_up, NULL);
-}
+GROUP(warm_up, NULL);

@@ -1,20 +1,10 @@
 /* Tests how much memory one connection may use, and which answers it still gets after its peer has shut down its
  * sending side. The loop thread's code runs on socket pairs with a store in the same thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "oom.h"
 #include "scene.h"
 
 enum { PARAMS = 8, CONTROL = 16 };
@@ -74,9 +64,10 @@ static void expect_end(int fd)
 
 /* ---- control requests (without payload) ---- */
 
-static void a_connection_with_16_unanswered_requests_is_not_read_from(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_connection_with_16_unanswered_requests_is_not_read_from, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
@@ -86,9 +77,8 @@ static void a_connection_with_16_unanswered_requests_is_not_read_from(void **sta
     close(fd);
 }
 
-static void requests_beyond_16_are_answered_in_their_turn(void **state)
+TEST(requests_beyond_16_are_answered_in_their_turn, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
     uint64_t first = s->last_id + 1;
 
@@ -101,9 +91,8 @@ static void requests_beyond_16_are_answered_in_their_turn(void **state)
     close(fd);
 }
 
-static void requests_that_wait_for_other_workers_are_refused_beyond_16(void **state)
+TEST(requests_that_wait_for_other_workers_are_refused_beyond_16, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 2), other = join(s, 1, 2);
     Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
 
@@ -115,9 +104,8 @@ static void requests_that_wait_for_other_workers_are_refused_beyond_16(void **st
     close(other);
 }
 
-static void requests_that_wait_for_other_workers_do_not_stop_the_reading(void **state)
+TEST(requests_that_wait_for_other_workers_do_not_stop_the_reading, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 2), other = join(s, 1, 2);
     Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
 
@@ -132,9 +120,8 @@ static void requests_that_wait_for_other_workers_do_not_stop_the_reading(void **
 
 /* ---- answers that nobody reads, and pulls that nobody answers ---- */
 
-static void a_connection_whose_answers_are_not_read_is_not_read_from(void **state)
+TEST(a_connection_whose_answers_are_not_read_is_not_read_from, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 1);
     size_t sent = 0;
 
@@ -167,9 +154,8 @@ static bool receive_slowly(scene *s, int fd)
     return true;
 }
 
-static void answers_that_are_read_after_all_come_complete(void **state)
+TEST(answers_that_are_read_after_all_come_complete, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 1);
     size_t sent = 0, answers = 0;
 
@@ -185,9 +171,8 @@ static void answers_that_are_read_after_all_come_complete(void **state)
     close(fd);
 }
 
-static void pulls_that_wait_are_refused_beyond_a_limit(void **state)
+TEST(pulls_that_wait_are_refused_beyond_a_limit, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 1);
     size_t refused = 0;
 
@@ -206,9 +191,8 @@ static void pulls_that_wait_are_refused_beyond_a_limit(void **state)
     close(fd);
 }
 
-static void a_push_behind_pulls_that_wait_is_read(void **state)
+TEST(a_push_behind_pulls_that_wait_is_read, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 1);
 
     for (size_t sent = 0; sent < 6000; sent++) {
@@ -222,9 +206,8 @@ static void a_push_behind_pulls_that_wait_is_read(void **state)
     close(fd);
 }
 
-static void a_whole_steps_pulls_always_fit_twice(void **state)
+TEST(a_whole_steps_pulls_always_fit_twice, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 1);
 
     for (int i = 0; i < 2 * PARAMS; i++) assert_true(try_pull(s, fd, 1));
@@ -241,9 +224,8 @@ static void post(scene *s, pd_effect *effect)
     assert_int_equal(pd_mailbox_post(pd_conversation_effects(s->daemon), &effect->mail, &effect->mail), PD_OK);
 }
 
-static void a_late_error_does_not_end_another_request_with_the_same_id(void **state)
+TEST(a_late_error_does_not_end_another_request_with_the_same_id, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 2);
     pd_effect *overdue = calloc(1, sizeof *overdue), *late = calloc(1, sizeof *late);
     pd_request *push;
@@ -273,9 +255,8 @@ static void a_late_error_does_not_end_another_request_with_the_same_id(void **st
     close(fd);
 }
 
-static void after_its_own_leave_a_worker_is_told_that_it_has_left(void **state)
+TEST(after_its_own_leave_a_worker_is_told_that_it_has_left, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 2);
 
     scene_say(s, fd, PD_LEAVE);
@@ -287,9 +268,8 @@ static void after_its_own_leave_a_worker_is_told_that_it_has_left(void **state)
     close(fd);
 }
 
-static void the_peak_of_memory_is_not_below_what_is_resident(void **state)
+TEST(the_peak_of_memory_is_not_below_what_is_resident, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
     uint8_t *block = malloc(64 << 20);
     Paramd__StatusReply *reply;
@@ -307,9 +287,8 @@ static void the_peak_of_memory_is_not_below_what_is_resident(void **state)
 
 /* ---- strangers ---- */
 
-static void a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there(void **state)
+TEST(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, scene *s)
 {
-    scene *s = *state;
     int fd = scene_connect(s);
     uint8_t prefix[PD_PREFIX_BYTES];
 
@@ -321,9 +300,8 @@ static void a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there
     close(fd);
 }
 
-static void a_stranger_makes_the_daemon_allocate_little(void **state)
+TEST(a_stranger_makes_the_daemon_allocate_little, scene *s)
 {
-    scene *s = *state;
     uint8_t prefix[PD_PREFIX_BYTES], header[1000] = { 0 };
     int64_t before, after;
     int fd, other = scene_connect(s); /* the first connection of an identity makes the record of the identity */
@@ -345,9 +323,8 @@ static void a_stranger_makes_the_daemon_allocate_little(void **state)
 
 /* ---- a peer that shuts down its sending side ---- */
 
-static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
+TEST(requests_before_the_end_of_a_peers_side_are_answered, scene *s)
 {
-    scene *s = *state;
     int fd = scene_connect(s);
 
     scene_hello(s, fd, "", 0, 0);
@@ -362,9 +339,8 @@ static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
     close(fd);
 }
 
-static void requests_that_were_held_back_are_answered_too(void **state)
+TEST(requests_that_were_held_back_are_answered_too, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
@@ -377,9 +353,8 @@ static void requests_that_were_held_back_are_answered_too(void **state)
     close(fd);
 }
 
-static void a_push_before_the_end_is_answered_when_its_round_has_closed(void **state)
+TEST(a_push_before_the_end_is_answered_when_its_round_has_closed, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 2), other = join(s, 1, 2);
 
     scene_data(s, fd, PD_PUSH, 0, 1);
@@ -396,9 +371,8 @@ static void a_push_before_the_end_is_answered_when_its_round_has_closed(void **s
     close(other);
 }
 
-static void a_worker_that_ends_its_side_is_lost_at_once(void **state)
+TEST(a_worker_that_ends_its_side_is_lost_at_once, scene *s)
 {
-    scene *s = *state;
     int fd = join(s, 0, 2), other = join(s, 1, 2);
 
     scene_data(s, fd, PD_PUSH, 0, 1);
@@ -412,10 +386,8 @@ static void a_worker_that_ends_its_side_is_lost_at_once(void **state)
 
 /* The daemon admits eight connections. If a worker is killed, its connection must not count any more, although its
  * push has no answer yet. */
-static void a_worker_that_is_killed_gives_its_place_back(void **state)
+TEST(a_worker_that_is_killed_gives_its_place_back, scene *s)
 {
-    scene *s = *state;
-
     for (int i = 0; i < 30; i++) {
         int fd = scene_connect(s);
         scene_hello(s, fd, "j", 1, 2);
@@ -430,32 +402,4 @@ static void a_worker_that_is_killed_gives_its_place_back(void **state)
         scene_settle(s);
     }
     assert_false(pd_daemon_turn(s->daemon));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_connection_with_16_unanswered_requests_is_not_read_from, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_beyond_16_are_answered_in_their_turn, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_are_refused_beyond_16, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_do_not_stop_the_reading, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_connection_whose_answers_are_not_read_is_not_read_from, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(answers_that_are_read_after_all_come_complete, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pulls_that_wait_are_refused_beyond_a_limit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_behind_pulls_that_wait_is_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_whole_steps_pulls_always_fit_twice, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_late_error_does_not_end_another_request_with_the_same_id, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(after_its_own_leave_a_worker_is_told_that_it_has_left, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_peak_of_memory_is_not_below_what_is_resident, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_stranger_makes_the_daemon_allocate_little, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_before_the_end_of_a_peers_side_are_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_were_held_back_are_answered_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_before_the_end_is_answered_when_its_round_has_closed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_ends_its_side_is_lost_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_is_killed_gives_its_place_back, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* Tests connections that wait for ingest memory and continue when some is freed. The loop thread's code runs on socket
  * pairs with a store in the same thread. The budget has room for four frames. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
-#include "oom.h"
 #include "conversation.h"
 #include "scene.h"
 
@@ -51,12 +44,13 @@ static void send_push(scene *s, int fd, uint32_t handle)
 
 /* ---- connections that wait because the whole budget is used ---- */
 
+EACH_TEST(set_up, tear_down);
+
 /* The budget of four frames is used up: two by rank 0, one by an operator and one by rank 1, whose own quota is two.
  * The frame of rank 1 cannot be freed, since it waits for rank 0. So rank 1 can only go on when memory of rank 0 or
  * the operator is freed. */
-static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others(void **state)
+TEST(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
 
     scene_initialise(s, first, 8);
@@ -77,9 +71,8 @@ static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_ot
 
 /* The four ranks of a job reserve the whole budget. The connection that loses its rank is not closed yet when the new
  * process of the rank declares. */
-static void a_process_that_takes_a_rank_over_gets_its_reserve(void **state)
+TEST(a_process_that_takes_a_rank_over_gets_its_reserve, scene *s)
 {
-    scene *s = *state;
     int fd[5];
 
     for (uint32_t rank = 0; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
@@ -89,13 +82,12 @@ static void a_process_that_takes_a_rank_over_gets_its_reserve(void **state)
 
 /* The budget has room for 16 frames of this rank, which sends a note that is four times as large. Then the five ranks
  * of another job, with frames that are three times as large, find the rest of the budget. */
-static void a_note_reserves_more_than_a_frame_only_while_it_comes(void **state)
+TEST_WITH(NULL, NULL, a_note_reserves_more_than_a_frame_only_while_it_comes)
 {
     Paramd__NoteRequest note = PARAMD__NOTE_REQUEST__INIT;
     scene *s = scene_new_chunks(4 * CHUNK);
     int fd = scene_join(s, 0, 1, 1), other[5];
 
-    (void)state;
     note.step = 1;
     scene_send(s, fd, PD_NOTE, &note.base, 4 * CHUNK * sizeof(float));
     scene_settle(s);
@@ -135,9 +127,8 @@ static unsigned count_stalled(scene *s, uint32_t *rank, bool *budget)
     return n;
 }
 
-static void the_step_thread_is_told_of_a_rank_that_waits_for_its_share(void **state)
+TEST(the_step_thread_is_told_of_a_rank_that_waits_for_its_share, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
     uint32_t rank;
     bool budget;
@@ -153,9 +144,8 @@ static void the_step_thread_is_told_of_a_rank_that_waits_for_its_share(void **st
     close(first);
 }
 
-static void the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget(void **state)
+TEST(the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
     uint32_t rank;
     bool budget;
@@ -200,10 +190,9 @@ static bool wait_without_memory(int64_t n, unsigned *late)
     return failed;
 }
 
-static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **state)
+TEST(a_wait_that_could_not_be_told_is_told_with_the_next_tick)
 {
     unsigned late = 0;
-    (void)state;
 
     for (int64_t n = 0; wait_without_memory(n, &late); n++) continue;
     assert_true(late > 0);
@@ -211,9 +200,8 @@ static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **stat
 
 /* The rank's first two frames wait in the store and use its whole quota. After the rank has connected again, its
  * quota is still used, so a third frame waits. */
-static void a_rank_that_connects_again_keeps_the_share_that_it_has_used(void **state)
+TEST(a_rank_that_connects_again_keeps_the_share_that_it_has_used, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
 
     scene_initialise(s, first, 8);
@@ -252,9 +240,8 @@ static int stall_two_pushes(scene *s, int *first)
     return fd;
 }
 
-static void a_deadline_ends_pushes_that_wait_for_memory_too(void **state)
+TEST(a_deadline_ends_pushes_that_wait_for_memory_too, scene *s)
 {
-    scene *s = *state;
     int first, fd = stall_two_pushes(s, &first);
 
     scene_sleep(s, 1);
@@ -264,9 +251,8 @@ static void a_deadline_ends_pushes_that_wait_for_memory_too(void **state)
     close(first);
 }
 
-static void a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again(void **state)
+TEST(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, scene *s)
 {
-    scene *s = *state;
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
     int first, fd = stall_two_pushes(s, &first);
@@ -306,19 +292,18 @@ static void import_beside_ranks(scene *s, uint32_t before)
     close(operator);
 }
 
-static void a_piece_of_an_import_does_not_stand_against_a_later_declare(void **state)
+TEST(a_piece_of_an_import_does_not_stand_against_a_later_declare, scene *s)
 {
-    import_beside_ranks(*state, 3);
+    import_beside_ranks(s, 3);
 }
 
-static void a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget(void **state)
+TEST(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, scene *s)
 {
-    import_beside_ranks(*state, 4);
+    import_beside_ranks(s, 4);
 }
 
-static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)
+TEST(a_piece_of_an_import_takes_nothing_of_a_ranks_share, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
 
     scene_initialise(s, first, 8);
@@ -332,9 +317,8 @@ static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)
     close(operator);
 }
 
-static void a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on(void **state)
+TEST(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on, scene *s)
 {
-    scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator= scene_operator(s);
 
     scene_initialise(s, first, 8);
@@ -352,9 +336,8 @@ static void a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on
 
 /* ---- initial weights ---- */
 
-static void initial_weights_that_wait_for_memory_are_told_whom_they_wait_for(void **state)
+TEST(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, scene *s)
 {
-    scene *s = *state;
     int fd;
 
     s->option = "initial_weights";
@@ -370,9 +353,8 @@ static void initial_weights_that_wait_for_memory_are_told_whom_they_wait_for(voi
     close(fd);
 }
 
-static void pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for(void **state)
+TEST(pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for, scene *s)
 {
-    scene *s = *state;
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
     int fd = scene_join(s, 1, 2, 8);
@@ -386,33 +368,4 @@ static void pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for(void *
     scene_sleep(s, 61);
     scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0 (never came)");
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_process_that_takes_a_rank_over_gets_its_reserve, set_up, tear_down),
-        cmocka_unit_test(a_note_reserves_more_than_a_frame_only_while_it_comes),
-        cmocka_unit_test_setup_teardown(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_its_share, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_wait_that_could_not_be_told_is_told_with_the_next_tick, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_connects_again_keeps_the_share_that_it_has_used, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_deadline_ends_pushes_that_wait_for_memory_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_piece_of_an_import_does_not_stand_against_a_later_declare, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_piece_of_an_import_takes_nothing_of_a_ranks_share, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

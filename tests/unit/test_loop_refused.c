@@ -1,18 +1,10 @@
 /* Tests frames that the loop thread refuses after their first bytes have arrived, and the effect on the frames behind
  * them. The loop thread's code runs on socket pairs with a store in the same thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "oom.h"
 #include "scene.h"
 
 enum { PAYLOAD = CHUNK * sizeof(float) };
@@ -79,10 +71,11 @@ static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
 
 /* ---- a worker that leaves ---- */
 
-static void a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives, scene *s)
 {
     static const uint8_t zeros[PAYLOAD];
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
@@ -99,9 +92,8 @@ static void a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_conne
 
 /* The rank's quota is two frames. The rank sends a Leave and three pushes. The first two pushes reach the store
  * after the Leave and are refused. The third push waits for memory and must be refused too. */
-static void pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory(void **state)
+TEST(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory, scene *s)
 {
-    scene *s = *state;
     int other = scene_join(s, 0, 2, 4), fd = scene_join(s, 1, 2, 4);
 
     scene_initialise(s, other, 4);
@@ -118,9 +110,8 @@ static void pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory(voi
 
 /* ---- request id 0 ---- */
 
-static void a_request_with_id_0_ends_the_connection_with_an_error_that_says_so(void **state)
+TEST(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 1);
 
     s->last_id = UINT64_MAX;
@@ -131,9 +122,8 @@ static void a_request_with_id_0_ends_the_connection_with_an_error_that_says_so(v
     close(fd);
 }
 
-static void a_hello_with_id_0_is_refused(void **state)
+TEST(a_hello_with_id_0_is_refused, scene *s)
 {
-    scene *s = *state;
     int fd = scene_connect(s);
 
     s->last_id = UINT64_MAX;
@@ -146,9 +136,8 @@ static void a_hello_with_id_0_is_refused(void **state)
 
 /* ---- a step whose push was refused ---- */
 
-static void a_connection_whose_push_was_refused_does_not_end_a_step(void **state)
+TEST(a_connection_whose_push_was_refused_does_not_end_a_step, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
@@ -156,13 +145,12 @@ static void a_connection_whose_push_was_refused_does_not_end_a_step(void **state
     push(s, fd, 1, CHUNK, true);      /* this push closes the step: all other parameters are absent */
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
-    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot be ended");
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot end step");
     close(fd);
 }
 
-static void a_worker_that_has_read_that_its_push_was_refused_ends_the_step(void **state)
+TEST(a_worker_that_has_read_that_its_push_was_refused_ends_the_step, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
@@ -176,9 +164,8 @@ static void a_worker_that_has_read_that_its_push_was_refused_ends_the_step(void 
     close(fd);
 }
 
-static void a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step(void **state)
+TEST(a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
@@ -190,9 +177,8 @@ static void a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_s
     close(fd);
 }
 
-static void a_step_whose_end_was_refused_ends_on_another_connection(void **state)
+TEST(a_step_whose_end_was_refused_ends_on_another_connection, scene *s)
 {
-    scene *s = *state;
     int fd = scene_join(s, 0, 1, 3), again;
 
     scene_initialise(s, fd, 3);
@@ -211,9 +197,8 @@ static void a_step_whose_end_was_refused_ends_on_another_connection(void **state
     close(again);
 }
 
-static void a_refused_pull_leaves_the_end_of_the_step_alone(void **state)
+TEST(a_refused_pull_leaves_the_end_of_the_step_alone, scene *s)
 {
-    scene *s = *state;
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     int fd = scene_join(s, 0, 1, 2);
 
@@ -228,9 +213,8 @@ static void a_refused_pull_leaves_the_end_of_the_step_alone(void **state)
 
 /* Makes each allocation fail in turn while a push is read. Either the push reaches the store, or the connection is
  * closed without an answer, so that the worker sends all of the step again. */
-static void a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection(void **state)
+TEST(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection, scene *s)
 {
-    scene *s = *state;
     int other = scene_join(s, 0, 2, 1), closed = 0;
     bool failed = true;
 
@@ -251,27 +235,4 @@ static void a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connect
     }
     assert_true(closed > 2);
     close(other);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_hello_with_id_0_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_does_not_end_a_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_has_read_that_its_push_was_refused_ends_the_step, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_step_whose_end_was_refused_ends_on_another_connection, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_pull_leaves_the_end_of_the_step_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

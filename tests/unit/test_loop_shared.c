@@ -1,14 +1,6 @@
 /* Tests the conversation with workers that share memory with the daemon. The loop thread's code runs on socket pairs
  * with a store in the same thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +11,6 @@
 #include "transport.h"
 #include "descriptors.h"
 #include "loop.h"
-#include "oom.h"
 #include "shared_worker.h"
 
 static int before; /* descriptors that were open before the test */
@@ -55,55 +46,57 @@ static void assert_refuses(const shared_worker *w, int fd, uint64_t bytes, int c
     scene_expect_error(w->s, w->fd, code, part);
 }
 
-static void refuses_a_share_without_a_descriptor(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(refuses_a_share_without_a_descriptor, scene *s)
 {
-    shared_worker w = shared_join(*state, "j", 0, 1, 1);
+    shared_worker w = shared_join(s, "j", 0, 1, 1);
 
     assert_refuses(&w, -1, 4096, PD_INVALID_ARGUMENT, "the request has no file descriptor");
     shared_end(&w);
 }
 
-static void refuses_a_share_of_memory_that_could_end(void **state)
+TEST(refuses_a_share_of_memory_that_could_end, scene *s)
 {
-    shared_worker w = shared_join(*state, "j", 0, 1, 1);
+    shared_worker w = shared_join(s, "j", 0, 1, 1);
 
     assert_refuses(&w, memfd_with(0, 4096, 0), 4096, PD_INVALID_ARGUMENT, "expected the seals F_SEAL_SHRINK");
     shared_end(&w);
 }
 
-static void refuses_a_share_of_more_bytes_than_there_are(void **state)
+TEST(refuses_a_share_of_more_bytes_than_there_are, scene *s)
 {
-    shared_worker w = shared_join(*state, "j", 0, 1, 1);
+    shared_worker w = shared_join(s, "j", 0, 1, 1);
 
     assert_refuses(&w, memfd_sealed(4096, 1), 4097, PD_INVALID_ARGUMENT, "expected a memfd of 4097 bytes, got 4096");
     shared_end(&w);
 }
 
-static void refuses_a_share_that_is_larger_than_gradients_need(void **state)
+TEST(refuses_a_share_that_is_larger_than_gradients_need, scene *s)
 {
     enum { MOST = (1 << 20) + 512 + 3 * SHARED_BYTES };
-    shared_worker w = shared_join(*state, "j", 0, 1, 1);
+    shared_worker w = shared_join(s, "j", 0, 1, 1);
     char part[100];
 
     snprintf(part, sizeof part, "at most %d are allowed for the parameters of this worker", MOST);
     assert_refuses(&w, memfd_sealed(MOST + 1, 1), MOST + 1, PD_RESOURCE_EXHAUSTED, part);
     shared_send_share(&w, memfd_sealed(MOST, 1), MOST);
-    scene_settle(*state);
-    scene_expect(*state, w.fd, PD_SHARE);
+    scene_settle(s);
+    scene_expect(s, w.fd, PD_SHARE);
     shared_end(&w);
 }
 
-static void refuses_a_second_share(void **state)
+TEST(refuses_a_second_share, scene *s)
 {
-    shared_worker w = shared_start(*state, "j", 0, 1, 1);
+    shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     assert_refuses(&w, memfd_sealed(4096, 1), 4096, PD_FAILED_PRECONDITION, "a second Share on one connection");
     shared_end(&w);
 }
 
-static void the_descriptor_of_a_share_that_is_refused_is_closed(void **state)
+TEST(the_descriptor_of_a_share_that_is_refused_is_closed, scene *s)
 {
-    shared_worker w = shared_start(*state, "j", 0, 1, 1);
+    shared_worker w = shared_start(s, "j", 0, 1, 1);
     int open = descriptors_open(0);
 
     assert_refuses(&w, memfd_sealed(4096, 1), 4096, PD_FAILED_PRECONDITION, "a second Share");
@@ -111,18 +104,17 @@ static void the_descriptor_of_a_share_that_is_refused_is_closed(void **state)
     shared_end(&w);
 }
 
-static void a_share_that_was_refused_may_be_sent_again(void **state)
+TEST(a_share_that_was_refused_may_be_sent_again, scene *s)
 {
-    shared_worker w = shared_join(*state, "j", 0, 1, 1);
+    shared_worker w = shared_join(s, "j", 0, 1, 1);
 
     assert_refuses(&w, -1, 4096, PD_INVALID_ARGUMENT, "has no file descriptor");
     shared_share(&w);
     shared_end(&w);
 }
 
-static void refuses_a_share_before_parameters_are_declared(void **state)
+TEST(refuses_a_share_before_parameters_are_declared, scene *s)
 {
-    scene *s = *state;
     shared_worker w = { .s = s, .fd = scene_connect(s), .mine = PD_NO_SEGMENT, .weights = PD_NO_SEGMENT };
 
     scene_hello(s, w.fd, "j", 0, 1);
@@ -132,24 +124,22 @@ static void refuses_a_share_before_parameters_are_declared(void **state)
     shared_end(&w);
 }
 
-static void refuses_a_share_of_an_operator(void **state)
+TEST(refuses_a_share_of_an_operator, scene *s)
 {
-    scene *s = *state;
     shared_worker w = { .s = s, .fd = scene_operator(s), .mine = PD_NO_SEGMENT, .weights = PD_NO_SEGMENT };
 
     assert_refuses(&w, memfd_sealed(4096, 1), 4096, PD_FAILED_PRECONDITION, "Share is for workers");
     shared_end(&w);
 }
 
-static void refuses_a_share_where_the_server_shares_no_memory(void **state)
+TEST(refuses_a_share_where_the_server_shares_no_memory, scene *s)
 {
-    scene *s = *state;
     shared_worker w;
 
     s->daemon->config.shared_memory = false;
     w = shared_join(s, "j", 0, 1, 1);
     assert_refuses(&w, memfd_sealed(4096, 1), 4096, PD_FAILED_PRECONDITION,
-                   "the server shares no memory (server.shared_memory)");
+                   "shared memory is disabled (server.shared_memory)");
     shared_end(&w);
 }
 
@@ -170,9 +160,8 @@ static int connect_tcp(scene *s)
     return fd;
 }
 
-static void refuses_a_share_over_tcp(void **state)
+TEST(refuses_a_share_over_tcp, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_join(s, "j", 0, 2, 1);
     shared_worker other = { .s = s, .fd = connect_tcp(s), .mine = PD_NO_SEGMENT, .weights = PD_NO_SEGMENT };
     Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
@@ -196,9 +185,8 @@ static void refuses_a_share_over_tcp(void **state)
     shared_end(&w);
 }
 
-static void a_job_of_a_worker_that_does_not_share_lends_nothing(void **state)
+TEST(a_job_of_a_worker_that_does_not_share_lends_nothing, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_join(s, "j", 0, 2, 1), late;
     Paramd__ShareReply *reply;
 
@@ -222,9 +210,9 @@ static void a_job_of_a_worker_that_does_not_share_lends_nothing(void **state)
     shared_end(&w);
 }
 
-static void a_descriptor_that_comes_with_another_request_is_not_kept(void **state)
+TEST(a_descriptor_that_comes_with_another_request_is_not_kept, scene *s)
 {
-    shared_worker w = shared_start(*state, "j", 0, 1, 1);
+    shared_worker w = shared_start(s, "j", 0, 1, 1);
     uint8_t prefix[PD_PREFIX_BYTES];
     int open = 0;
 
@@ -233,8 +221,8 @@ static void a_descriptor_that_comes_with_another_request_is_not_kept(void **stat
         int fd = memfd_sealed(64, 1);
         open = descriptors_open(0) - 1;
         assert_int_equal(pd_descriptor_send(w.fd, &(struct iovec){ prefix, sizeof prefix }, 1, &fd), sizeof prefix);
-        scene_settle(*state);
-        scene_expect(*state, w.fd, PD_HEARTBEAT);
+        scene_settle(s);
+        scene_expect(s, w.fd, PD_HEARTBEAT);
     }
     assert_int_equal(descriptors_open(0), open); /* the last one, which waits for a Share */
     shared_end(&w);
@@ -242,9 +230,8 @@ static void a_descriptor_that_comes_with_another_request_is_not_kept(void **stat
 
 /* ---- Release ---- */
 
-static void refuses_to_release_more_than_is_lent(void **state)
+TEST(refuses_to_release_more_than_is_lent, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     shared_send_pull(&w, 0, 0);
@@ -256,9 +243,8 @@ static void refuses_to_release_more_than_is_lent(void **state)
     shared_end(&w);
 }
 
-static void a_release_that_was_refused_releases_nothing(void **state)
+TEST(a_release_that_was_refused_releases_nothing, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     shared_send_pull(&w, 0, 0);
@@ -267,7 +253,7 @@ static void a_release_that_was_refused_releases_nothing(void **state)
     shared_send_release(&w, UINT64_MAX);
     shared_send_release(&w, 1);
     scene_settle(s);
-    scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "are lent");
+    scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "are outstanding");
     scene_expect(s, w.fd, PD_RELEASE);
     shared_end(&w);
 }
@@ -282,9 +268,8 @@ static bool has_ended(void *arg)
     return recv(w->fd, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-static void a_worker_that_releases_nothing_in_time_is_closed(void **state)
+TEST(a_worker_that_releases_nothing_in_time_is_closed, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     shared_send_pull(&w, 0, 0);
@@ -295,9 +280,8 @@ static void a_worker_that_releases_nothing_in_time_is_closed(void **state)
     shared_end(&w);
 }
 
-static void a_worker_that_has_released_everything_is_not_closed(void **state)
+TEST(a_worker_that_has_released_everything_is_not_closed, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 2, 1), late = shared_start(s, "j", 1, 2, 1);
 
     shared_send_pull(&w, 0, 0);
@@ -339,20 +323,18 @@ static bool share_without_memory(int64_t n)
     return failed;
 }
 
-static void a_share_for_which_no_memory_is_left_is_answered_and_leaks_nothing(void **state)
+TEST(a_share_for_which_no_memory_is_left_is_answered_and_leaks_nothing)
 {
     int open = descriptors_open(0);
     int64_t n = 0;
-    (void)state;
 
     while (share_without_memory(n)) n++;
     assert_true(n >= 3);
     assert_int_equal(descriptors_open(0), open);
 }
 
-static void a_daemon_that_has_no_descriptor_left_lends_nothing(void **state)
+TEST(a_daemon_that_has_no_descriptor_left_lends_nothing, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_join(s, "j", 0, 1, 1);
     Paramd__ShareReply *reply;
 
@@ -368,9 +350,8 @@ static void a_daemon_that_has_no_descriptor_left_lends_nothing(void **state)
     shared_end(&w);
 }
 
-static void a_job_for_which_no_segment_can_be_made_says_so_and_works(void **state)
+TEST(a_job_for_which_no_segment_can_be_made_says_so_and_works, scene *s)
 {
-    scene *s = *state;
     shared_worker w = { .s = s, .fd = scene_connect(s), .mine = PD_NO_SEGMENT, .weights = PD_NO_SEGMENT };
 
     s->shares = true;
@@ -386,31 +367,4 @@ static void a_job_for_which_no_segment_can_be_made_says_so_and_works(void **stat
     shared_end(&w);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(refuses_a_share_without_a_descriptor),
-        CASE(refuses_a_share_of_memory_that_could_end),
-        CASE(refuses_a_share_of_more_bytes_than_there_are),
-        CASE(refuses_a_share_that_is_larger_than_gradients_need),
-        CASE(refuses_a_second_share),
-        CASE(the_descriptor_of_a_share_that_is_refused_is_closed),
-        CASE(a_share_that_was_refused_may_be_sent_again),
-        CASE(refuses_a_share_before_parameters_are_declared),
-        CASE(refuses_a_share_of_an_operator),
-        CASE(refuses_a_share_where_the_server_shares_no_memory),
-        CASE(refuses_a_share_over_tcp),
-        CASE(a_job_of_a_worker_that_does_not_share_lends_nothing),
-        CASE(a_descriptor_that_comes_with_another_request_is_not_kept),
-        CASE(refuses_to_release_more_than_is_lent),
-        CASE(a_release_that_was_refused_releases_nothing),
-        CASE(a_worker_that_releases_nothing_in_time_is_closed),
-        CASE(a_worker_that_has_released_everything_is_not_closed),
-        cmocka_unit_test(a_share_for_which_no_memory_is_left_is_answered_and_leaks_nothing),
-        CASE(a_daemon_that_has_no_descriptor_left_lends_nothing),
-        CASE(a_job_for_which_no_segment_can_be_made_says_so_and_works),
-    };
-    return cmocka_run_group_tests(tests, warm_up, NULL);
-}
+GROUP(warm_up, NULL);

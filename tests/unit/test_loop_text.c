@@ -1,12 +1,5 @@
 /* Tests text that peers send through the daemon: labels, names, rules and options. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -44,11 +37,10 @@ static void assert_label(const char *label, const char *listed)
     scene_free(s);
 }
 
-static void a_label_that_is_too_long_is_cut_between_two_characters(void **state)
+TEST(a_label_that_is_too_long_is_cut_between_two_characters)
 {
     char label[200], listed[200];
 
-    (void)state;
     for (int bytes = 125; bytes <= 127; bytes++) {
         memset(label, 'x', (size_t)bytes);
         strcpy(label + bytes, "\u20ac and more");
@@ -57,9 +49,8 @@ static void a_label_that_is_too_long_is_cut_between_two_characters(void **state)
     }
 }
 
-static void a_label_cannot_turn_the_direction_of_an_operators_line(void **state)
+TEST(a_label_cannot_turn_the_direction_of_an_operators_line)
 {
-    (void)state;
     assert_label("host\xe2\x80\xae"
                  ":1\xc2\x9b"
                  "31m\xe2\x80\xa8"
@@ -78,26 +69,13 @@ static void assert_refused(const char *job, const char *rule, const char *part)
     scene_free(s);
 }
 
-static void a_name_that_cannot_be_printed_is_refused_with_its_place(void **state)
+TEST(a_name_that_cannot_be_printed_is_refused_with_its_place)
 {
-    (void)state;
     assert_refused("job\xc2\x85", "* sgd", "job name has a control character at byte 3: U+0085");
     assert_refused("j\xe2\x81\xa9", "* sgd", "job name has a control character at byte 1: U+2069");
 }
 
-static void a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_hear_of_it(void **state)
+TEST(a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_hear_of_it)
 {
-    (void)state;
     assert_refused("j", "w\033[2J* sgd", "rule 0 has a control character at byte 1, U+001B: \"w?[2J* sgd\"");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_label_that_is_too_long_is_cut_between_two_characters),
-        cmocka_unit_test(a_label_cannot_turn_the_direction_of_an_operators_line),
-        cmocka_unit_test(a_name_that_cannot_be_printed_is_refused_with_its_place),
-        cmocka_unit_test(a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_hear_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

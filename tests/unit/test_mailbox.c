@@ -1,13 +1,5 @@
 /* Tests mail between two threads: order, wake-ups and deadlines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,12 +27,11 @@ static void post(pd_mailbox *box, letter *l)
     assert_int_equal(pd_mailbox_post(box, &l->mail, &l->mail), PD_OK);
 }
 
-static void gives_mail_in_the_order_it_came(void **state)
+TEST(gives_mail_in_the_order_it_came)
 {
     pd_mailbox *box = pd_mailbox_new(NULL, NULL);
     letter at[3] = { { .number = 0 }, { .number = 1 }, { .number = 2 } };
     int expected = 0;
-    (void)state;
 
     at[1].mail.next = &at[2].mail;
     post(box, &at[0]);
@@ -57,12 +48,11 @@ static void count_wake(void *arg)
     ++*(int *)arg;
 }
 
-static void wakes_its_owner_once_for_what_it_finds_together(void **state)
+TEST(wakes_its_owner_once_for_what_it_finds_together)
 {
     int wakes = 0;
     pd_mailbox *box = pd_mailbox_new(count_wake, &wakes);
     letter at[3] = { { .number = 0 } };
-    (void)state;
 
     post(box, &at[0]);
     post(box, &at[1]);
@@ -74,12 +64,11 @@ static void wakes_its_owner_once_for_what_it_finds_together(void **state)
     pd_mailbox_free(box);
 }
 
-static void waits_no_longer_than_its_deadline(void **state)
+TEST(waits_no_longer_than_its_deadline)
 {
     pd_mailbox *box = pd_mailbox_new(NULL, NULL);
     uint64_t begun = now_ns();
     bool closed = true;
-    (void)state;
 
     assert_null(pd_mailbox_wait(box, begun + 20000000u, &closed));
     assert_false(closed);
@@ -87,12 +76,11 @@ static void waits_no_longer_than_its_deadline(void **state)
     pd_mailbox_free(box);
 }
 
-static void a_closed_box_refuses_mail_and_ends_waiting(void **state)
+TEST(a_closed_box_refuses_mail_and_ends_waiting)
 {
     pd_mailbox *box = pd_mailbox_new(NULL, NULL);
     letter early = { .number = 1 }, late = { .number = 2 };
     bool closed = false;
-    (void)state;
 
     post(box, &early);
     pd_mailbox_close(box);
@@ -121,14 +109,13 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static void loses_nothing_of_many_senders_and_keeps_each_ones_order(void **state)
+TEST(loses_nothing_of_many_senders_and_keeps_each_ones_order)
 {
     static sender senders[SENDERS];
     pd_mailbox *box = pd_mailbox_new(NULL, NULL);
     pthread_t thread[SENDERS];
     int next[SENDERS] = { 0 }, total = 0;
     bool closed;
-    (void)state;
 
     for (int i = 0; i < SENDERS; i++) {
         senders[i].box = box;
@@ -145,16 +132,4 @@ static void loses_nothing_of_many_senders_and_keeps_each_ones_order(void **state
     }
     for (int i = 0; i < SENDERS; i++) pthread_join(thread[i], NULL);
     pd_mailbox_free(box);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_mail_in_the_order_it_came),
-        cmocka_unit_test(wakes_its_owner_once_for_what_it_finds_together),
-        cmocka_unit_test(waits_no_longer_than_its_deadline),
-        cmocka_unit_test(a_closed_box_refuses_mail_and_ends_waiting),
-        cmocka_unit_test(loses_nothing_of_many_senders_and_keeps_each_ones_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

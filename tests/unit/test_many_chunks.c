@@ -1,13 +1,6 @@
 /* Tests a parameter that has more chunks than a connection may have unanswered requests. The loop thread's code runs
  * on a socket pair with a store in the same thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -77,9 +70,10 @@ static unsigned say_all(scene *s, int fd, unsigned method)
     return answers;
 }
 
-static void a_parameter_of_16390_chunks_steps(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_parameter_of_16390_chunks_steps, scene *s)
 {
-    scene *s = *state;
     int fd = scene_connect(s);
 
     scene_hello(s, fd, "j", 0, 1);
@@ -92,12 +86,4 @@ static void a_parameter_of_16390_chunks_steps(void **state)
     assert_int_equal(say_all(s, fd, PD_PUSH), CHUNKS);
     assert_int_equal(scene_list(s, 2, "j")->params[0]->step, 1);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_parameter_of_16390_chunks_steps, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

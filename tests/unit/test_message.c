@@ -1,15 +1,7 @@
 /* Tests how headers of messages are read, and that a hostile header has no effect. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "message.h"
-#include "oom.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static int set_up(void **arena)
 {
@@ -40,7 +32,9 @@ static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, 
     assert_null(out);
 }
 
-static void methods_are_numbered_as_the_service_lists_them(void **arena)
+EACH_TEST(set_up, tear_down);
+
+TEST(methods_are_numbered_as_the_service_lists_them)
 {
     static const char *const names[PD_METHODS] = { [PD_HELLO] = "Hello",
                                                    [PD_DECLARE] = "Declare",
@@ -65,7 +59,6 @@ static void methods_are_numbered_as_the_service_lists_them(void **arena)
                                                    [PD_NOTE] = "Note",
                                                    [PD_RECALL] = "Recall",
                                                    [PD_CHECKPOINT] = "Checkpoint" };
-    (void)arena;
 
     assert_int_equal(paramd__paramd__descriptor.n_methods, PD_METHODS);
     for (unsigned i = 0; i < PD_METHODS; i++) assert_string_equal(pd_method_name(i), names[i]);
@@ -81,16 +74,15 @@ static void assert_shallow(const ProtobufCMessageDescriptor *type, int levels)
         if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE) assert_shallow(type->fields[i].descriptor, levels + 1);
 }
 
-static void no_message_holds_itself(void **arena)
+TEST(no_message_holds_itself)
 {
-    (void)arena;
     for (unsigned i = 0; i < PD_METHODS; i++) {
         assert_shallow(paramd__paramd__descriptor.methods[i].input, 0);
         assert_shallow(paramd__paramd__descriptor.methods[i].output, 0);
     }
 }
 
-static void unpacks_the_frame_it_packs(void **arena)
+TEST(unpacks_the_frame_it_packs, void *arena)
 {
     Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
@@ -111,7 +103,7 @@ static void unpacks_the_frame_it_packs(void **arena)
     assert_int_equal(prefix.request, 77);
     assert_int_equal(prefix.payload_bytes, 1234);
     assert_int_equal(prefix.header_bytes, bytes - PD_PREFIX_BYTES);
-    assert_int_equal(pd_request_unpack(*arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, &out, NULL),
+    assert_int_equal(pd_request_unpack(arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, &out, NULL),
                      PD_OK);
     const Paramd__HelloRequest *read = out;
     assert_string_equal(read->job, "größe");
@@ -122,7 +114,7 @@ static void unpacks_the_frame_it_packs(void **arena)
     free(frame);
 }
 
-static void checksum_covers_header_then_payload(void **arena)
+TEST(checksum_covers_header_then_payload)
 {
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     struct iovec parts[] = { { (void *)(uintptr_t) "pay", 3 }, { (void *)(uintptr_t) "load", 4 } };
@@ -131,7 +123,6 @@ static void checksum_covers_header_then_payload(void **arena)
     pd_prefix prefix;
     uint8_t *frame;
     size_t bytes;
-    (void)arena;
 
     push.step = 5;
     assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_CHECKSUM, 1, &push.base, parts, 2, 7), PD_OK);
@@ -141,12 +132,11 @@ static void checksum_covers_header_then_payload(void **arena)
     free(frame);
 }
 
-static void refuses_to_pack_a_header_over_64_kib(void **arena)
+TEST(refuses_to_pack_a_header_over_64_kib)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
     uint8_t *frame = NULL;
     size_t bytes;
-    (void)arena;
 
     hello.credentials.len = PD_MAX_HEADER_BYTES;
     hello.credentials.data = calloc(1, PD_MAX_HEADER_BYTES);
@@ -167,45 +157,45 @@ static int unpack_error_frame(pd_arena *arena, int code, const char *text, pd_er
     return rc;
 }
 
-static void errors_travel_with_code_and_text(void **arena)
+TEST(errors_travel_with_code_and_text, void *arena)
 {
     pd_error err;
 
     for (int code = PD_CANCELLED; code >= PD_UNAUTHENTICATED; code--) {
-        assert_int_equal(unpack_error_frame(*arena, code, "w: expected this, got that", &err), code);
+        assert_int_equal(unpack_error_frame(arena, code, "w: expected this, got that", &err), code);
         assert_int_equal(err.code, code);
         assert_string_equal(err.text, "w: expected this, got that");
     }
 }
 
-static void out_of_memory_travels_as_resource_exhausted(void **arena)
+TEST(out_of_memory_travels_as_resource_exhausted, void *arena)
 {
-    assert_int_equal(unpack_error_frame(*arena, PD_NO_MEMORY, "out of memory", NULL), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(unpack_error_frame(arena, PD_NO_MEMORY, "out of memory", NULL), PD_RESOURCE_EXHAUSTED);
 }
 
-static void a_text_cut_inside_a_character_still_travels(void **arena)
+TEST(a_text_cut_inside_a_character_still_travels, void *arena)
 {
     pd_error err;
 
-    assert_int_equal(unpack_error_frame(*arena, PD_NOT_FOUND, "caf\xc3", &err), PD_NOT_FOUND);
+    assert_int_equal(unpack_error_frame(arena, PD_NOT_FOUND, "caf\xc3", &err), PD_NOT_FOUND);
     assert_string_equal(err.text, "caf");
 }
 
-static void a_code_that_is_not_on_the_list_is_unknown(void **arena)
+TEST(a_code_that_is_not_on_the_list_is_unknown, void *arena)
 {
     pd_error err;
 
-    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x63"), 2, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(*arena, bytes_of(""), 0, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err),
+    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x63"), 2, &err), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(arena, bytes_of(""), 0, &err), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err),
                      PD_UNKNOWN); /* INT32_MIN */
 }
 
-static void an_error_text_is_one_line_whatever_came(void **arena)
+TEST(an_error_text_is_one_line_whatever_came, void *arena)
 {
     pd_error err;
 
-    assert_int_equal(pd_message_error(*arena,
+    assert_int_equal(pd_message_error(arena,
                                       bytes_of("\x08\x05\x12\x03"
                                                "a\nb"),
                                       7, &err),
@@ -213,78 +203,78 @@ static void an_error_text_is_one_line_whatever_came(void **arena)
     assert_string_equal(err.text, "a?b");
 }
 
-static void refuses_a_method_that_is_none(void **arena)
+TEST(refuses_a_method_that_is_none, void *arena)
 {
-    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 23");
-    assert_int_equal(pd_reply_unpack(*arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
+    assert_refuses(arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 23");
+    assert_int_equal(pd_reply_unpack(arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
 }
 
-static void refuses_bytes_that_are_no_message(void **arena)
+TEST(refuses_bytes_that_are_no_message, void *arena)
 {
-    assert_refuses(*arena, PD_HELLO, "\xff", 1, PD_INVALID_ARGUMENT, "HelloRequest");
-    assert_refuses(*arena, PD_HELLO,
+    assert_refuses(arena, PD_HELLO, "\xff", 1, PD_INVALID_ARGUMENT, "HelloRequest");
+    assert_refuses(arena, PD_HELLO,
                    "\x12\x05"
                    "ab",
                    4, PD_INVALID_ARGUMENT, "field 2"); /* the length field claims five bytes of text, two follow */
-    assert_refuses(*arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
-    assert_refuses(*arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
-    assert_refuses(*arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
-    assert_refuses(*arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wire form");    /* a number in a text field */
+    assert_refuses(arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
+    assert_refuses(arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
+    assert_refuses(arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
+    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wire form");    /* a number in a text field */
 }
 
-static void refuses_text_that_is_not_utf8(void **arena)
+TEST(refuses_text_that_is_not_utf8, void *arena)
 {
-    assert_refuses(*arena, PD_HELLO,
+    assert_refuses(arena, PD_HELLO,
                    "\x12\x02"
                    "a\xff",
                    4, PD_INVALID_ARGUMENT, "HelloRequest.job: not UTF-8 at byte 1");
-    assert_refuses(*arena, PD_HELLO, "\x12\x02\xc0\x80", 4, PD_INVALID_ARGUMENT, "job"); /* overlong encoding of NUL */
-    assert_refuses(*arena, PD_HELLO, "\x12\x03\xed\xa0\x80", 5, PD_INVALID_ARGUMENT,
+    assert_refuses(arena, PD_HELLO, "\x12\x02\xc0\x80", 4, PD_INVALID_ARGUMENT, "job"); /* overlong encoding of NUL */
+    assert_refuses(arena, PD_HELLO, "\x12\x03\xed\xa0\x80", 5, PD_INVALID_ARGUMENT,
                    "job"); /* half of a surrogate pair */
-    assert_refuses(*arena, PD_HELLO, "\x12\x04\xf4\x90\x80\x80", 6, PD_INVALID_ARGUMENT, "job"); /* past U+10FFFF */
-    assert_refuses(*arena, PD_HELLO, "\x12\x02\xe2\x82", 4, PD_INVALID_ARGUMENT, "job");         /* cut */
-    assert_refuses(*arena, PD_HELLO, "\x4a\x01\x80", 3, PD_INVALID_ARGUMENT, "rules"); /* bad UTF-8 in repeated field */
+    assert_refuses(arena, PD_HELLO, "\x12\x04\xf4\x90\x80\x80", 6, PD_INVALID_ARGUMENT, "job"); /* past U+10FFFF */
+    assert_refuses(arena, PD_HELLO, "\x12\x02\xe2\x82", 4, PD_INVALID_ARGUMENT, "job");         /* cut */
+    assert_refuses(arena, PD_HELLO, "\x4a\x01\x80", 3, PD_INVALID_ARGUMENT, "rules"); /* bad UTF-8 in repeated field */
 }
 
-static void refuses_text_with_a_nul_at_any_depth(void **arena)
+TEST(refuses_text_with_a_nul_at_any_depth, void *arena)
 {
-    assert_refuses(*arena, PD_HELLO,
+    assert_refuses(arena, PD_HELLO,
                    "\x12\x03"
                    "a\0b",
                    5, PD_INVALID_ARGUMENT, "HelloRequest.job: a NUL at byte 1");
-    assert_refuses(*arena, PD_HELLO,
+    assert_refuses(arena, PD_HELLO,
                    "\x42\x05\x12\x03"
                    "a\0b",
                    7, PD_INVALID_ARGUMENT, "Option.value: a NUL");
 }
 
-static void takes_a_few_unknown_fields_and_no_more(void **arena)
+TEST(takes_a_few_unknown_fields_and_no_more, void *arena)
 {
     uint8_t bytes[3 * (PD_MAX_UNKNOWN + 1)];
     void *out;
 
     for (size_t i = 0; i < sizeof bytes; i += 3) memcpy(bytes + i, "\xf8\x07\x01", 3); /* unknown field 127 = 1 */
-    assert_int_equal(pd_request_unpack(*arena, PD_HEARTBEAT, bytes, sizeof bytes - 3, &out, NULL), PD_OK);
-    assert_refuses(*arena, PD_HEARTBEAT, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
+    assert_int_equal(pd_request_unpack(arena, PD_HEARTBEAT, bytes, sizeof bytes - 3, &out, NULL), PD_OK);
+    assert_refuses(arena, PD_HEARTBEAT, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
 }
 
-static void counts_unknown_fields_over_all_levels(void **arena)
+TEST(counts_unknown_fields_over_all_levels, void *arena)
 {
     uint8_t bytes[5 * (PD_MAX_UNKNOWN + 1)];
 
     for (size_t i = 0; i < sizeof bytes; i += 5)
         memcpy(bytes + i, "\x12\x03\xf8\x07\x01", 5); /* an unknown field inside the submessage `wants` */
-    assert_int_equal(pd_request_unpack(*arena, PD_PULL, bytes, sizeof bytes - 5, &(void *){ NULL }, NULL), PD_OK);
-    assert_refuses(*arena, PD_PULL, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
+    assert_int_equal(pd_request_unpack(arena, PD_PULL, bytes, sizeof bytes - 5, &(void *){ NULL }, NULL), PD_OK);
+    assert_refuses(arena, PD_PULL, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
 }
 
-static void empty_submessages_cannot_make_it_hold_more_than_the_budget(void **arena)
+TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget, void *arena)
 {
     uint8_t *bytes = malloc(PD_MAX_HEADER_BYTES);
 
     for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) memcpy(bytes + i, "\x12\x00", 2); /* 32,768 wants */
-    assert_refuses(*arena, PD_PULL, bytes, PD_MAX_HEADER_BYTES, PD_RESOURCE_EXHAUSTED, "PullRequest");
-    assert_true(pd_arena_bytes(*arena) <= PD_ARENA_BUDGET);
+    assert_refuses(arena, PD_PULL, bytes, PD_MAX_HEADER_BYTES, PD_RESOURCE_EXHAUSTED, "PullRequest");
+    assert_true(pd_arena_bytes(arena) <= PD_ARENA_BUDGET);
     free(bytes);
 }
 
@@ -312,7 +302,7 @@ static uint8_t *pack_large_push(size_t *bytes)
     return frame;
 }
 
-static void no_budget_is_ever_exceeded(void **arena)
+TEST(no_budget_is_ever_exceeded)
 {
     size_t bytes;
     uint8_t *frame = pack_large_push(&bytes);
@@ -330,19 +320,18 @@ static void no_budget_is_ever_exceeded(void **arena)
         pd_arena_free(small);
     }
     free(frame);
-    (void)arena;
 }
 
-static void a_large_push_fits_the_budget(void **arena)
+TEST(a_large_push_fits_the_budget, void *arena)
 {
     size_t bytes;
     uint8_t *frame = pack_large_push(&bytes);
     void *out;
 
     for (int again = 0; again < 3; again++) {
-        pd_arena_reset(*arena);
+        pd_arena_reset(arena);
         assert_int_equal(
-            pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+            pd_request_unpack(arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
         const Paramd__PushRequest *read = out;
         assert_int_equal(read->n_pieces, PIECES);
         assert_int_equal(read->pieces[PIECES - 1]->offset, 4096ull * (PIECES - 1));
@@ -352,7 +341,7 @@ static void a_large_push_fits_the_budget(void **arena)
 
 /* Builds the answer to a declaration of as many parameters as PROTOCOL.md allows. The job is at step 1,000,000, so
  * that each step number takes several bytes. */
-static void the_largest_declaration_fits_header_and_budget(void **arena)
+TEST(the_largest_declaration_fits_header_and_budget, void *arena)
 {
     enum { PARAMETERS = 8192 };
     Paramd__Declared declared = PARAMD__DECLARED__INIT, **list = calloc(PARAMETERS, sizeof *list);
@@ -367,29 +356,29 @@ static void the_largest_declaration_fits_header_and_budget(void **arena)
     reply.parameters = list;
     reply.n_parameters = PARAMETERS;
     assert_int_equal(pd_frame_pack(&frame, &bytes, PD_DECLARE, PD_FLAG_REPLY, 1, &reply.base, NULL, 0, 0), PD_OK);
-    assert_int_equal(pd_reply_unpack(*arena, PD_DECLARE, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
+    assert_int_equal(pd_reply_unpack(arena, PD_DECLARE, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
                      PD_OK);
     free(frame);
     free(list);
 }
 
-static void headers_like_the_last_one_need_no_memory(void **arena)
+TEST(headers_like_the_last_one_need_no_memory, void *arena)
 {
     size_t bytes;
     uint8_t *frame = pack_large_push(&bytes);
     void *out;
 
-    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
+    assert_int_equal(pd_request_unpack(arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
                      PD_OK);
-    pd_arena_reset(*arena);
+    pd_arena_reset(arena);
     int64_t before = oom_allocations();
-    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
+    assert_int_equal(pd_request_unpack(arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL),
                      PD_OK);
     assert_int_equal(oom_allocations(), before);
     free(frame);
 }
 
-static void out_of_memory_is_told_and_passes(void **arena)
+TEST(out_of_memory_is_told_and_passes)
 {
     size_t bytes;
     uint8_t *frame = pack_large_push(&bytes);
@@ -411,15 +400,13 @@ static void out_of_memory_is_told_and_passes(void **arena)
         pd_arena_free(fresh);
     }
     free(frame);
-    (void)arena;
 }
 
-static void without_memory_nothing_is_packed(void **arena)
+TEST(without_memory_nothing_is_packed)
 {
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame = NULL;
     size_t bytes;
-    (void)arena;
 
     oom_arm(0);
     int rc = pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_CHECKSUM, 1, &push.base, NULL, 0, 0);
@@ -432,50 +419,17 @@ static void without_memory_nothing_is_packed(void **arena)
     assert_null(none);
 }
 
-static void an_idle_arena_holds_a_few_kib(void **arena)
+TEST(an_idle_arena_holds_a_few_kib, void *arena)
 {
-    assert_true(pd_arena_bytes(*arena) <= 4096);
+    assert_true(pd_arena_bytes(arena) <= 4096);
 }
 
-static void an_arena_goes_on_after_a_refusal(void **arena)
+TEST_STATE(an_arena_goes_on_after_a_refusal)
 {
     void *out;
 
-    empty_submessages_cannot_make_it_hold_more_than_the_budget(arena);
-    pd_arena_reset(*arena);
-    assert_int_equal(pd_request_unpack(*arena, PD_PULL, bytes_of("\x08\x01"), 2, &out, NULL), PD_OK);
+    empty_submessages_cannot_make_it_hold_more_than_the_budget(*state);
+    pd_arena_reset(*state);
+    assert_int_equal(pd_request_unpack(*state, PD_PULL, bytes_of("\x08\x01"), 2, &out, NULL), PD_OK);
     assert_int_equal(((Paramd__PullRequest *)out)->min_step, 1);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(methods_are_numbered_as_the_service_lists_them),
-        TEST(no_message_holds_itself),
-        TEST(unpacks_the_frame_it_packs),
-        TEST(checksum_covers_header_then_payload),
-        TEST(refuses_to_pack_a_header_over_64_kib),
-        TEST(errors_travel_with_code_and_text),
-        TEST(out_of_memory_travels_as_resource_exhausted),
-        TEST(a_text_cut_inside_a_character_still_travels),
-        TEST(a_code_that_is_not_on_the_list_is_unknown),
-        TEST(an_error_text_is_one_line_whatever_came),
-        TEST(refuses_a_method_that_is_none),
-        TEST(refuses_bytes_that_are_no_message),
-        TEST(refuses_text_that_is_not_utf8),
-        TEST(refuses_text_with_a_nul_at_any_depth),
-        TEST(takes_a_few_unknown_fields_and_no_more),
-        TEST(counts_unknown_fields_over_all_levels),
-        TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget),
-        TEST(a_large_push_fits_the_budget),
-        TEST(no_budget_is_ever_exceeded),
-        TEST(the_largest_declaration_fits_header_and_budget),
-        TEST(headers_like_the_last_one_need_no_memory),
-        TEST(out_of_memory_is_told_and_passes),
-        TEST(without_memory_nothing_is_packed),
-        TEST(an_idle_arena_holds_a_few_kib),
-        TEST(an_arena_goes_on_after_a_refusal),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests pd_model: optimizers of several parameters, used without the daemon. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "coupled_row.h"
-#include "oom.h"
 #include "paramd/optim.h"
 
 enum { PARAMS = 4, ELEMENTS = 35 };
@@ -57,9 +49,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void steps_parameters_of_different_rows_together(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(steps_parameters_of_different_rows_together, fixture *f)
 {
-    fixture *f = *state;
     float together[PARAMS][ELEMENTS];
 
     for (int s = 0; s < 4; s++) assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
@@ -74,9 +67,8 @@ static void steps_parameters_of_different_rows_together(void **state)
     assert_memory_equal(together, f->weights, sizeof together);
 }
 
-static void root_tasks_run_inside_the_call(void **state)
+TEST(root_tasks_run_inside_the_call, fixture *f)
 {
-    fixture *f = *state;
     float first[ELEMENTS], plain[ELEMENTS];
 
     memcpy(first, f->weights[1], sizeof first);
@@ -92,9 +84,8 @@ static void root_tasks_run_inside_the_call(void **state)
     assert_memory_not_equal(f->weights[1], plain, sizeof plain);
 }
 
-static void a_parameter_without_a_gradient_stays(void **state)
+TEST(a_parameter_without_a_gradient_stays, fixture *f)
 {
-    fixture *f = *state;
     float kept[ELEMENTS];
 
     memcpy(kept, f->weights[1], sizeof kept);
@@ -103,9 +94,8 @@ static void a_parameter_without_a_gradient_stays(void **state)
     assert_memory_equal(f->weights[1], kept, sizeof kept);
 }
 
-static void a_step_with_no_gradient_at_all_does_nothing(void **state)
+TEST(a_step_with_no_gradient_at_all_does_nothing, fixture *f)
 {
-    fixture *f = *state;
     float kept[PARAMS][ELEMENTS];
 
     memcpy(kept, f->weights, sizeof kept);
@@ -114,24 +104,22 @@ static void a_step_with_no_gradient_at_all_does_nothing(void **state)
     assert_memory_equal(f->weights, kept, sizeof kept);
 }
 
-static void a_model_may_be_empty(void **state)
+TEST(a_model_may_be_empty)
 {
     pd_model *empty;
-    (void)state;
     assert_int_equal(pd_model_new(&empty, NULL, 0, 1, NULL), PD_OK);
     assert_int_equal(pd_model_step(empty, NULL, NULL), PD_OK);
     assert_int_equal(pd_model_state_bytes(empty), 0);
     pd_model_free(empty);
 }
 
-static void steps_parameters_without_elements(void **state)
+TEST(steps_parameters_without_elements)
 {
     pd_declaration params[2] = { { .name = "a", .shape = { 2, { 0, 5 } } }, { .name = "b", .shape = { 1, { 0 } } } };
     float none[1] = { 7 };
     pd_step_io io[2] = { { none, none, none, NULL, 0, NULL, NULL }, { none, none, none, NULL, 0, NULL, NULL } };
     pd_model *model;
 
-    (void)state;
     pd_hypers_init(&params[0].hypers, &coupled_row);
     pd_hypers_init(&params[1].hypers, pd_optim_find("sgd"));
     assert_int_equal(pd_model_new(&model, params, 2, 2, NULL), PD_OK);
@@ -140,9 +128,8 @@ static void steps_parameters_without_elements(void **state)
     pd_model_free(model);
 }
 
-static void names_the_parameter_that_a_row_refuses(void **state)
+TEST(names_the_parameter_that_a_row_refuses, fixture *f)
 {
-    fixture *f = *state;
     pd_model *model = NULL;
     pd_error err;
 
@@ -153,9 +140,8 @@ static void names_the_parameter_that_a_row_refuses(void **state)
     assert_null(model);
 }
 
-static void a_step_of_a_model_without_temporaries_allocates_nothing(void **state)
+TEST(a_step_of_a_model_without_temporaries_allocates_nothing, fixture *f)
 {
-    fixture *f = *state;
     pd_model *model;
     int64_t before;
 
@@ -166,9 +152,8 @@ static void a_step_of_a_model_without_temporaries_allocates_nothing(void **state
     pd_model_free(model);
 }
 
-static void a_step_without_memory_changes_nothing(void **state)
+TEST(a_step_without_memory_changes_nothing, fixture *f)
 {
-    fixture *f = *state;
     float kept[PARAMS][ELEMENTS], expected[PARAMS][ELEMENTS];
     pd_model *twin;
 
@@ -191,9 +176,8 @@ static void a_step_without_memory_changes_nothing(void **state)
     pd_model_free(twin);
 }
 
-static void no_memory_gives_no_model(void **state)
+TEST(no_memory_gives_no_model, fixture *f)
 {
-    fixture *f = *state;
     pd_model *model = NULL;
     int64_t n;
 
@@ -207,22 +191,4 @@ static void no_memory_gives_no_model(void **state)
     }
     assert_true(n > 10);
     pd_model_free(model);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(steps_parameters_of_different_rows_together),
-        CASE(root_tasks_run_inside_the_call),
-        CASE(a_parameter_without_a_gradient_stays),
-        CASE(a_step_with_no_gradient_at_all_does_nothing),
-        cmocka_unit_test(a_model_may_be_empty),
-        cmocka_unit_test(steps_parameters_without_elements),
-        CASE(names_the_parameter_that_a_row_refuses),
-        CASE(a_step_of_a_model_without_temporaries_allocates_nothing),
-        CASE(a_step_without_memory_changes_nothing),
-        CASE(no_memory_gives_no_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

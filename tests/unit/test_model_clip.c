@@ -1,17 +1,9 @@
 /* Tests a model whose gradients are clipped by their global norm: pd_model_clip, and optimizers with a clipping
  * limit of their own. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "clip.h"
 #include "limited_row.h"
-#include "oom.h"
 
 enum { N = 3, MOST = PD_CLIP_RANGE * 65 };
 static const int64_t sizes[N] = { 5, 1, 70 };
@@ -56,7 +48,7 @@ static pd_model *make(const pd_declaration *params, size_t n)
     return model;
 }
 
-static void all_are_clipped_together(void **state)
+TEST(all_are_clipped_together)
 {
     const pd_optimizer_ops *sgd = pd_optim_find("sgd");
     pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], sgd, 1, 0),
@@ -64,7 +56,6 @@ static void all_are_clipped_together(void **state)
     pd_model *model = make(params, N);
     float moved[N];
 
-    (void)state;
     step(model, N, (float[]){ 6, 0, 8 }, NULL, moved);
     assert_true(moved[0] == 6 && moved[2] == 8 && pd_model_norm(model) == 0);
     assert_int_equal(pd_model_clip(model, 5, NULL), PD_OK);
@@ -79,7 +70,7 @@ static void all_are_clipped_together(void **state)
     pd_model_free(model);
 }
 
-static void what_has_no_gradient_has_no_part(void **state)
+TEST(what_has_no_gradient_has_no_part)
 {
     const pd_optimizer_ops *sgd = pd_optim_find("sgd");
     pd_declaration params[N] = { declared("a", sizes[0], sgd, 0, 0), declared("b", sizes[1], values_row(), 0, 0),
@@ -87,7 +78,6 @@ static void what_has_no_gradient_has_no_part(void **state)
     pd_model *model = make(params, N);
     float moved[N];
 
-    (void)state;
     assert_int_equal(pd_model_clip(model, 1, NULL), PD_OK);
     step(model, N, (float[]){ 2, 50, 8 }, (bool[]){ false, false, true }, moved);
     assert_true(moved[0] == 1 && moved[1] == 50 && moved[2] == 0);
@@ -97,7 +87,7 @@ static void what_has_no_gradient_has_no_part(void **state)
     pd_model_free(model);
 }
 
-static void a_rows_limit_is_of_one_row_and_group(void **state)
+TEST(a_rows_limit_is_of_one_row_and_group)
 {
     pd_declaration params[N] = { declared("a", sizes[0], limited_row(), 7, 5),
                                  declared("b", sizes[1], limited_row(), 3, 1),
@@ -105,35 +95,32 @@ static void a_rows_limit_is_of_one_row_and_group(void **state)
     pd_model *model = make(params, N);
     float moved[N];
 
-    (void)state;
     step(model, N, (float[]){ 6, 4, 8 }, NULL, moved);
     assert_true(moved[0] == 3 && moved[1] == 1 && moved[2] == 4);
     assert_true(pd_model_norm(model) == 10);
     pd_model_free(model);
 }
 
-static void the_models_limit_comes_before_the_rows(void **state)
+TEST(the_models_limit_comes_before_the_rows)
 {
     pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
                                  declared("b", sizes[1], pd_optim_find("sgd"), 0, 0) };
     pd_model *model = make(params, 2);
     float moved[2];
 
-    (void)state;
     assert_int_equal(pd_model_clip(model, 5, NULL), PD_OK);
     step(model, 2, (float[]){ 8, 6 }, NULL, moved);
     assert_true(moved[0] == 1 && moved[1] == 3 && pd_model_norm(model) == 10);
     pd_model_free(model);
 }
 
-static void one_that_is_not_a_number_makes_all_so(void **state)
+TEST(one_that_is_not_a_number_makes_all_so)
 {
     pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
                                  declared("b", sizes[1], limited_row(), 0, 1) };
     pd_model *model = make(params, 2);
     float moved[2];
 
-    (void)state;
     step(model, 2, (float[]){ NAN, 6 }, NULL, moved);
     assert_true(isnan(moved[0]) && isnan(moved[1]) && isnan(pd_model_norm(model)));
     step(model, 2, (float[]){ 4, 0 }, NULL, moved);
@@ -141,27 +128,25 @@ static void one_that_is_not_a_number_makes_all_so(void **state)
     pd_model_free(model);
 }
 
-static void one_limit_is_wanted_of_a_group(void **state)
+TEST(one_limit_is_wanted_of_a_group)
 {
     pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
                                  declared("b", sizes[1], limited_row(), 0, 2) };
     pd_model *model;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_model_new(&model, params, 2, 1, &err), PD_INVALID_ARGUMENT);
     assert_string_equal(
         err.text, "parameter b: gradients of its group are clipped at the norm 2, but by a at 1: expected one limit");
 }
 
-static void limits_that_mean_nothing_are_refused(void **state)
+TEST(limits_that_mean_nothing_are_refused)
 {
     static const double bad[] = { -1, 1e-31, 1e31, NAN, INFINITY };
     pd_declaration param = declared("a", sizes[0], pd_optim_find("sgd"), 0, 0);
     pd_model *model = make(&param, 1);
     float moved[1];
 
-    (void)state;
     assert_int_equal(pd_model_clip(model, 1, NULL), PD_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(pd_model_clip(model, bad[i], NULL), PD_OUT_OF_RANGE);
@@ -171,13 +156,12 @@ static void limits_that_mean_nothing_are_refused(void **state)
 }
 
 /* The gradient has more elements than one call of the norm computation takes. */
-static void a_large_gradient_is_clipped_whole_with_any_threads(void **state)
+TEST(a_large_gradient_is_clipped_whole_with_any_threads)
 {
     pd_declaration param = declared("a", MOST, pd_optim_find("sgd"), 0, 0);
     float *gradient = malloc(MOST * sizeof *gradient), *zero = calloc(MOST, sizeof *zero), *after[3];
     pd_error err;
 
-    (void)state;
     for (int64_t i = 0; i < MOST; i++) gradient[i] = (float)(i % 1000 + 1);
     for (int k = 0; k < 3; k++) {
         pd_model *model;
@@ -197,7 +181,7 @@ static void a_large_gradient_is_clipped_whole_with_any_threads(void **state)
     free(zero);
 }
 
-static void without_memory_nothing_changes(void **state)
+TEST(without_memory_nothing_changes)
 {
     pd_declaration params[2] = { declared("a", sizes[0], limited_row(), 0, 1),
                                  declared("b", sizes[2], pd_optim_find("sgd"), 0, 0) };
@@ -205,7 +189,6 @@ static void without_memory_nothing_changes(void **state)
     float moved[2];
     int rc;
 
-    (void)state;
     for (int64_t n = 0;; n++) {
         oom_arm(n);
         rc = pd_model_new(&model, params, 2, 1, NULL);
@@ -225,20 +208,4 @@ static void without_memory_nothing_changes(void **state)
     step(model, 2, (float[]){ 8, 6 }, NULL, moved);
     assert_true(moved[1] == 3);
     pd_model_free(model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_clipped_together),
-        cmocka_unit_test(what_has_no_gradient_has_no_part),
-        cmocka_unit_test(a_rows_limit_is_of_one_row_and_group),
-        cmocka_unit_test(the_models_limit_comes_before_the_rows),
-        cmocka_unit_test(one_that_is_not_a_number_makes_all_so),
-        cmocka_unit_test(one_limit_is_wanted_of_a_group),
-        cmocka_unit_test(limits_that_mean_nothing_are_refused),
-        cmocka_unit_test(a_large_gradient_is_clipped_whole_with_any_threads),
-        cmocka_unit_test(without_memory_nothing_changes),
-    };
-    return cmocka_run_group_tests_name("model_clip", tests, NULL, NULL);
 }

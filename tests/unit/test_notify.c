@@ -1,13 +1,5 @@
 /* Tests messages to the service manager, and the sockets that it passes to the daemon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -37,11 +29,10 @@ static void expect(int fd, const char *text)
     assert_string_equal(got, text);
 }
 
-static void tells_the_manager_at_a_path(void **state)
+TEST(tells_the_manager_at_a_path)
 {
     char path[] = "/tmp/notify_XXXXXX";
     int fd;
-    (void)state;
 
     assert_true(mkstemp(path) >= 0);
     unlink(path);
@@ -54,11 +45,10 @@ static void tells_the_manager_at_a_path(void **state)
     assert_false(pd_notify("STOPPING=1")); /* the manager's socket is closed */
 }
 
-static void tells_the_manager_at_an_abstract_address(void **state)
+TEST(tells_the_manager_at_an_abstract_address)
 {
     char path[64];
     int fd;
-    (void)state;
 
     snprintf(path, sizeof path, "@paramd-test-%d", (int)getpid());
     fd = listen_at(path);
@@ -68,17 +58,15 @@ static void tells_the_manager_at_an_abstract_address(void **state)
     close(fd);
 }
 
-static void says_nothing_without_a_manager(void **state)
+TEST(says_nothing_without_a_manager)
 {
-    (void)state;
     unsetenv("NOTIFY_SOCKET");
     assert_true(pd_notify("READY=1"));
 }
 
-static void feeds_the_watchdog_twice_as_often_as_it_asks(void **state)
+TEST(feeds_the_watchdog_twice_as_often_as_it_asks)
 {
     char pid[32];
-    (void)state;
 
     unsetenv("WATCHDOG_PID");
     unsetenv("WATCHDOG_USEC");
@@ -101,10 +89,9 @@ static void claim_sockets(void)
     setenv("LISTEN_PID", pid, 1);
 }
 
-static void takes_sockets_meant_for_this_process_only(void **state)
+TEST(takes_sockets_meant_for_this_process_only)
 {
     pd_given_socket sockets[PD_NOTIFY_SOCKETS];
-    (void)state;
 
     setenv("LISTEN_FDS", "2", 1);
     setenv("LISTEN_FDNAMES", "tls:http", 1);
@@ -119,10 +106,9 @@ static void takes_sockets_meant_for_this_process_only(void **state)
     assert_int_equal(sockets[1].fd, 4);
 }
 
-static void more_sockets_than_fit_are_counted(void **state)
+TEST(more_sockets_than_fit_are_counted)
 {
     pd_given_socket sockets[PD_NOTIFY_SOCKETS];
-    (void)state;
 
     claim_sockets();
     setenv("LISTEN_FDS", "17", 1);
@@ -133,7 +119,7 @@ static void more_sockets_than_fit_are_counted(void **state)
     unsetenv("LISTEN_FDNAMES");
 }
 
-static void the_names_of_sockets_say_what_is_spoken_there(void **state)
+TEST(the_names_of_sockets_say_what_is_spoken_there)
 {
     /* what LISTEN_FDNAMES says, and the uses of three sockets: "p" plain, "t" TLS, "h" HTTP */
     static const char *const cases[][2] = {
@@ -147,7 +133,6 @@ static void the_names_of_sockets_say_what_is_spoken_there(void **state)
         { "tls:tls:tls:http:unknown", "ttt" },
     };
     pd_given_socket sockets[PD_NOTIFY_SOCKETS];
-    (void)state;
 
     claim_sockets();
     setenv("LISTEN_FDS", "3", 1);
@@ -161,18 +146,4 @@ static void the_names_of_sockets_say_what_is_spoken_there(void **state)
     unsetenv("LISTEN_FDNAMES");
     assert_int_equal(pd_notify_sockets(sockets), 3);
     assert_int_equal(sockets[0].use, PD_SOCKET_PLAIN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_the_manager_at_a_path),
-        cmocka_unit_test(tells_the_manager_at_an_abstract_address),
-        cmocka_unit_test(says_nothing_without_a_manager),
-        cmocka_unit_test(feeds_the_watchdog_twice_as_often_as_it_asks),
-        cmocka_unit_test(takes_sockets_meant_for_this_process_only),
-        cmocka_unit_test(more_sockets_than_fit_are_counted),
-        cmocka_unit_test(the_names_of_sockets_say_what_is_spoken_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

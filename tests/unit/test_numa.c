@@ -1,16 +1,7 @@
 /* Tests how a NUMA node is chosen, on made-up machines: folders like /sys/devices/system/node. */
 #define _GNU_SOURCE /* CPU_SET, nftw */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <ftw.h>
 #include <linux/mempolicy.h>
 #include <sys/stat.h>
@@ -19,7 +10,6 @@
 #include <unistd.h>
 
 #include "host.h"
-#include "numa.h"
 
 /* ---- lists ---- */
 
@@ -31,10 +21,9 @@ static int count(const char *text)
     return pd_numa_read_list(text, &set) ? CPU_COUNT(&set) : -1;
 }
 
-static void a_list_has_numbers_and_ranges(void **state)
+TEST(a_list_has_numbers_and_ranges)
 {
     cpu_set_t set;
-    (void)state;
 
     assert_true(pd_numa_read_list("0-3,8,10-11\n", &set));
     for (int i = 0; i < CPU_SETSIZE; i++)
@@ -46,14 +35,13 @@ static void a_list_has_numbers_and_ranges(void **state)
     assert_int_equal(count("5,5-6,6\n"), 2);
 }
 
-static void a_list_may_be_empty(void **state)
+TEST(a_list_may_be_empty)
 {
-    (void)state;
     assert_int_equal(count(""), 0);
     assert_int_equal(count("\n"), 0);
 }
 
-static void garbage_is_no_list(void **state)
+TEST(garbage_is_no_list)
 {
     static const char *const garbage[] = {
         ",",    "1,",      ",1",  "1,,2",    "-",       "1-",    "-1",
@@ -61,7 +49,6 @@ static void garbage_is_no_list(void **state)
         "a",    "1a",      "0x1", "1024",    "0-1024",  "+1",    "99999999999999999999",
         "1\n2", "0-3:1/2", "all", "0-3\r\n", "\xff\xfe"
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
         if (count(garbage[i]) != -1) fail_msg("\"%s\" is read as a list", garbage[i]);
@@ -142,10 +129,9 @@ static void expect_line(const pd_numa *numa, const char *line)
 static const machine one_node = { "0\n", { "0-7\n" } };
 static const machine two_nodes = { "0-1\n", { "0-3,8-11\n", "4-7,12-15\n" } };
 
-static void a_machine_of_one_node_is_left_alone(void **state)
+TEST(a_machine_of_one_node_is_left_alone)
 {
     pd_numa numa = chosen(&one_node, "0-7", 8);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_ONE_NODE);
     expect_line(&numa, "numa: one node");
@@ -153,10 +139,9 @@ static void a_machine_of_one_node_is_left_alone(void **state)
     assert_int_equal(numa.finding, PD_NUMA_ONE_NODE);
 }
 
-static void of_two_equal_nodes_the_lower_is_chosen(void **state)
+TEST(of_two_equal_nodes_the_lower_is_chosen)
 {
     pd_numa numa = chosen(&two_nodes, "0-15", 8);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CHOSEN);
     assert_int_equal(numa.node, 0);
@@ -164,10 +149,9 @@ static void of_two_equal_nodes_the_lower_is_chosen(void **state)
     expect_line(&numa, "numa: step threads on node 0 of 2, 8 CPUs");
 }
 
-static void the_node_with_most_of_the_allowed_processors_is_chosen(void **state)
+TEST(the_node_with_most_of_the_allowed_processors_is_chosen)
 {
     pd_numa numa = chosen(&two_nodes, "2-3,5-7,12", 4);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CHOSEN);
     assert_int_equal(numa.node, 1);
@@ -175,19 +159,17 @@ static void the_node_with_most_of_the_allowed_processors_is_chosen(void **state)
     expect_line(&numa, "numa: step threads on node 1 of 2, 4 CPUs");
 }
 
-static void processors_of_one_node_need_no_choice(void **state)
+TEST(processors_of_one_node_need_no_choice)
 {
     pd_numa numa = chosen(&two_nodes, "4-7,12", 2);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CONFINED);
     expect_line(&numa, "numa: all CPUs that this process may use are on node 1 of 2");
 }
 
-static void more_threads_than_a_node_has_processors_get_all_nodes(void **state)
+TEST(more_threads_than_a_node_has_processors_get_all_nodes)
 {
     pd_numa numa = chosen(&two_nodes, "0-15", 9);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CROWDED);
     expect_line(&numa, "numa: off, because 9 step threads do not fit on node 0 of 2, which has 8 CPUs");
@@ -196,20 +178,18 @@ static void more_threads_than_a_node_has_processors_get_all_nodes(void **state)
     assert_int_equal(chosen(&two_nodes, "0,4-6", 4).finding, PD_NUMA_CROWDED);
 }
 
-static void automatic_threads_fit_on_any_node(void **state)
+TEST(automatic_threads_fit_on_any_node)
 {
     pd_numa numa = chosen(&two_nodes, "0,4-6", 0);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CHOSEN);
     assert_int_equal(numa.cpus, 3);
 }
 
-static void numbers_of_nodes_may_have_holes(void **state)
+TEST(numbers_of_nodes_may_have_holes)
 {
     static const machine holes = { "0,2,5\n", { "0-1\n", NULL, "2-5\n", NULL, NULL, "6-9\n" } };
     pd_numa numa = chosen(&holes, "0-9", 4);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CHOSEN);
     assert_int_equal(numa.node, 2);
@@ -217,21 +197,19 @@ static void numbers_of_nodes_may_have_holes(void **state)
     expect_line(&numa, "numa: step threads on node 2 of 3, 4 CPUs");
 }
 
-static void a_node_that_is_offline_is_not_looked_at(void **state)
+TEST(a_node_that_is_offline_is_not_looked_at)
 {
     static const machine offline = { "0,2\n", { "0-1\n", "2-7\n", "8-9\n" } };
     pd_numa numa = chosen(&offline, "0-9", 1);
-    (void)state;
 
     assert_int_equal(numa.finding, PD_NUMA_CHOSEN);
     assert_int_equal(numa.node, 0);
     assert_int_equal(numa.nodes, 2);
 }
 
-static void a_node_of_memory_alone_does_not_count(void **state)
+TEST(a_node_of_memory_alone_does_not_count)
 {
     static const machine expander = { "0-1\n", { "0-7\n", "\n" } }, expanded = { "0-2\n", { "\n", "0-3\n", "4-7\n" } };
-    (void)state;
 
     assert_int_equal(chosen(&expander, "0-7", 1).finding, PD_NUMA_ONE_NODE);
     pd_numa numa = chosen(&expanded, "0-7", 4);
@@ -239,7 +217,7 @@ static void a_node_of_memory_alone_does_not_count(void **state)
     expect_line(&numa, "numa: step threads on node 1 of 2, 4 CPUs");
 }
 
-static void a_machine_whose_nodes_cannot_be_read_is_left_alone(void **state)
+TEST(a_machine_whose_nodes_cannot_be_read_is_left_alone)
 {
     static const machine machines[] = {
         { NULL, { NULL } },                       /* a kernel without NUMA has no such folder */
@@ -251,7 +229,6 @@ static void a_machine_whose_nodes_cannot_be_read_is_left_alone(void **state)
         { "\n", { NULL } },                       /* no node at all */
         { "0-1\n", { "100-103\n", "104-107\n" } } /* none of the processors that the process may use */
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
         pd_numa numa = chosen(&machines[i], "0-7", 1);
@@ -262,10 +239,9 @@ static void a_machine_whose_nodes_cannot_be_read_is_left_alone(void **state)
 
 /* ---- this machine ---- */
 
-static void off_is_off(void **state)
+TEST(off_is_off)
 {
     pd_numa numa;
-    (void)state;
 
     pd_numa_find(&numa, true, 1);
     assert_int_equal(numa.finding, PD_NUMA_OFF);
@@ -311,9 +287,8 @@ static int stay(void)
     return pd_numa_bind(&numa) == 0 ? 0 : 4;
 }
 
-static void the_calling_thread_stays_on_the_processors_of_the_node(void **state)
+TEST(the_calling_thread_stays_on_the_processors_of_the_node)
 {
-    (void)state;
     in_child(stay);
 }
 
@@ -324,9 +299,8 @@ static int bind_to_none(void)
     return pd_numa_bind(&numa) == EINVAL ? 0 : 1;
 }
 
-static void a_node_without_processors_is_refused_by_the_system(void **state)
+TEST(a_node_without_processors_is_refused_by_the_system)
 {
-    (void)state;
     in_child(bind_to_none);
 }
 
@@ -343,32 +317,7 @@ static int prefer_first(void)
     return policy == MPOL_PREFERRED && nodes[0] == 1 ? 0 : 2;
 }
 
-static void memory_is_taken_from_the_node_first(void **state)
+TEST(memory_is_taken_from_the_node_first)
 {
-    (void)state;
     in_child(prefer_first);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_has_numbers_and_ranges),
-        cmocka_unit_test(a_list_may_be_empty),
-        cmocka_unit_test(garbage_is_no_list),
-        cmocka_unit_test(a_machine_of_one_node_is_left_alone),
-        cmocka_unit_test(of_two_equal_nodes_the_lower_is_chosen),
-        cmocka_unit_test(the_node_with_most_of_the_allowed_processors_is_chosen),
-        cmocka_unit_test(processors_of_one_node_need_no_choice),
-        cmocka_unit_test(more_threads_than_a_node_has_processors_get_all_nodes),
-        cmocka_unit_test(automatic_threads_fit_on_any_node),
-        cmocka_unit_test(numbers_of_nodes_may_have_holes),
-        cmocka_unit_test(a_node_that_is_offline_is_not_looked_at),
-        cmocka_unit_test(a_node_of_memory_alone_does_not_count),
-        cmocka_unit_test(a_machine_whose_nodes_cannot_be_read_is_left_alone),
-        cmocka_unit_test(off_is_off),
-        cmocka_unit_test(the_calling_thread_stays_on_the_processors_of_the_node),
-        cmocka_unit_test(a_node_without_processors_is_refused_by_the_system),
-        cmocka_unit_test(memory_is_taken_from_the_node_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,13 @@
 /* Tests the helper that makes allocations fail in other tests. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "oom.h"
+#include "test.h"
 
 static void *volatile kept;
 
-static void fails_the_nth_allocation_and_no_other(void **state)
+TEST(fails_the_nth_allocation_and_no_other)
 {
     void *first, *second, *third;
     bool hit;
 
-    (void)state;
     oom_arm(1);
     kept = first = malloc(8);
     kept = second = calloc(1, 8);
@@ -30,9 +21,8 @@ static void fails_the_nth_allocation_and_no_other(void **state)
     free(third);
 }
 
-static void says_when_it_did_not_come_so_far(void **state)
+TEST(says_when_it_did_not_come_so_far)
 {
-    (void)state;
     oom_arm(2);
     free(kept = malloc(8));
     assert_false(oom_disarm());
@@ -42,12 +32,11 @@ static void says_when_it_did_not_come_so_far(void **state)
     free(kept);
 }
 
-static void fails_each_kind_of_allocation(void **state)
+TEST(fails_each_kind_of_allocation)
 {
     void *at = NULL;
     int rc;
 
-    (void)state;
     oom_arm(0);
     kept = malloc(8);
     assert_true(oom_disarm());
@@ -78,23 +67,11 @@ static void fails_each_kind_of_allocation(void **state)
     assert_int_not_equal(rc, 0);
 }
 
-static void counts_allocations(void **state)
+TEST(counts_allocations)
 {
     int64_t before = oom_allocations();
 
-    (void)state;
     kept = malloc(8);
     assert_int_equal(oom_allocations(), before + 1);
     free(kept);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fails_the_nth_allocation_and_no_other),
-        cmocka_unit_test(says_when_it_did_not_come_so_far),
-        cmocka_unit_test(fails_each_kind_of_allocation),
-        cmocka_unit_test(counts_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

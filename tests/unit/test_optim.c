@@ -1,13 +1,6 @@
 /* Tests how one optimizer is created, used and freed. A row is an optimizer's entry in the table of optimizers: its
  * phases, slots and functions. test_row_contract.c tests its steps. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -155,13 +148,12 @@ static pd_optim *new_optim(const pd_optimizer_ops *row, pd_shape shape)
     return optim;
 }
 
-static void slots_begin_as_they_are_planned(void **state)
+TEST(slots_begin_as_they_are_planned)
 {
     pd_optim *coupled = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } }),
              *matrix = new_optim(&identity, (pd_shape){ 1, { 1 } });
     const float twice_identity[9] = { 2, 0, 0, 0, 2, 0, 0, 0, 2 };
 
-    (void)state;
     for (size_t i = 2; i < pd_optim_plan(coupled)->n_slots; i++) {
         pd_tensor slot = pd_optim_slot(coupled, i);
         float fill = strcmp(pd_optim_plan(coupled)->slots[i].name, "root") == 0 ? 1 : 0;
@@ -172,23 +164,21 @@ static void slots_begin_as_they_are_planned(void **state)
     pd_optim_free(matrix);
 }
 
-static void slots_are_aligned_for_vectors(void **state)
+TEST(slots_are_aligned_for_vectors)
 {
     pd_optim *optim = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } });
 
-    (void)state;
     for (size_t i = 1; i < pd_optim_plan(optim)->n_slots; i++)
         assert_int_equal((uintptr_t)pd_optim_slot(optim, i).at % 64, 0);
     pd_optim_free(optim);
 }
 
-static void a_temporary_slot_has_memory_only_during_a_step(void **state)
+TEST(a_temporary_slot_has_memory_only_during_a_step)
 {
     pd_optim *optim = new_optim(&coupled_row, (pd_shape){ 1, { 5 } });
     float w[5] = { 0 };
     pd_task *task;
 
-    (void)state;
     assert_null(pd_optim_slot(optim, 0).at);
     assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL, 0, NULL, NULL }), PD_OK);
     assert_non_null(pd_optim_slot(optim, 0).at);
@@ -200,24 +190,22 @@ static void a_temporary_slot_has_memory_only_during_a_step(void **state)
     pd_optim_free(optim);
 }
 
-static void a_larger_parameter_costs_more(void **state)
+TEST(a_larger_parameter_costs_more)
 {
     pd_optim *small = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000 } }),
              *large = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000000 } });
 
-    (void)state;
     assert_true(pd_optim_cost_ns(small) > 0);
     assert_true(pd_optim_cost_ns(large) > 100 * pd_optim_cost_ns(small));
     pd_optim_free(small);
     pd_optim_free(large);
 }
 
-static void counts_steps_begun(void **state)
+TEST(counts_steps_begun)
 {
     pd_optim *optim = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } });
     float w[3] = { 0 };
 
-    (void)state;
     assert_int_equal(pd_optim_count(optim), 0);
     for (int s = 1; s <= 3; s++) {
         assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL, 0, NULL, NULL }), PD_OK);
@@ -229,11 +217,10 @@ static void counts_steps_begun(void **state)
     pd_optim_free(optim);
 }
 
-static void tells_what_it_was_declared_with(void **state)
+TEST(tells_what_it_was_declared_with)
 {
     pd_optim *optim = new_optim(pd_optim_find("sgd"), (pd_shape){ 2, { 3, 4 } });
 
-    (void)state;
     assert_int_equal(pd_optim_elements(optim), 12);
     assert_ptr_equal(pd_optim_hypers(optim)->row, pd_optim_find("sgd"));
     assert_int_equal(pd_optim_state_bytes(optim), 0);
@@ -252,31 +239,28 @@ static void fold(float a, float b, float c, float *out)
     pd_optim_free(optim);
 }
 
-static void folds_begin_with_the_first_value(void **state)
+TEST(folds_begin_with_the_first_value)
 {
     float out[2];
-    (void)state;
     fold(-3, -1, -2, out);
     assert_true(out[0] == -6 && out[1] == -1);
 }
 
-static void a_nan_stays_in_a_fold(void **state)
+TEST(a_nan_stays_in_a_fold)
 {
     const float nan = NAN;
     float out[2];
-    (void)state;
     for (int place = 0; place < 3; place++) {
         fold(place == 0 ? nan : 1, place == 1 ? nan : 2, place == 2 ? nan : 3, out);
         assert_true(isnan(out[0]) && isnan(out[1]));
     }
 }
 
-static void a_root_never_sees_what_is_not_finite(void **state)
+TEST(a_root_never_sees_what_is_not_finite)
 {
     const float gradient[3] = { NAN, INFINITY, 5 }, expected[3] = { 0, 0, 1 };
     pd_optim *optim = new_optim(&blind, (pd_shape){ 1, { 1 } });
 
-    (void)state;
     for (int s = 0; s < 3; s++) {
         float after;
         pd_task *task;
@@ -293,13 +277,12 @@ static void a_root_never_sees_what_is_not_finite(void **state)
     pd_optim_free(optim);
 }
 
-static void a_finished_step_in_the_list_is_passed_over(void **state)
+TEST(a_finished_step_in_the_list_is_passed_over)
 {
     pd_optim *both[2] = { new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }),
                           new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }) };
     float w[2][3] = { { 0 }, { 1, 2, 3 } }, g[3] = { 1, 1, 1 };
 
-    (void)state;
     assert_int_equal(pd_optim_begin(both[0], &(pd_step_io){ g, w[0], w[0], NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(both, 2, 2), PD_OK);
     assert_true(w[0][0] < 0 && w[1][0] == 1);
@@ -311,13 +294,12 @@ static void a_finished_step_in_the_list_is_passed_over(void **state)
 /* OpenBLAS takes its number of threads from OpenMP. It does not regard an OpenMP team of one thread as parallel.
  * Without a precaution, BLAS would then use more threads on larger machines, and results would depend on the
  * machine. */
-static void blas_has_one_thread_whatever_the_team(void **state)
+TEST(blas_has_one_thread_whatever_the_team)
 {
     pd_declaration declaration = { .name = "w", .shape = { 1, { 2 } } };
     float w[2] = { 0 }, g[2] = { 1, 1 };
     pd_model *model;
 
-    (void)state;
 #ifdef _OPENMP
     omp_set_num_threads(4);
 #endif
@@ -329,22 +311,4 @@ static void blas_has_one_thread_whatever_the_team(void **state)
         assert_true(w[1] == 1);
         pd_model_free(model);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_begin_as_they_are_planned),
-        cmocka_unit_test(slots_are_aligned_for_vectors),
-        cmocka_unit_test(a_temporary_slot_has_memory_only_during_a_step),
-        cmocka_unit_test(a_larger_parameter_costs_more),
-        cmocka_unit_test(counts_steps_begun),
-        cmocka_unit_test(tells_what_it_was_declared_with),
-        cmocka_unit_test(folds_begin_with_the_first_value),
-        cmocka_unit_test(a_nan_stays_in_a_fold),
-        cmocka_unit_test(a_root_never_sees_what_is_not_finite),
-        cmocka_unit_test(a_finished_step_in_the_list_is_passed_over),
-        cmocka_unit_test(blas_has_one_thread_whatever_the_team),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

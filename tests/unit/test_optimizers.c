@@ -1,14 +1,6 @@
 /* Tests the answer to Optimizers: it lists every optimizer once, in pages that fit into the header of a frame. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "optimizers.h"
 #include "optimizer_ops.h"
 
@@ -67,12 +59,11 @@ static size_t packed_bytes(const Paramd__OptimizersReply *reply)
     return protobuf_c_message_get_packed_size(&reply->base);
 }
 
-static void pages_hold_every_row_once_and_fit(void **state)
+TEST(pages_hold_every_row_once_and_fit)
 {
     size_t seen = 0, pages = 0;
     uint32_t start = 0;
 
-    (void)state;
     do {
         Paramd__OptimizersReply *reply = page(row_at, start, "");
         assert_true(packed_bytes(reply) <= PD_MAX_HEADER_BYTES);
@@ -91,43 +82,39 @@ static void pages_hold_every_row_once_and_fit(void **state)
 }
 
 /* A page ends only when the next optimizer no longer fits. */
-static void pages_are_full(void **state)
+TEST(pages_are_full)
 {
     Paramd__OptimizersReply *first = page(row_at, 0, ""), *next = page(row_at, first->next, "");
 
-    (void)state;
     assert_true(packed_bytes(first) + protobuf_c_message_get_packed_size(&next->optimizers[0]->base) >
                 PD_OPTIMIZERS_BYTES - 500);
     pd_optimizers_free(first);
     pd_optimizers_free(next);
 }
 
-static void a_name_gives_that_one_alone(void **state)
+TEST(a_name_gives_that_one_alone)
 {
     Paramd__OptimizersReply *reply = page(row_at, 0, "row_37");
 
-    (void)state;
     assert_int_equal(reply->n_optimizers, 1);
     assert_string_equal(reply->optimizers[0]->name, "row_37");
     assert_int_equal(reply->next, 0);
     pd_optimizers_free(reply);
 }
 
-static void a_name_that_nobody_has_gets_the_list(void **state)
+TEST(a_name_that_nobody_has_gets_the_list)
 {
     Paramd__OptimizersReply *reply = NULL;
 
-    (void)state;
     assert_int_equal(pd_optimizers_page(&reply, row_at, 0, "row", &err), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "there is no optimizer row; there are: row_0, row_1,"));
     assert_null(reply);
 }
 
-static void behind_the_end_is_an_empty_last_page(void **state)
+TEST(behind_the_end_is_an_empty_last_page)
 {
     static const uint32_t starts[] = { ROWS, ROWS + 1, UINT32_MAX };
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         Paramd__OptimizersReply *reply = page(row_at, starts[i], "");
         assert_int_equal(reply->n_optimizers, 0);
@@ -137,12 +124,11 @@ static void behind_the_end_is_an_empty_last_page(void **state)
     pd_optimizers_free(page(no_row_at, 0, ""));
 }
 
-static void a_hyperparameter_is_told_whole(void **state)
+TEST(a_hyperparameter_is_told_whole)
 {
     Paramd__OptimizersReply *reply = page(row_at, 3, "row_3");
     const Paramd__Hyper *hyper = reply->optimizers[0]->hypers[5];
 
-    (void)state;
     assert_string_equal(hyper->name, hyper_names[5]);
     assert_string_equal(hyper->type, "int");
     assert_string_equal(hyper->preset, "5");
@@ -153,9 +139,8 @@ static void a_hyperparameter_is_told_whole(void **state)
     pd_optimizers_free(reply);
 }
 
-static void every_row_of_the_table_fits_a_page(void **state)
+TEST(every_row_of_the_table_fits_a_page)
 {
-    (void)state;
     for (size_t i = 0; pd_optim_at(i) != NULL; i++) {
         Paramd__OptimizersReply *reply = page(pd_optim_at, 0, pd_optimizer_name(pd_optim_at(i)));
         if (packed_bytes(reply) > PD_OPTIMIZERS_BYTES)
@@ -164,11 +149,10 @@ static void every_row_of_the_table_fits_a_page(void **state)
     }
 }
 
-static void without_memory_there_is_no_page(void **state)
+TEST(without_memory_there_is_no_page)
 {
     int64_t n;
 
-    (void)state;
     for (n = 0;; n++) {
         Paramd__OptimizersReply *reply = NULL;
         bool failed;
@@ -220,11 +204,10 @@ static void expect_same_page(pd_optimizer_at *at, pd_packed_optimizers *packed, 
     paramd__optimizers_reply__free_unpacked(read, NULL);
 }
 
-static void packed_pages_are_the_same_pages(void **state)
+TEST(packed_pages_are_the_same_pages)
 {
     static pd_optimizer_at *const tables[] = { row_at, no_row_at, pd_optim_at };
 
-    (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         pd_packed_optimizers *packed = pd_optimizers_pack(tables[t]);
         uint32_t n = 0;
@@ -239,13 +222,12 @@ static void packed_pages_are_the_same_pages(void **state)
     }
 }
 
-static void a_packed_page_allocates_nothing(void **state)
+TEST(a_packed_page_allocates_nothing)
 {
     pd_packed_optimizers *packed = pd_optimizers_pack(pd_optim_at);
     int64_t before = oom_allocations();
     Paramd__OptimizersReply reply;
 
-    (void)state;
     assert_int_equal(pd_optimizers_packed_page(&reply, packed, 0, "", &err), PD_OK);
     assert_int_equal(pd_optimizers_packed_page(&reply, packed, 0, "no_such", &err), PD_NOT_FOUND);
     assert_int_equal(oom_allocations(), before);
@@ -253,13 +235,12 @@ static void a_packed_page_allocates_nothing(void **state)
     pd_packed_optimizers_free(packed);
 }
 
-static void without_memory_nothing_is_packed(void **state)
+TEST(without_memory_nothing_is_packed)
 {
     pd_packed_optimizers *packed;
     bool failed;
     int64_t n = 0;
 
-    (void)state;
     do {
         oom_arm(n++);
         packed = pd_optimizers_pack(row_at);
@@ -270,20 +251,4 @@ static void without_memory_nothing_is_packed(void **state)
     assert_true(n > 2 * ROWS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_pages_are_the_same_pages),
-        cmocka_unit_test(a_packed_page_allocates_nothing),
-        cmocka_unit_test(without_memory_nothing_is_packed),
-        cmocka_unit_test(pages_hold_every_row_once_and_fit),
-        cmocka_unit_test(pages_are_full),
-        cmocka_unit_test(a_name_gives_that_one_alone),
-        cmocka_unit_test(a_name_that_nobody_has_gets_the_list),
-        cmocka_unit_test(behind_the_end_is_an_empty_last_page),
-        cmocka_unit_test(a_hyperparameter_is_told_whole),
-        cmocka_unit_test(every_row_of_the_table_fits_a_page),
-        cmocka_unit_test(without_memory_there_is_no_page),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+GROUP(set_up, NULL);

@@ -1,14 +1,6 @@
 /* Tests the queue of frames that a client sends. The queue lends bytes to the sender, and learns later how many were
  * sent. These tests change the queue in between. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "outgoing.h"
 
@@ -271,10 +263,9 @@ static void try_event(pd_queue queue, enum event event, uint64_t number, size_t 
     bench_free(b);
 }
 
-static void lent_bytes_stay_whatever_happens_before_they_are_reported(void **state)
+TEST(lent_bytes_stay_whatever_happens_before_they_are_reported)
 {
     static const size_t gone[] = { 0, 1, HEAD, SIZE - 1 };
-    (void)state;
 
     for (pd_queue queue = 0; queue <= PD_QUEUE_LASTING; queue++)
         for (enum event event = 0; event < EVENTS; event++)
@@ -283,11 +274,10 @@ static void lent_bytes_stay_whatever_happens_before_they_are_reported(void **sta
                     for (size_t n = 0; n <= RUN * SIZE - gone[g]; n++) try_event(queue, event, number, gone[g], n);
 }
 
-static void a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went(void **state)
+TEST(a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went)
 {
     bench *b = bench_new();
     uint64_t number = add(b, PD_QUEUE_LASTING, 10);
-    (void)state;
 
     gather(b, IOV, SIZE_MAX);
     retire(b, number);
@@ -300,11 +290,10 @@ static void a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went(voi
     bench_free(b);
 }
 
-static void a_lent_frame_of_which_nothing_went_is_done_and_does_not_go(void **state)
+TEST(a_lent_frame_of_which_nothing_went_is_done_and_does_not_go)
 {
     bench *b = bench_new();
     uint64_t first = add(b, PD_QUEUE_LASTING, 10), second = add(b, PD_QUEUE_LASTING, 10);
-    (void)state;
 
     gather(b, IOV, SIZE_MAX);
     retire(b, second);
@@ -384,20 +373,7 @@ static void run_seed(uint64_t seed)
     bench_free(b);
 }
 
-static void any_order_of_events_keeps_frames_whole_in_order_and_once(void **state)
+TEST(any_order_of_events_keeps_frames_whole_in_order_and_once)
 {
-    (void)state;
-
     for (uint64_t seed = 1; seed <= 3000; seed++) run_seed(seed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lent_bytes_stay_whatever_happens_before_they_are_reported),
-        cmocka_unit_test(a_frame_retired_while_it_is_lent_is_done_when_its_last_byte_went),
-        cmocka_unit_test(a_lent_frame_of_which_nothing_went_is_done_and_does_not_go),
-        cmocka_unit_test(any_order_of_events_keeps_frames_whole_in_order_and_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

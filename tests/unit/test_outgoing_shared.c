@@ -1,13 +1,6 @@
 /* Tests the queue of frames that a client sends, where payloads of pushes lie in shared memory: whatever the order of
  * sends, answers and reconnects, with sharing and without it, the server reads every payload that it is told of. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "frame.h"
 #include "outgoing.h"
@@ -256,9 +249,8 @@ static void run_seed(uint64_t seed)
     bench_free(b);
 }
 
-static void the_server_reads_every_payload_whatever_happens_in_between(void **state)
+TEST(the_server_reads_every_payload_whatever_happens_in_between)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) run_seed(seed);
 }
 
@@ -281,10 +273,9 @@ static size_t sent_bytes(bench *b)
     return all;
 }
 
-static void a_large_payload_does_not_pass_through_the_socket(void **state)
+TEST(a_large_payload_does_not_pass_through_the_socket)
 {
     bench *b = bench_new(1);
-    (void)state;
 
     connect_anew(b, true);
     add(b, 30000);
@@ -293,10 +284,9 @@ static void a_large_payload_does_not_pass_through_the_socket(void **state)
     bench_free(b);
 }
 
-static void a_small_payload_passes_through_the_socket(void **state)
+TEST(a_small_payload_passes_through_the_socket)
 {
     bench *b = bench_new(1);
-    (void)state;
 
     connect_anew(b, true);
     add(b, 16383);
@@ -304,10 +294,9 @@ static void a_small_payload_passes_through_the_socket(void **state)
     bench_free(b);
 }
 
-static void without_sharing_every_payload_passes_through_the_socket(void **state)
+TEST(without_sharing_every_payload_passes_through_the_socket)
 {
     bench *b = bench_new(1);
-    (void)state;
 
     connect_anew(b, false);
     add(b, 30000);
@@ -316,12 +305,11 @@ static void without_sharing_every_payload_passes_through_the_socket(void **state
     bench_free(b);
 }
 
-static void a_frame_sent_again_without_sharing_is_as_it_was_packed(void **state)
+TEST(a_frame_sent_again_without_sharing_is_as_it_was_packed)
 {
     bench *b = bench_new(1);
     pd_outgoing_frame *queued = b->frames[add(b, 30000)].queued;
     uint8_t before[PD_PREFIX_BYTES];
-    (void)state;
 
     memcpy(before, queued->head, sizeof before);
     connect_anew(b, true);
@@ -332,11 +320,10 @@ static void a_frame_sent_again_without_sharing_is_as_it_was_packed(void **state)
     bench_free(b);
 }
 
-static void a_payload_is_sent_through_the_socket_where_all_blocks_are_taken(void **state)
+TEST(a_payload_is_sent_through_the_socket_where_all_blocks_are_taken)
 {
     bench *b = bench_new(1);
     size_t streams = 0;
-    (void)state;
 
     connect_anew(b, true);
     for (uint64_t i = 0; i < HOMES / HOME; i++) b->home_used[i] = true; /* all lie elsewhere */
@@ -346,17 +333,4 @@ static void a_payload_is_sent_through_the_socket_where_all_blocks_are_taken(void
     }
     assert_int_equal(streams, 8 - COPIES / 30016);
     bench_free(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_server_reads_every_payload_whatever_happens_in_between),
-        cmocka_unit_test(a_large_payload_does_not_pass_through_the_socket),
-        cmocka_unit_test(a_small_payload_passes_through_the_socket),
-        cmocka_unit_test(without_sharing_every_payload_passes_through_the_socket),
-        cmocka_unit_test(a_frame_sent_again_without_sharing_is_as_it_was_packed),
-        cmocka_unit_test(a_payload_is_sent_through_the_socket_where_all_blocks_are_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

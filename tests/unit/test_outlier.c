@@ -1,12 +1,6 @@
 /* Tests the key skip_outlier: which steps are skipped, that all parameters skip them, and that a restart decides as the
  * server before. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "clipped.h"
 #include "global_clip.h"
@@ -32,60 +26,56 @@ static bool is(const pd_outlier_norms *norms, uint64_t step, double norm)
     return pd_outlier_is(norms, step, norm, 10, &median, &n);
 }
 
-static void fewer_than_eight_norms_make_no_step_an_outlier(void **state)
+FIXTURE(clipped_set_up, rig_tear_down);
+
+TEST(fewer_than_eight_norms_make_no_step_an_outlier)
 {
     pd_outlier_norms norms = fill(1, 7, 1);
 
-    (void)state;
     assert_false(is(&norms, 8, 1e30));
     pd_outlier_note(&norms, 8, 1);
     assert_true(is(&norms, 9, 1e30));
 }
 
-static void a_norm_beyond_the_factor_times_the_median_is_an_outlier(void **state)
+TEST(a_norm_beyond_the_factor_times_the_median_is_an_outlier)
 {
     pd_outlier_norms norms = fill(1, 100, 2);
 
-    (void)state;
     assert_false(is(&norms, 101, 20));
     assert_true(is(&norms, 101, nextafter(20, 21)));
 }
 
-static void the_median_is_not_moved_by_a_few_outliers(void **state)
+TEST(the_median_is_not_moved_by_a_few_outliers)
 {
     pd_outlier_norms norms = fill(1, 63, 1);
 
-    (void)state;
     for (uint64_t step = 10; step <= 39; step++) pd_outlier_note(&norms, step, 1e20);
     assert_true(is(&norms, 64, 11));
 }
 
-static void a_lasting_change_of_scale_passes_after_half_of_the_steps(void **state)
+TEST(a_lasting_change_of_scale_passes_after_half_of_the_steps)
 {
     pd_outlier_norms norms = fill(1, 100, 1);
     uint64_t step = 101;
 
-    (void)state;
     for (; is(&norms, step, 1000); step++) pd_outlier_note(&norms, step, 1000);
     assert_int_equal(step, 101 + 32);
 }
 
-static void steps_that_are_long_ago_do_not_count(void **state)
+TEST(steps_that_are_long_ago_do_not_count)
 {
     pd_outlier_norms norms = fill(1, 100, 1);
 
-    (void)state;
     assert_true(is(&norms, 156, 1000)); /* 8 norms are left, of steps 93 to 100 */
     assert_false(is(&norms, 157, 1000));
 }
 
-static void a_step_that_is_taken_again_is_judged_as_before(void **state)
+TEST(a_step_that_is_taken_again_is_judged_as_before)
 {
     pd_outlier_norms norms = fill(1, 100, 1), before = norms;
     double a, b;
     size_t n, m;
 
-    (void)state;
     pd_outlier_is(&norms, 101, 5, 10, &a, &n);
     pd_outlier_note(&norms, 101, 5);
     pd_outlier_is(&norms, 101, 5, 10, &b, &m);
@@ -94,11 +84,10 @@ static void a_step_that_is_taken_again_is_judged_as_before(void **state)
     assert_memory_equal(&norms, &before, sizeof norms);
 }
 
-static void norms_that_are_not_finite_and_a_median_of_zero_make_no_outlier(void **state)
+TEST(norms_that_are_not_finite_and_a_median_of_zero_make_no_outlier)
 {
     pd_outlier_norms norms = fill(1, 100, 0);
 
-    (void)state;
     assert_false(is(&norms, 101, 1e30));
     pd_outlier_note(&norms, 101, INFINITY);
     pd_outlier_note(&norms, 101, NAN);
@@ -121,9 +110,8 @@ static void assert_outcomes(const rig *r, uint32_t job, uint64_t step, pd_outcom
     }
 }
 
-static void all_parameters_skip_an_outlier_and_nothing_changes(void **state)
+TEST(all_parameters_skip_an_outlier_and_nothing_changes, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "skip_outlier=20", "p0 shampoo;p1 scalable_shampoo;p2 adam;* sgd lr=1");
     float before[300];
 
@@ -143,9 +131,8 @@ static void all_parameters_skip_an_outlier_and_nothing_changes(void **state)
     for (int64_t i = 0; i < 300; i++) assert_true(isfinite(rig_weights(r, job, 2)[i]));
 }
 
-static void outliers_are_found_before_gradients_are_clipped(void **state)
+TEST(outliers_are_found_before_gradients_are_clipped, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "skip_outlier=20 clip_global_norm=0.5", "* sgd lr=1");
 
     for (uint64_t step = 1; step <= 10; step++) push_all(r, job, step, 1);
@@ -157,9 +144,8 @@ static void outliers_are_found_before_gradients_are_clipped(void **state)
     assert_int_equal(clipped_info(r)->outlier_steps, 1);
 }
 
-static void steps_without_a_gradient_have_no_norm(void **state)
+TEST(steps_without_a_gradient_have_no_norm, rig *r)
 {
-    rig *r = *state;
     uint32_t job = clipped_start(r, "skip_outlier=20", "* sgd lr=1");
 
     for (uint64_t step = 1; step <= 20; step++) {
@@ -174,10 +160,10 @@ static void steps_without_a_gradient_have_no_norm(void **state)
 }
 
 /* The image of a job is read by another server, which judges the next steps as the first one does. */
-static void a_restart_judges_as_the_server_before(void **state)
+TEST(a_restart_judges_as_the_server_before, void *given)
 {
     pd_store_config config = clipped_configuration();
-    rig *r = *state, other;
+    rig *r = given, other;
     uint32_t job = clipped_start(r, "skip_outlier=3", "* adam");
     uint8_t *image;
     size_t n;
@@ -193,36 +179,15 @@ static void a_restart_judges_as_the_server_before(void **state)
     rig_free(&other);
 }
 
-static void the_key_takes_off_and_numbers_from_one(void **state)
+TEST(the_key_takes_off_and_numbers_from_one)
 {
     static const char *const good[] = { "off", "0", "1", "20", "1e30" }, *const bad[] = { "0.5", "-1", "2e30", "inf" };
     pd_error err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(pd_job_key_check("skip_outlier", good[i], &err), PD_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(pd_job_key_check("skip_outlier", bad[i], &err), PD_INVALID_ARGUMENT);
         assert_non_null(strstr(err.text, "expected a number from 1 to 1e+30, or off"));
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, clipped_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fewer_than_eight_norms_make_no_step_an_outlier),
-        cmocka_unit_test(a_norm_beyond_the_factor_times_the_median_is_an_outlier),
-        cmocka_unit_test(the_median_is_not_moved_by_a_few_outliers),
-        cmocka_unit_test(a_lasting_change_of_scale_passes_after_half_of_the_steps),
-        cmocka_unit_test(steps_that_are_long_ago_do_not_count),
-        cmocka_unit_test(a_step_that_is_taken_again_is_judged_as_before),
-        cmocka_unit_test(norms_that_are_not_finite_and_a_median_of_zero_make_no_outlier),
-        TEST(all_parameters_skip_an_outlier_and_nothing_changes),
-        TEST(outliers_are_found_before_gradients_are_clipped),
-        TEST(steps_without_a_gradient_have_no_norm),
-        TEST(a_restart_judges_as_the_server_before),
-        cmocka_unit_test(the_key_takes_off_and_numbers_from_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

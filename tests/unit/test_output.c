@@ -1,13 +1,5 @@
 /* Tests which bytes are written to a connection, in which order and at which offsets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "output.h"
 
@@ -156,10 +148,10 @@ static void expect_ids(const scene *s, const uint64_t *ids, size_t n)
 
 /* ---- */
 
-static void control_goes_before_data_but_never_into_a_frame(void **state)
-{
-    scene *s = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(control_goes_before_data_but_never_into_a_frame, scene *s)
+{
     queue_reply(s, 1);
     queue_reply(s, 2);
     assert_false(send_slice(s, 100)); /* the first reply is partly sent */
@@ -169,10 +161,8 @@ static void control_goes_before_data_but_never_into_a_frame(void **state)
     expect_ids(s, (const uint64_t[]){ 1, 4, 3, 2 }, 4);
 }
 
-static void pieces_stand_at_multiples_of_64_in_any_slices(void **state)
+TEST(pieces_stand_at_multiples_of_64_in_any_slices, scene *s)
 {
-    scene *s = *state;
-
     for (size_t slice = 1; slice < 5000; slice = slice * 3 + 1) {
         pd_pending *reply = new_reply(9, 4);
         const uint8_t *payload;
@@ -194,9 +184,8 @@ static void pieces_stand_at_multiples_of_64_in_any_slices(void **state)
     }
 }
 
-static void outcomes_are_in_the_header(void **state)
+TEST(outcomes_are_in_the_header, scene *s)
 {
-    scene *s = *state;
     pd_pending *reply = new_reply(5, 2);
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
     Paramd__DataReply *message;
@@ -219,10 +208,9 @@ static void outcomes_are_in_the_header(void **state)
     pd_arena_free(arena);
 }
 
-static void reasons_are_told_once_and_as_many_as_there_is_room_for(void **state)
+TEST(reasons_are_told_once_and_as_many_as_there_is_room_for, scene *s)
 {
     enum { PIECES = 16, LONG = 600, MOST_TOLD = 4096 / LONG };
-    scene *s = *state;
     pd_pending *reply = new_reply(5, PIECES);
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
     Paramd__DataReply *message;
@@ -266,10 +254,9 @@ static pd_scalar_means *means(size_t n, double first)
 
 /* The reply has 9 pieces. Pieces 0 and 1 share the scalars of one round. Piece 2 has no scalars. Each later piece
  * has a round of its own with the most scalars that a round may have. */
-static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
+TEST(scalars_are_told_once_and_as_many_as_there_is_room_for, scene *s)
 {
     enum { PIECES = 9, FULL = PD_REPLY_SCALARS / PD_MAX_SCALARS };
-    scene *s = *state;
     pd_pending *reply = new_reply(5, PIECES);
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
     Paramd__DataReply *message;
@@ -299,9 +286,8 @@ static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
     pd_arena_free(arena);
 }
 
-static void a_reply_has_no_scalars_of_the_one_before(void **state)
+TEST(a_reply_has_no_scalars_of_the_one_before, scene *s)
 {
-    scene *s = *state;
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
     Paramd__DataReply *message;
     const uint8_t *payload;
@@ -325,9 +311,8 @@ static void a_reply_has_no_scalars_of_the_one_before(void **state)
     pd_arena_free(arena);
 }
 
-static void weights_are_let_go_as_they_are_written(void **state)
+TEST(weights_are_let_go_as_they_are_written, scene *s)
 {
-    scene *s = *state;
     pd_pending *reply = new_reply(5, 2);
 
     fill(s, reply, 0, PD_F32, 0, 16);
@@ -341,9 +326,8 @@ static void weights_are_let_go_as_they_are_written(void **state)
     assert_int_equal(s->released, 1);
 }
 
-static void a_reply_without_weights_is_a_header_alone(void **state)
+TEST(a_reply_without_weights_is_a_header_alone, scene *s)
 {
-    scene *s = *state;
     const uint8_t *payload;
     size_t at = 0;
 
@@ -352,9 +336,8 @@ static void a_reply_without_weights_is_a_header_alone(void **state)
     assert_int_equal(read_frame(s, &at, &payload).payload_bytes, 0);
 }
 
-static void a_checksum_covers_header_and_weights(void **state)
+TEST(a_checksum_covers_header_and_weights, scene *s)
 {
-    scene *s = *state;
     pd_pending *reply = new_reply(6, 2);
     const uint8_t *payload;
     uint64_t checksum;
@@ -374,9 +357,8 @@ static void a_checksum_covers_header_and_weights(void **state)
     assert_true(prefix.checksum == checksum);
 }
 
-static void a_heartbeat_with_a_checksum_is_answered_with_one(void **state)
+TEST(a_heartbeat_with_a_checksum_is_answered_with_one, scene *s)
 {
-    scene *s = *state;
     const uint8_t *payload;
     size_t at = 0;
     uint64_t checksum;
@@ -390,9 +372,8 @@ static void a_heartbeat_with_a_checksum_is_answered_with_one(void **state)
     assert_true(prefix.checksum == checksum);
 }
 
-static void owes_a_bounded_number_of_heartbeats(void **state)
+TEST(owes_a_bounded_number_of_heartbeats, scene *s)
 {
-    scene *s = *state;
     uint64_t ids[PD_BEATS];
 
     for (int i = 0; i < PD_BEATS; i++)
@@ -402,9 +383,8 @@ static void owes_a_bounded_number_of_heartbeats(void **state)
     expect_ids(s, ids, PD_BEATS);
 }
 
-static void clearing_gives_the_replies_back(void **state)
+TEST(clearing_gives_the_replies_back, scene *s)
 {
-    scene *s = *state;
     pd_pending *reply, *next;
     int n = 0;
 
@@ -425,23 +405,4 @@ static void clearing_gives_the_replies_back(void **state)
     assert_int_equal(n, 2);
     assert_int_equal(s->published.version_refs, 0);
     assert_true(pd_output_empty(&s->output));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(control_goes_before_data_but_never_into_a_frame, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pieces_stand_at_multiples_of_64_in_any_slices, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(outcomes_are_in_the_header, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reasons_are_told_once_and_as_many_as_there_is_room_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(scalars_are_told_once_and_as_many_as_there_is_room_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_reply_has_no_scalars_of_the_one_before, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(weights_are_let_go_as_they_are_written, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_reply_without_weights_is_a_header_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_checksum_covers_header_and_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_heartbeat_with_a_checksum_is_answered_with_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(owes_a_bounded_number_of_heartbeats, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(clearing_gives_the_replies_back, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,10 @@
 /* Tests what a job is told of the speed of the disk, and the measurement of that speed. */
 #define _GNU_SOURCE /* mkdtemp */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <unistd.h>
 
-#include "diskspeed.h"
+#include "overlapped.h"
 #include "kept_job.h"
 #include "mem_disk.h"
 #include "store_inside.h"
@@ -36,10 +27,9 @@ static uint64_t train(uint64_t disk_speed, rig *r)
     return r->warnings - warnings;
 }
 
-static void a_job_that_outruns_the_disk_is_told_once(void **state)
+TEST(a_job_that_outruns_the_disk_is_told_once)
 {
     rig r;
-    (void)state;
 
     assert_int_equal(train(100, &r), 1);
     assert_non_null(strstr(r.warning, "the job outruns the disk: a checkpoint of "));
@@ -47,10 +37,9 @@ static void a_job_that_outruns_the_disk_is_told_once(void **state)
     rig_free(&r);
 }
 
-static void a_job_that_the_disk_follows_is_not_warned(void **state)
+TEST(a_job_that_the_disk_follows_is_not_warned)
 {
     rig r;
-    (void)state;
 
     assert_int_equal(train(1000000000, &r), 0);
     rig_free(&r);
@@ -58,13 +47,12 @@ static void a_job_that_the_disk_follows_is_not_warned(void **state)
     rig_free(&r);
 }
 
-static void declare_logs_how_long_a_checkpoint_takes(void **state)
+TEST(declare_logs_how_long_a_checkpoint_takes)
 {
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 262144 } };
     pd_store_config config = kept_config();
     rig r;
-    (void)state;
 
     config.disk_speed = 1048576;
     config.max_total_bytes = 1 << 30;
@@ -75,11 +63,10 @@ static void declare_logs_how_long_a_checkpoint_takes(void **state)
     rig_free(&r);
 }
 
-static void the_speed_of_the_real_disk_is_measured(void **state)
+TEST(the_speed_of_the_real_disk_is_measured)
 {
     char dir[] = "/tmp/paramd-speed-XXXXXX";
     uint64_t speed;
-    (void)state;
 
     assert_non_null(mkdtemp(dir));
     assert_int_equal(pd_disk_speed(&pd_disk_posix, dir, &speed, NULL), PD_OK);
@@ -87,13 +74,12 @@ static void the_speed_of_the_real_disk_is_measured(void **state)
     assert_int_equal(rmdir(dir), 0); /* nothing is left in it */
 }
 
-static void a_disk_that_fails_has_no_speed(void **state)
+TEST(a_disk_that_fails_has_no_speed)
 {
     mem_disk *memory = mem_disk_new();
     pd_disk disk = mem_disk_table(memory);
     uint64_t speed = 1;
     pd_error err;
-    (void)state;
 
     assert_int_equal(disk.make_dir(disk.arg, "/state"), 0);
     mem_disk_fail_at(memory, 2, ENOSPC);
@@ -102,16 +88,4 @@ static void a_disk_that_fails_has_no_speed(void **state)
     assert_non_null(strstr(err.text, "/state/speed"));
     assert_false(mem_disk_has(memory, "/state/speed"));
     mem_disk_free(memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_that_outruns_the_disk_is_told_once),
-        cmocka_unit_test(a_job_that_the_disk_follows_is_not_warned),
-        cmocka_unit_test(declare_logs_how_long_a_checkpoint_takes),
-        cmocka_unit_test(the_speed_of_the_real_disk_is_measured),
-        cmocka_unit_test(a_disk_that_fails_has_no_speed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

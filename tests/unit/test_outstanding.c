@@ -1,11 +1,5 @@
 /* Tests the list of answers that a worker reads in shared memory: their order, their number and their bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "output.h"
 
@@ -65,16 +59,14 @@ static void run_seed(uint64_t seed)
     assert_int_equal(lent.bytes, 0);
 }
 
-static void any_order_of_adds_and_takes_keeps_order_number_and_bytes(void **state)
+TEST(any_order_of_adds_and_takes_keeps_order_number_and_bytes)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) run_seed(seed);
 }
 
-static void the_oldest_waits_from_when_it_was_added(void **state)
+TEST(the_oldest_waits_from_when_it_was_added)
 {
     pd_outstanding lent = { 0 };
-    (void)state;
 
     pd_outstanding_add(&lent, answer(0, 1), 100);
     pd_outstanding_add(&lent, answer(1, 1), 200);
@@ -82,10 +74,9 @@ static void the_oldest_waits_from_when_it_was_added(void **state)
     take(&lent, 0, 2, 300);
 }
 
-static void the_next_one_waits_from_when_the_oldest_was_released(void **state)
+TEST(the_next_one_waits_from_when_the_oldest_was_released)
 {
     pd_outstanding lent = { 0 };
-    (void)state;
 
     pd_outstanding_add(&lent, answer(0, 1), 100);
     pd_outstanding_add(&lent, answer(1, 1), 200);
@@ -94,10 +85,9 @@ static void the_next_one_waits_from_when_the_oldest_was_released(void **state)
     take(&lent, 1, 1, 400);
 }
 
-static void one_that_is_added_to_an_empty_list_waits_from_then(void **state)
+TEST(one_that_is_added_to_an_empty_list_waits_from_then)
 {
     pd_outstanding lent = { 0 };
-    (void)state;
 
     pd_outstanding_add(&lent, answer(0, 1), 100);
     take(&lent, 0, 1, 150);
@@ -106,10 +96,9 @@ static void one_that_is_added_to_an_empty_list_waits_from_then(void **state)
     take(&lent, 1, 1, 900);
 }
 
-static void a_release_of_none_leaves_the_time_as_it_is(void **state)
+TEST(a_release_of_none_leaves_the_time_as_it_is)
 {
     pd_outstanding lent = { 0 };
-    (void)state;
 
     pd_outstanding_add(&lent, answer(0, 1), 100);
     assert_null(pd_outstanding_take(&lent, 0, 500));
@@ -124,14 +113,4 @@ static int free_table(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_of_adds_and_takes_keeps_order_number_and_bytes),
-        cmocka_unit_test(the_oldest_waits_from_when_it_was_added),
-        cmocka_unit_test(the_next_one_waits_from_when_the_oldest_was_released),
-        cmocka_unit_test(one_that_is_added_to_an_empty_list_waits_from_then),
-        cmocka_unit_test(a_release_of_none_leaves_the_time_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, free_table);
-}
+GROUP(NULL, free_table);

@@ -1,12 +1,6 @@
 /* Tests jobs that are over: a restart of the server keeps them so, and they end when others need their place or their
  * memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "kept_job.h"
@@ -51,10 +45,10 @@ static int kept_set_up(void **state)
     return 0;
 }
 
-static void a_job_that_is_over_has_a_checkpoint_of_its_last_step(void **state)
-{
-    rig *r = *state;
+FIXTURE(kept_set_up, rig_tear_down);
 
+TEST(a_job_that_is_over_has_a_checkpoint_of_its_last_step, rig *r)
+{
     leave(r, r->job, 0, KEPT_CONN);
     assert_int_equal(r->kept, 2);
     leave(r, r->job, 1, KEPT_CONN + 1);
@@ -62,9 +56,8 @@ static void a_job_that_is_over_has_a_checkpoint_of_its_last_step(void **state)
     assert_int_equal(r->durable, 4);
 }
 
-static void a_job_that_is_over_stays_so_after_a_restart(void **state)
+TEST(a_job_that_is_over_stays_so_after_a_restart, rig *r)
 {
-    rig *r = *state;
     uint64_t creator = r->creator;
 
     leave(r, r->job, 0, KEPT_CONN);
@@ -79,10 +72,8 @@ static void a_job_that_is_over_stays_so_after_a_restart(void **state)
     assert_int_equal(r->ended, 1); /* the disk forgets the first one */
 }
 
-static void a_job_of_which_one_rank_has_left_remembers_it_after_a_restart(void **state)
+TEST(a_job_of_which_one_rank_has_left_remembers_it_after_a_restart, rig *r)
 {
-    rig *r = *state;
-
     leave(r, r->job, 0, KEPT_CONN);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
     rig_work(r);
@@ -92,10 +83,8 @@ static void a_job_of_which_one_rank_has_left_remembers_it_after_a_restart(void *
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "lingering");
 }
 
-static void a_restart_keeps_the_run_of_the_job(void **state)
+TEST(a_restart_keeps_the_run_of_the_job, rig *r)
 {
-    rig *r = *state;
-
     crash(r);
     r->run = "tuesday";
     assert_int_equal(rig_hello(r, "job", 0, 2, NEW, NEW, NULL, "* adam"), PD_FAILED_PRECONDITION);
@@ -104,10 +93,8 @@ static void a_restart_keeps_the_run_of_the_job(void **state)
     assert_false(r->created);
 }
 
-static void who_resumes_a_job_that_is_over_after_a_restart_gets_its_last_step(void **state)
+TEST(who_resumes_a_job_that_is_over_after_a_restart_gets_its_last_step, rig *r)
 {
-    rig *r = *state;
-
     leave(r, r->job, 0, KEPT_CONN);
     leave(r, r->job, 1, KEPT_CONN + 1);
     crash(r);
@@ -146,12 +133,11 @@ static uint64_t bytes_of_one(void)
     return bytes;
 }
 
-static void many_small_runs_one_after_the_other_fit_where_one_fits(void **state)
+TEST(many_small_runs_one_after_the_other_fit_where_one_fits)
 {
     pd_store_config jobs = rig_config(), bytes = rig_config();
     const pd_store_config *limits[] = { &jobs, &bytes };
     char name[16];
-    (void)state;
 
     jobs.max_jobs = 1;
     bytes.max_total_bytes = bytes_of_one();
@@ -169,12 +155,11 @@ static void many_small_runs_one_after_the_other_fit_where_one_fits(void **state)
     }
 }
 
-static void the_job_that_has_been_over_for_the_longest_time_ends_first(void **state)
+TEST(the_job_that_has_been_over_for_the_longest_time_ends_first)
 {
     pd_store_config config = rig_config();
     uint32_t first, running;
     rig r;
-    (void)state;
 
     config.max_jobs = 3;
     rig_new(&r, &config);
@@ -193,13 +178,12 @@ static void the_job_that_has_been_over_for_the_longest_time_ends_first(void **st
     rig_free(&r);
 }
 
-static void no_job_ends_for_one_that_would_not_fit_even_so(void **state)
+TEST(no_job_ends_for_one_that_would_not_fit_even_so)
 {
     static const char *const names[] = { "p0" };
     pd_store_config config = rig_config();
     pd_shape shapes[] = { { 1, { 100 * SIZE } } };
     rig r;
-    (void)state;
 
     config.max_total_bytes = 2 * bytes_of_one();
     rig_new(&r, &config);
@@ -210,11 +194,10 @@ static void no_job_ends_for_one_that_would_not_fit_even_so(void **state)
     rig_free(&r);
 }
 
-static void a_job_that_is_being_exported_does_not_end(void **state)
+TEST(a_job_that_is_being_exported_does_not_end)
 {
     pd_store_config config = rig_config();
     rig r;
-    (void)state;
 
     config.max_jobs = 1;
     rig_new(&r, &config);
@@ -225,21 +208,4 @@ static void a_job_that_is_being_exported_does_not_end(void **state)
     assert_int_equal(rig_hello(&r, "newcomer", 0, 1, 20, 20, NULL, NULL), PD_OK);
     assert_int_equal(r.gone, 1);
     rig_free(&r);
-}
-
-int main(void)
-{
-#define KEPT(name) cmocka_unit_test_setup_teardown(name, kept_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        KEPT(a_job_that_is_over_has_a_checkpoint_of_its_last_step),
-        KEPT(a_job_that_is_over_stays_so_after_a_restart),
-        KEPT(a_job_of_which_one_rank_has_left_remembers_it_after_a_restart),
-        KEPT(a_restart_keeps_the_run_of_the_job),
-        KEPT(who_resumes_a_job_that_is_over_after_a_restart_gets_its_last_step),
-        cmocka_unit_test(many_small_runs_one_after_the_other_fit_where_one_fits),
-        cmocka_unit_test(the_job_that_has_been_over_for_the_longest_time_ends_first),
-        cmocka_unit_test(no_job_ends_for_one_that_would_not_fit_even_so),
-        cmocka_unit_test(a_job_that_is_being_exported_does_not_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

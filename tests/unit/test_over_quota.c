@@ -1,13 +1,9 @@
 /* Tests ranks that wait for ingest memory (the memory of received frames). The store keeps contributions that
  * arrived early and sums them later. If a connection waits for memory, the store must at once sum the contributions
  * that use this memory. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { CHUNK = 1024, FRAME = CHUNK * 4, FRAMES = 16 };
 static const int64_t sizes[] = { 4 * CHUNK };
@@ -62,32 +58,31 @@ static int held_after_stall(rig *r, uint32_t rank, bool budget)
     return (int)r->buffers_out;
 }
 
-static void a_frame_is_held_while_nobody_waits_for_memory(void **state)
-{
-    rig *r = *state;
+EACH_TEST(set_up, rig_tear_down);
 
+TEST(a_frame_is_held_while_nobody_waits_for_memory, rig *r)
+{
     push(r, start(r, "j", 10), 0, 10, 1);
     assert_int_equal(r->buffers_out, 1);
 }
 
-static void what_a_rank_holds_is_summed_when_its_connection_waits(void **state)
+TEST(what_a_rank_holds_is_summed_when_its_connection_waits, rig *r)
 {
-    assert_int_equal(held_after_stall(*state, 0, false), 0);
+    assert_int_equal(held_after_stall(r, 0, false), 0);
 }
 
-static void a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed(void **state)
+TEST(a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed, rig *r)
 {
-    assert_int_equal(held_after_stall(*state, 1, false), 1);
+    assert_int_equal(held_after_stall(r, 1, false), 1);
 }
 
-static void a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed(void **state)
+TEST(a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed, rig *r)
 {
-    assert_int_equal(held_after_stall(*state, 1, true), 0);
+    assert_int_equal(held_after_stall(r, 1, true), 0);
 }
 
-static void a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed(void **state)
+TEST(a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "j", 10), other = start(r, "k", 20);
 
     push(r, job, 0, 10, 1);
@@ -95,18 +90,15 @@ static void a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summ
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void an_operator_who_waits_for_the_whole_budget_has_what_ranks_hold_summed(void **state)
+TEST(an_operator_who_waits_for_the_whole_budget_has_what_ranks_hold_summed, rig *r)
 {
-    rig *r = *state;
-
     push(r, start(r, "j", 10), 0, 10, 1);
     stall(r, 0, 0, 99, true);
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void frames_are_held_again_when_the_wait_is_over(void **state)
+TEST(frames_are_held_again_when_the_wait_is_over, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "j", 10), other = start(r, "k", 20);
 
     push(r, job, 0, 10, 1);
@@ -116,9 +108,8 @@ static void frames_are_held_again_when_the_wait_is_over(void **state)
     assert_int_equal(r->buffers_out, 1);
 }
 
-static void a_connection_that_has_lost_its_rank_waits_for_nothing(void **state)
+TEST(a_connection_that_has_lost_its_rank_waits_for_nothing, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "j", 10);
 
     push(r, job, 0, 10, 1);
@@ -126,9 +117,8 @@ static void a_connection_that_has_lost_its_rank_waits_for_nothing(void **state)
     assert_int_equal(r->buffers_out, 1);
 }
 
-static void a_wait_of_a_job_that_has_gone_is_nobodys(void **state)
+TEST(a_wait_of_a_job_that_has_gone_is_nobodys, rig *r)
 {
-    rig *r = *state;
     uint64_t answered;
 
     push(r, start(r, "j", 10), 0, 10, 1);
@@ -139,11 +129,10 @@ static void a_wait_of_a_job_that_has_gone_is_nobodys(void **state)
 
 /* Rank 0 holds three of 16 frames. This is within its quota while job j alone has declared, with two ranks. It is
  * over its quota once job k has also declared, with four ranks. */
-static void a_rank_is_over_its_quota_when_another_job_has_declared(void **state)
+TEST(a_rank_is_over_its_quota_when_another_job_has_declared, rig *r)
 {
     static const char *const names[] = { "p" };
     static const pd_shape shapes[] = { { 1, { CHUNK } } };
-    rig *r = *state;
 
     push(r, start(r, "j", 10), 0, 10, 3);
     assert_int_equal(r->buffers_out, 3);
@@ -153,25 +142,4 @@ static void a_rank_is_over_its_quota_when_another_job_has_declared(void **state)
     }
     rig_work(r);
     assert_int_equal(r->buffers_out, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_frame_is_held_while_nobody_waits_for_memory, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(what_a_rank_holds_is_summed_when_its_connection_waits, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(an_operator_who_waits_for_the_whole_budget_has_what_ranks_hold_summed, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(frames_are_held_again_when_the_wait_is_over, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_connection_that_has_lost_its_rank_waits_for_nothing, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_wait_of_a_job_that_has_gone_is_nobodys, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_is_over_its_quota_when_another_job_has_declared, set_up, rig_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

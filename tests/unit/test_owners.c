@@ -1,15 +1,9 @@
 /* Tests the owners of jobs: which identity a job counts for, when it counts no more, and what is too much. */
 #define _GNU_SOURCE /* memmem */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "course.h"
 #include "kept_job.h"
-#include "oom.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -45,10 +39,10 @@ static int declare(rig *r, uint64_t conn, int64_t elements)
     return rig_declare(r, r->job, 0, conn, names, shapes, NULL, 1, PD_F32);
 }
 
-static void a_job_counts_for_its_creator_until_it_ends(void **state)
-{
-    rig *r = *state;
+FIXTURE(rig_set_up, rig_tear_down);
 
+TEST(a_job_counts_for_its_creator_until_it_ends, rig *r)
+{
     take_roles(r, "* push *\nquota * jobs=1\n");
     assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
     assert_int_equal(hello_as(r, "token:a", "a2", 2), PD_RESOURCE_EXHAUSTED);
@@ -58,10 +52,8 @@ static void a_job_counts_for_its_creator_until_it_ends(void **state)
     assert_int_equal(hello_as(r, "token:b", "b2", 5), PD_RESOURCE_EXHAUSTED);
 }
 
-static void another_worker_of_a_job_does_not_count(void **state)
+TEST(another_worker_of_a_job_does_not_count, rig *r)
 {
-    rig *r = *state;
-
     take_roles(r, "* push *\nquota token:b jobs=0\n");
     r->identity = "token:a";
     assert_int_equal(rig_hello(r, "j", 0, 2, 1, 1, NULL, "* sgd lr=1"), PD_OK);
@@ -69,10 +61,8 @@ static void another_worker_of_a_job_does_not_count(void **state)
     assert_int_equal(rig_hello(r, "j", 1, 2, 2, 2, NULL, "* sgd lr=1"), PD_OK);
 }
 
-static void bytes_of_all_jobs_of_an_identity_are_counted_together_and_given_back(void **state)
+TEST(bytes_of_all_jobs_of_an_identity_are_counted_together_and_given_back, rig *r)
 {
-    rig *r = *state;
-
     take_roles(r, "* push *\nquota token:a bytes=300k\n");
     assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
     assert_int_equal(declare(r, 1, 10000), PD_OK); /* 160 kB and more */
@@ -93,10 +83,8 @@ static void leave(rig *r, uint32_t job, uint64_t conn)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-static void jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_jobs(void **state)
+TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_jobs, rig *r)
 {
-    rig *r = *state;
-
     take_roles(r, "* push *\nquota * jobs=1\n");
     assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
     assert_int_equal(declare(r, 1, 100), PD_OK);
@@ -108,10 +96,8 @@ static void jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_jobs(voi
     assert_int_equal(r->gone, 1);
 }
 
-static void jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes(void **state)
+TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes, rig *r)
 {
-    rig *r = *state;
-
     take_roles(r, "* push *\nquota token:a bytes=300k\n");
     assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
     assert_int_equal(declare(r, 1, 10000), PD_OK); /* 160 kB and more */
@@ -122,10 +108,8 @@ static void jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes(vo
     assert_int_equal(r->gone, 1);
 }
 
-static void another_identity_does_not_begin_a_job_that_is_over_anew(void **state)
+TEST(another_identity_does_not_begin_a_job_that_is_over_anew, rig *r)
 {
-    rig *r = *state;
-
     take_roles(r, "* push *\n");
     assert_int_equal(hello_as(r, "token:a", "j", 1), PD_OK);
     assert_int_equal(declare(r, 1, 100), PD_OK);
@@ -136,10 +120,8 @@ static void another_identity_does_not_begin_a_job_that_is_over_anew(void **state
     assert_true(r->created);
 }
 
-static void new_roles_change_the_limits_of_jobs_that_exist(void **state)
+TEST(new_roles_change_the_limits_of_jobs_that_exist, rig *r)
 {
-    rig *r = *state;
-
     take_roles(r, "* push *\nquota token:a bytes=1k\n");
     assert_int_equal(hello_as(r, "token:a", "a1", 1), PD_OK);
     assert_int_equal(declare(r, 1, 10000), PD_RESOURCE_EXHAUSTED);
@@ -156,10 +138,9 @@ static void push_scalar(rig *r, uint32_t job, uint64_t conn, uint64_t step)
     assert_int_equal(rig_push(r, job, 0, conn, step, 0, one, 1), PD_OK);
 }
 
-static void an_identity_with_many_jobs_has_no_more_turns_than_one_with_one(void **state)
+TEST(an_identity_with_many_jobs_has_no_more_turns_than_one_with_one, rig *r)
 {
     enum { MANY = 6 };
-    rig *r = *state;
     const int64_t sizes[] = { 1 };
     uint32_t jobs[MANY], lone;
     uint64_t before;
@@ -225,11 +206,10 @@ static int come_as(rig *r, const char *identity, uint32_t world, uint64_t nonce)
 
 static const char one_job[] = "* push *\nquota * jobs=1\n";
 
-static void a_restored_job_counts_for_its_creator_before_anybody_comes_back(void **state)
+TEST(a_restored_job_counts_for_its_creator_before_anybody_comes_back)
 {
     rig before, after;
 
-    (void)state;
     train(&before, one_job, "token:a");
     restore(&after, &before, one_job);
     assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
@@ -242,11 +222,10 @@ static void a_restored_job_counts_for_its_creator_before_anybody_comes_back(void
     rig_free(&before);
 }
 
-static void roles_that_come_after_the_restore_count_restored_jobs(void **state)
+TEST(roles_that_come_after_the_restore_count_restored_jobs)
 {
     rig before, after;
 
-    (void)state;
     train(&before, one_job, "token:a");
     restore(&after, &before, NULL);
     take_roles(&after, one_job);
@@ -255,11 +234,10 @@ static void roles_that_come_after_the_restore_count_restored_jobs(void **state)
     rig_free(&before);
 }
 
-static void a_server_without_roles_passes_the_owner_on(void **state)
+TEST(a_server_without_roles_passes_the_owner_on)
 {
     rig before, between, after;
 
-    (void)state;
     train(&before, one_job, "token:a");
     restore(&between, &before, NULL);
     between.identity = "token:a";
@@ -273,11 +251,10 @@ static void a_server_without_roles_passes_the_owner_on(void **state)
     rig_free(&before);
 }
 
-static void the_bytes_of_a_restored_job_count_for_its_creator(void **state)
+TEST(the_bytes_of_a_restored_job_count_for_its_creator)
 {
     rig before, after;
 
-    (void)state;
     train(&before, one_job, "token:a");
     restore(&after, &before, "* push *\nquota token:a bytes=1k\n");
     assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_OK);
@@ -287,11 +264,10 @@ static void the_bytes_of_a_restored_job_count_for_its_creator(void **state)
     rig_free(&before);
 }
 
-static void a_restored_rank_keeps_its_process_for_the_identity_that_had_it(void **state)
+TEST(a_restored_rank_keeps_its_process_for_the_identity_that_had_it)
 {
     rig before, after;
 
-    (void)state;
     train(&before, one_job, "token:a");
     restore(&after, &before, one_job);
     assert_int_equal(come_as(&after, "token:b", COURSE_WORLD, COURSE_CONN), PD_PERMISSION_DENIED);
@@ -301,13 +277,12 @@ static void a_restored_rank_keeps_its_process_for_the_identity_that_had_it(void 
     rig_free(&before);
 }
 
-static void entries_of_the_log_know_identities_that_the_checkpoint_does_not(void **state)
+TEST(entries_of_the_log_know_identities_that_the_checkpoint_does_not)
 {
     static const course logged = { .options = "durability=log checkpoint_every=100", .rules = "* sgd lr=0.1" };
     pd_store_config config = kept_config();
     rig before, after;
 
-    (void)state;
     rig_new(&before, &config);
     course_join(&before, &logged);
     course_initialise(&before, &logged);
@@ -328,11 +303,10 @@ static void entries_of_the_log_know_identities_that_the_checkpoint_does_not(void
     rig_free(&before);
 }
 
-static void a_restored_job_without_an_owner_counts_for_the_identity_that_comes_first(void **state)
+TEST(a_restored_job_without_an_owner_counts_for_the_identity_that_comes_first)
 {
     rig before, after;
 
-    (void)state;
     train(&before, NULL, NULL);
     restore(&after, &before, one_job);
     assert_int_equal(come_as(&after, "token:a", COURSE_WORLD, 70), PD_OK);
@@ -344,11 +318,10 @@ static void a_restored_job_without_an_owner_counts_for_the_identity_that_comes_f
     rig_free(&before);
 }
 
-static void only_its_owner_gives_a_restored_job_another_number_of_workers(void **state)
+TEST(only_its_owner_gives_a_restored_job_another_number_of_workers)
 {
     rig before, after;
 
-    (void)state;
     train(&before, one_job, "token:a");
     restore(&after, &before, one_job);
     assert_int_equal(come_as(&after, "token:b", 1, 70), PD_PERMISSION_DENIED);
@@ -361,11 +334,10 @@ static void only_its_owner_gives_a_restored_job_another_number_of_workers(void *
     rig_free(&before);
 }
 
-static void a_job_without_an_owner_has_one_after_it_has_changed_its_world(void **state)
+TEST(a_job_without_an_owner_has_one_after_it_has_changed_its_world)
 {
     rig before, after;
 
-    (void)state;
     train(&before, NULL, NULL);
     restore(&after, &before, one_job);
     assert_int_equal(come_as(&after, "token:a", 1, 70), PD_OK);
@@ -374,13 +346,12 @@ static void a_job_without_an_owner_has_one_after_it_has_changed_its_world(void *
     rig_free(&before);
 }
 
-static void an_identity_that_is_no_text_is_refused(void **state)
+TEST(an_identity_that_is_no_text_is_refused)
 {
     pd_store_config config = kept_config();
     rig before, after;
     uint8_t *at;
 
-    (void)state;
     train(&before, one_job, "token:a");
     at = memmem(before.disk->head, before.disk->head_bytes, "token:a", 7);
     assert_non_null(at);
@@ -409,9 +380,8 @@ static pd_request *hello_request(rig *r)
 
 /* A Hello that cannot get memory leaves neither a job nor an owner. What is left out, such as a line of the log, does
  * not refuse it. */
-static void without_memory_a_job_has_an_owner_or_is_not_created(void **state)
+TEST(without_memory_a_job_has_an_owner_or_is_not_created, rig *r)
 {
-    rig *r = *state;
     int refused = 0;
     bool failed = true;
 
@@ -429,32 +399,4 @@ static void without_memory_a_job_has_an_owner_or_is_not_created(void **state)
         assert_null(r->store->owners.table);
     }
     assert_true(refused >= 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-        TEST(a_job_counts_for_its_creator_until_it_ends),
-        TEST(another_worker_of_a_job_does_not_count),
-        TEST(bytes_of_all_jobs_of_an_identity_are_counted_together_and_given_back),
-        TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_jobs),
-        TEST(jobs_of_an_identity_that_are_over_make_room_in_its_quota_of_bytes),
-        TEST(another_identity_does_not_begin_a_job_that_is_over_anew),
-        TEST(new_roles_change_the_limits_of_jobs_that_exist),
-        TEST(an_identity_with_many_jobs_has_no_more_turns_than_one_with_one),
-        TEST(without_memory_a_job_has_an_owner_or_is_not_created),
-        cmocka_unit_test(a_restored_job_counts_for_its_creator_before_anybody_comes_back),
-        cmocka_unit_test(roles_that_come_after_the_restore_count_restored_jobs),
-        cmocka_unit_test(a_server_without_roles_passes_the_owner_on),
-        cmocka_unit_test(the_bytes_of_a_restored_job_count_for_its_creator),
-        cmocka_unit_test(a_restored_rank_keeps_its_process_for_the_identity_that_had_it),
-        cmocka_unit_test(entries_of_the_log_know_identities_that_the_checkpoint_does_not),
-        cmocka_unit_test(a_restored_job_without_an_owner_counts_for_the_identity_that_comes_first),
-        cmocka_unit_test(only_its_owner_gives_a_restored_job_another_number_of_workers),
-        cmocka_unit_test(a_job_without_an_owner_has_one_after_it_has_changed_its_world),
-        cmocka_unit_test(an_identity_that_is_no_text_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests how a turn of the loop is bounded when connections send more requests than it has time for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
@@ -62,31 +56,31 @@ static int count_answers(scene *s, int fd)
 
 /* ---- */
 
-static void a_turn_ends_when_its_time_is_used_up(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_turn_ends_when_its_time_is_used_up, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
-    uint64_t before = s->daemon->calls[PD_OPTIMIZERS];
+    uint64_t before = s->daemon->counters.calls[PD_OPTIMIZERS];
     int answers = 0;
 
     slow_down(s, PD_PACE_TURN_NS / 10);
     flood(s, fd, REQUESTS);
     pd_daemon_turn(s->daemon);
-    assert_in_range(s->daemon->calls[PD_OPTIMIZERS] - before, 1, 12);
-    assert_false(s->daemon->pace.first == NULL);
+    assert_in_range(s->daemon->counters.calls[PD_OPTIMIZERS] - before, 1, 12);
+    assert_false(s->daemon->peers.pace.first == NULL);
     for (int i = 0; i < REQUESTS; i++) {
         pd_daemon_turn(s->daemon);
         answers += count_answers(s, fd);
     }
-    assert_int_equal(s->daemon->calls[PD_OPTIMIZERS] - before, REQUESTS);
+    assert_int_equal(s->daemon->counters.calls[PD_OPTIMIZERS] - before, REQUESTS);
     assert_int_equal(answers, REQUESTS);
-    assert_null(s->daemon->pace.first);
+    assert_null(s->daemon->peers.pace.first);
     close(fd);
 }
 
-static void a_request_waits_for_few_of_those_that_came_before(void **state)
+TEST(a_request_waits_for_few_of_those_that_came_before, scene *s)
 {
-    scene *s = *state;
     int hostile[HOSTILE], fd = scene_operator(s), turns = 0;
     uint64_t before;
 
@@ -94,19 +88,18 @@ static void a_request_waits_for_few_of_those_that_came_before(void **state)
     slow_down(s, PD_PACE_SLICE_NS / 2);
     for (int i = 0; i < HOSTILE; i++) flood(s, hostile[i], REQUESTS);
     pd_daemon_turn(s->daemon);
-    before = s->daemon->calls[PD_OPTIMIZERS];
+    before = s->daemon->counters.calls[PD_OPTIMIZERS];
     flood(s, fd, 1);
     for (; count_answers(s, fd) == 0; turns++) pd_daemon_turn(s->daemon);
-    assert_true(s->daemon->calls[PD_OPTIMIZERS] - before < HOSTILE * 10); /* of 1,400 */
+    assert_true(s->daemon->counters.calls[PD_OPTIMIZERS] - before < HOSTILE * 10); /* of 1,400 */
     assert_true(turns <= HOSTILE);
     for (int i = 0; i < HOSTILE; i++) close(hostile[i]);
     close(fd);
 }
 
 /* Floods of one identity on many connections, and of another one on one: both get as much of the loop's time. */
-static void identities_get_slices_in_turn(void **state)
+TEST(identities_get_slices_in_turn, scene *s)
 {
-    scene *s = *state;
     int many[HOSTILE - 1], one, ours = 0, theirs = 0;
 
     s->identity = "token:mallory";
@@ -127,43 +120,29 @@ static void identities_get_slices_in_turn(void **state)
     close(one);
 }
 
-static void a_connection_that_closes_leaves_the_list(void **state)
+TEST(a_connection_that_closes_leaves_the_list, scene *s)
 {
-    scene *s = *state;
     int fds[HOSTILE];
 
     for (int i = 0; i < HOSTILE; i++) fds[i] = scene_operator(s);
     slow_down(s, PD_PACE_TURN_NS);
     for (int i = 0; i < HOSTILE; i++) flood(s, fds[i], REQUESTS);
     pd_daemon_turn(s->daemon);
-    assert_non_null(s->daemon->pace.first);
-    for (size_t i = 0; i < s->daemon->capacity; i++)
-        if (s->daemon->conns[i] != NULL) pd_conn_close(s->daemon->conns[i], "test");
-    assert_null(s->daemon->pace.first);
+    assert_non_null(s->daemon->peers.pace.first);
+    for (size_t i = 0; i < s->daemon->table.capacity; i++)
+        if (s->daemon->table.at[i] != NULL) pd_conn_close(s->daemon->table.at[i], "test");
+    assert_null(s->daemon->peers.pace.first);
     for (int i = 0; i < HOSTILE; i++) close(fds[i]);
 }
 
-static void a_turn_that_has_time_holds_nothing_back(void **state)
+TEST(a_turn_that_has_time_holds_nothing_back, scene *s)
 {
-    scene *s = *state;
     int fd = scene_operator(s);
 
     slow_down(s, 1);
     flood(s, fd, REQUESTS);
     pd_daemon_turn(s->daemon);
-    assert_int_equal(s->daemon->calls[PD_OPTIMIZERS], REQUESTS);
-    assert_null(s->daemon->pace.first);
+    assert_int_equal(s->daemon->counters.calls[PD_OPTIMIZERS], REQUESTS);
+    assert_null(s->daemon->peers.pace.first);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_turn_ends_when_its_time_is_used_up),    TEST(a_request_waits_for_few_of_those_that_came_before),
-        TEST(identities_get_slices_in_turn),           TEST(a_connection_that_closes_leaves_the_list),
-        TEST(a_turn_that_has_time_holds_nothing_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

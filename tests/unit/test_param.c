@@ -1,15 +1,8 @@
 /* Tests parameters: valid sets of declarations, initial weights, and the element types that can be pulled. */
+#include "test.h"
+
 #include "convert.h"
 #include "rig.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 3 };
 static const char *const names[N] = { "layers.0.weight", "layers.0.bias", "head/kernel" };
@@ -37,10 +30,11 @@ static int declare_one(rig *r, uint32_t rank, const char *name, pd_shape shape, 
 
 /* ---- the first declaration of a job ---- */
 
-static void answers_in_the_order_of_the_caller(void **state)
+EACH_TEST(set_up, rig_tear_down);
+
+TEST(answers_in_the_order_of_the_caller, rig *r)
 {
     static const uint32_t reversed[N] = { 2, 1, 0 };
-    rig *r = *state;
 
     join(r, 2, NULL);
     assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
@@ -55,19 +49,15 @@ static void answers_in_the_order_of_the_caller(void **state)
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "running");
 }
 
-static void the_reserve_is_the_largest_frame_rounded_up(void **state)
+TEST(the_reserve_is_the_largest_frame_rounded_up, rig *r)
 {
-    rig *r = *state;
-
     join(r, 1, NULL);
     assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
     assert_int_equal(r->reserve, 4096); /* the largest frame holds one chunk of 64 elements; rounded up to 4096 bytes */
 }
 
-static void rules_go_by_the_first_match(void **state)
+TEST(rules_go_by_the_first_match, rig *r)
 {
-    rig *r = *state;
-
     join(r, 1, "*.bias sgd lr=0.5;layers* sgd lr=0.25;* sgd lr=2");
     assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
     for (uint32_t p = 0; p < N; p++) {
@@ -103,10 +93,8 @@ static const bad bads[] = {
     { "w", { 1, { 80 * 1024 } }, PD_F32, PD_RESOURCE_EXHAUSTED, "max_total_bytes" },
 };
 
-static void refuses_a_declaration_and_creates_nothing(void **state)
+TEST(refuses_a_declaration_and_creates_nothing, rig *r)
 {
-    rig *r = *state;
-
     memset(longest, 'w', sizeof longest - 1);
     join(r, 1, "w* sgd momentum=0.9");
     for (size_t i = 0; i < sizeof bads / sizeof bads[0]; i++) {
@@ -120,11 +108,10 @@ static void refuses_a_declaration_and_creates_nothing(void **state)
     assert_int_equal(declare_one(r, 0, "w", (pd_shape){ 1, { 4 } }, PD_F32), PD_OK);
 }
 
-static void refuses_too_many_and_repeated_names(void **state)
+TEST(refuses_too_many_and_repeated_names, rig *r)
 {
     static const char *const nine[9] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" }, *const twice[2] = { "a", "a" };
     pd_shape nine_shapes[9];
-    rig *r = *state;
 
     for (int i = 0; i < 9; i++) nine_shapes[i] = (pd_shape){ 1, { 2 } };
     join(r, 1, NULL);
@@ -135,9 +122,8 @@ static void refuses_too_many_and_repeated_names(void **state)
     assert_int_equal(rig_declare(r, r->job, 0, 10, nine, nine_shapes, NULL, 0, PD_F32), PD_INVALID_ARGUMENT);
 }
 
-static void memory_of_all_jobs_counts_and_comes_back(void **state)
+TEST(memory_of_all_jobs_counts_and_comes_back, rig *r)
 {
-    rig *r = *state;
     static const pd_shape half = { 1, { 23 * 1024 } };
     const char *w = "w";
     uint32_t first;
@@ -160,7 +146,7 @@ static void memory_of_all_jobs_counts_and_comes_back(void **state)
 
 /* ---- declaring the same set again ---- */
 
-static void refuses_another_set_from_another_rank(void **state)
+TEST(refuses_another_set_from_another_rank, rig *r)
 {
     static const pd_shape other = { 2, { 20, 10 } };
     pd_shape wrong[N] = { other, shapes[1], shapes[2] };
@@ -168,7 +154,6 @@ static void refuses_another_set_from_another_rank(void **state)
                          *repeated[N] = { names[0], names[1], names[1] };
     pd_shape more_shapes[N + 1] = { shapes[0], shapes[1], shapes[2], shapes[1] },
                              repeated_shapes[N] = { shapes[0], shapes[1], shapes[1] };
-    rig *r = *state;
 
     join(r, 2, NULL);
     rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32);
@@ -185,10 +170,9 @@ static void refuses_another_set_from_another_rank(void **state)
 
 /* ---- initial weights ---- */
 
-static void init_may_come_in_any_order_and_again_until_it_is_complete(void **state)
+TEST(init_may_come_in_any_order_and_again_until_it_is_complete, rig *r)
 {
     static const int64_t firsts[] = { 128, 0, 128, 192, 0, 64 };
-    rig *r = *state;
     float values[200];
 
     join(r, 1, NULL);
@@ -209,9 +193,8 @@ static void init_may_come_in_any_order_and_again_until_it_is_complete(void **sta
 
 /* A client that lost the reply sends its initial weights again. The second Init is answered with OK and changes
  * nothing, even if the job has taken steps since. */
-static void initial_weights_sent_again_count_once(void **state)
+TEST(initial_weights_sent_again_count_once, rig *r)
 {
-    rig *r = *state;
     float values[200], others[200], stepped[200];
 
     join(r, 1, NULL);
@@ -229,7 +212,7 @@ static void initial_weights_sent_again_count_once(void **state)
     assert_memory_equal(rig_weights(r, r->job, 0), stepped, sizeof stepped);
 }
 
-static void the_log_says_where_initial_weights_are_not_finite(void **state)
+TEST_STATE(the_log_says_where_initial_weights_are_not_finite)
 {
     static const char *const options[] = { "initial_weights=lowest", "initial_weights=mean" }, *const why[] = {
         "so they came", "those of a rank are not"
@@ -253,9 +236,8 @@ static void the_log_says_where_initial_weights_are_not_finite(void **state)
     }
 }
 
-static void another_process_does_not_initialise_again(void **state)
+TEST(another_process_does_not_initialise_again, rig *r)
 {
-    rig *r = *state;
     float values[200];
 
     join(r, 1, NULL);
@@ -269,9 +251,8 @@ static void another_process_does_not_initialise_again(void **state)
     assert_non_null(strstr(r->error.text, "pull"));
 }
 
-static void a_crashed_initialiser_is_asked_again(void **state)
+TEST(a_crashed_initialiser_is_asked_again, rig *r)
 {
-    rig *r = *state;
     float values[200];
     rig_frame *frame;
 
@@ -290,9 +271,8 @@ static void a_crashed_initialiser_is_asked_again(void **state)
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
 }
 
-static void only_rank_0_initialises_and_nobody_pushes_before(void **state)
+TEST(only_rank_0_initialises_and_nobody_pushes_before, rig *r)
 {
-    rig *r = *state;
     float values[10] = { 0 };
     rig_frame *frame;
 
@@ -311,9 +291,8 @@ static void only_rank_0_initialises_and_nobody_pushes_before(void **state)
 
 /* ---- element types ---- */
 
-static void publishes_every_type_that_a_rank_pulls(void **state)
+TEST(publishes_every_type_that_a_rank_pulls, rig *r)
 {
-    rig *r = *state;
     float values[10];
     uint16_t expected[10];
     const pd_published *published;
@@ -339,9 +318,8 @@ static void publishes_every_type_that_a_rank_pulls(void **state)
     assert_memory_equal(published->at[PD_F16], expected, sizeof expected);
 }
 
-static void a_type_may_be_asked_for_while_initial_weights_come(void **state)
+TEST(a_type_may_be_asked_for_while_initial_weights_come, rig *r)
 {
-    rig *r = *state;
     float values[100];
     uint16_t expected[100];
     rig_frame *frame;
@@ -358,27 +336,4 @@ static void a_type_may_be_asked_for_while_initial_weights_come(void **state)
     pd_convert(expected, PD_BF16, values, PD_F32, 100);
     assert_non_null(r->versions[r->job][0].published->at[PD_BF16]);
     assert_memory_equal(r->versions[r->job][0].published->at[PD_BF16], expected, sizeof expected);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(answers_in_the_order_of_the_caller),
-        TEST(the_reserve_is_the_largest_frame_rounded_up),
-        TEST(rules_go_by_the_first_match),
-        TEST(refuses_a_declaration_and_creates_nothing),
-        TEST(refuses_too_many_and_repeated_names),
-        TEST(memory_of_all_jobs_counts_and_comes_back),
-        TEST(refuses_another_set_from_another_rank),
-        TEST(init_may_come_in_any_order_and_again_until_it_is_complete),
-        TEST(initial_weights_sent_again_count_once),
-        TEST(the_log_says_where_initial_weights_are_not_finite),
-        TEST(another_process_does_not_initialise_again),
-        TEST(a_crashed_initialiser_is_asked_again),
-        TEST(only_rank_0_initialises_and_nobody_pushes_before),
-        TEST(publishes_every_type_that_a_rank_pulls),
-        TEST(a_type_may_be_asked_for_while_initial_weights_come),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

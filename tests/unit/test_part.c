@@ -1,17 +1,9 @@
 /* Tests parts of an optimizer's state: they are addressed by names and blocks, and are read and written in float64
  * whatever type they are stored in. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "convert.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "wide_row.h"
 
@@ -54,12 +46,11 @@ static void read(const pd_optim *optim, const char *slot, int number, int block,
 
 /* ---- names ---- */
 
-static void a_slot_is_found_by_name_number_and_block(void **state)
+TEST(a_slot_is_found_by_name_number_and_block)
 {
     pd_optim *optim = new_optim(PD_STORE_F32);
     pd_part part;
 
-    (void)state;
     part = part_of(optim, "momentum", -1, -1);
     assert_int_equal(part.slot, WIDE_MOMENTUM);
     assert_null(part.box);
@@ -75,7 +66,7 @@ static void a_slot_is_found_by_name_number_and_block(void **state)
     pd_optim_free(optim);
 }
 
-static void what_is_not_kept_is_not_found(void **state)
+TEST(what_is_not_kept_is_not_found)
 {
     static const struct {
         const char *slot;
@@ -89,19 +80,17 @@ static void what_is_not_kept_is_not_found(void **state)
     pd_optim *optim = new_optim(PD_STORE_F32);
     pd_part part;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_false(pd_plan_part(pd_optim_plan(optim), cases[i].slot, cases[i].number, cases[i].block, &part));
     pd_optim_free(optim);
 }
 
 /* The parameter is a single 3 by 3 block, so the block's symmetric statistic has the parameter's shape. */
-static void a_symmetric_slot_is_no_parameter_to_be_cut(void **state)
+TEST(a_symmetric_slot_is_no_parameter_to_be_cut)
 {
     pd_plan plan = { .shape = { 2, { 3, 3 } }, .elements = 9 };
     pd_part part;
 
-    (void)state;
     assert_int_equal(pd_plan_blocks(&plan, 3), PD_OK);
     assert_int_equal(
         pd_plan_slot(&plan,
@@ -114,11 +103,10 @@ static void a_symmetric_slot_is_no_parameter_to_be_cut(void **state)
     pd_plan_free(&plan);
 }
 
-static void names_in_files_tell_block_name_and_number(void **state)
+TEST(names_in_files_tell_block_name_and_number)
 {
     char text[128];
 
-    (void)state;
     assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = -1 }, text, sizeof text),
                         "momentum");
     assert_string_equal(
@@ -133,11 +121,10 @@ static void names_in_files_tell_block_name_and_number(void **state)
         "block_0.filtered_grad");
 }
 
-static void a_name_too_long_is_cut(void **state)
+TEST(a_name_too_long_is_cut)
 {
     char *text = malloc(4); /* no byte more */
 
-    (void)state;
     assert_string_equal(
         pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, 4), "blo");
     assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = 7 }, text, 4), "mom");
@@ -174,11 +161,10 @@ static void assert_near(const double *x, const double *y, int64_t n, double dist
     for (int64_t i = 0; i < n; i++) assert_true(fabs(x[i] - y[i]) <= distance);
 }
 
-static void what_was_written_is_read_as_its_storage_rounds_it(void **state)
+TEST(what_was_written_is_read_as_its_storage_rounds_it)
 {
     double in[N], out[N];
 
-    (void)state;
     fill_numbers(in, N);
     for
         EACH_STORAGE
@@ -194,12 +180,11 @@ static void what_was_written_is_read_as_its_storage_rounds_it(void **state)
         }
 }
 
-static void a_slot_read_by_part_is_the_slot_read_whole(void **state)
+TEST(a_slot_read_by_part_is_the_slot_read_whole)
 {
     double in[N], out[N];
     float whole[N];
 
-    (void)state;
     fill_numbers(in, N);
     for
         EACH_STORAGE
@@ -214,11 +199,10 @@ static void a_slot_read_by_part_is_the_slot_read_whole(void **state)
 }
 
 /* Reads a slot block by block: each block has the elements of its place in the whole slot. */
-static void the_boxes_of_a_whole_slot_are_its_blocks(void **state)
+TEST(the_boxes_of_a_whole_slot_are_its_blocks)
 {
     double whole[N], dense[N];
 
-    (void)state;
     for
         EACH_STORAGE
         {
@@ -238,9 +222,8 @@ static void the_boxes_of_a_whole_slot_are_its_blocks(void **state)
         }
 }
 
-static void writing_a_box_leaves_what_lies_beside_it(void **state)
+TEST(writing_a_box_leaves_what_lies_beside_it)
 {
-    (void)state;
     for
         EACH_STORAGE
         {
@@ -260,12 +243,11 @@ static void writing_a_box_leaves_what_lies_beside_it(void **state)
         }
 }
 
-static void of_a_symmetric_slot_the_lower_half_counts(void **state)
+TEST(of_a_symmetric_slot_the_lower_half_counts)
 {
     double in[9] = { 1, 70, 71, 2, 3, 72, 4, 5, 6 }, out[9], expected[9] = { 1, 2, 4, 2, 3, 5, 4, 5, 6 };
     pd_optim *optim = new_optim(PD_STORE_F32);
 
-    (void)state;
     write(optim, "statistics", 0, 1, in);
     read(optim, "statistics", 0, 1, out);
     assert_memory_equal(out, expected, sizeof out);
@@ -294,13 +276,12 @@ static const pd_optimizer_ops half_row = {
 
 /* Huge values in the upper half of a symmetric slot do not widen its quantization buckets: only the lower half is
  * used. */
-static void of_a_symmetric_slot_with_buckets_too(void **state)
+TEST(of_a_symmetric_slot_with_buckets_too)
 {
     pd_declaration declaration = { .name = "w", .shape = { 2, { 3, 3 } } };
     double in[9] = { 1, 7e30, 7e31, 2, 3, -7e32, 4, 5, 6 }, out[9], expected[9] = { 1, 2, 4, 2, 3, 5, 4, 5, 6 };
     pd_optim *optim;
 
-    (void)state;
     pd_hypers_init(&declaration.hypers, &half_row);
     assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     write(optim, "half", -1, -1, in);
@@ -309,14 +290,13 @@ static void of_a_symmetric_slot_with_buckets_too(void **state)
     pd_optim_free(optim);
 }
 
-static void a_part_of_a_slot_with_buckets_is_not_written_without_memory(void **state)
+TEST(a_part_of_a_slot_with_buckets_is_not_written_without_memory)
 {
     double in[N], before[N], after[N];
     pd_optim *optim = new_optim(PD_STORE_INT8);
     pd_part part = part_of(optim, "momentum", -1, 0);
     int rc;
 
-    (void)state;
     fill_numbers(in, N);
     write(optim, "momentum", -1, -1, in);
     read(optim, "momentum", -1, -1, before);
@@ -329,14 +309,13 @@ static void a_part_of_a_slot_with_buckets_is_not_written_without_memory(void **s
     pd_optim_free(optim);
 }
 
-static void a_step_goes_on_from_what_was_written(void **state)
+TEST(a_step_goes_on_from_what_was_written)
 {
     float W[2][N] = { { 0 } }, G[N];
     pd_optim *optim[2] = { new_optim(PD_STORE_F16), new_optim(PD_STORE_F16) };
     const pd_plan *plan = pd_optim_plan(optim[0]);
     double values[N];
 
-    (void)state;
     for (int s = 0; s < 4; s++) {
         for (int i = 0; i < N; i++) G[i] = cosf((float)(i + s));
         for (int o = s < 2 ? 1 : 0; o < 2; o++) {
@@ -361,25 +340,4 @@ static void a_step_goes_on_from_what_was_written(void **state)
     assert_memory_equal(W[0], W[1], sizeof W[0]);
     pd_optim_free(optim[0]);
     pd_optim_free(optim[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slot_is_found_by_name_number_and_block),
-        cmocka_unit_test(what_is_not_kept_is_not_found),
-        cmocka_unit_test(a_symmetric_slot_is_no_parameter_to_be_cut),
-        cmocka_unit_test(names_in_files_tell_block_name_and_number),
-        cmocka_unit_test(a_name_too_long_is_cut),
-        cmocka_unit_test(what_was_written_is_read_as_its_storage_rounds_it),
-        cmocka_unit_test(a_slot_read_by_part_is_the_slot_read_whole),
-        cmocka_unit_test(the_boxes_of_a_whole_slot_are_its_blocks),
-        cmocka_unit_test(writing_a_box_leaves_what_lies_beside_it),
-        cmocka_unit_test(of_a_symmetric_slot_the_lower_half_counts),
-        cmocka_unit_test(of_a_symmetric_slot_with_buckets_too),
-        cmocka_unit_test(a_part_of_a_slot_with_buckets_is_not_written_without_memory),
-        cmocka_unit_test(a_step_goes_on_from_what_was_written),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests how a tensor is cut into blocks and put together again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "partition.h"
 
@@ -26,11 +20,10 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0], MOST = 200 };
             CHECK                                                                                                      \
         }
 
-static void blocks_cover_every_element_once(void **state)
+TEST(blocks_cover_every_element_once)
 {
     float dense[MOST], whole[MOST], number[MOST];
 
-    (void)state;
     for (int i = 0; i < MOST; i++) number[i] = (float)(i + 1);
     EACH({
         memset(whole, 0, sizeof whole);
@@ -46,24 +39,19 @@ static void blocks_cover_every_element_once(void **state)
     })
 }
 
-static void no_block_is_larger_than_its_size(void **state)
-{
-    (void)state;
-    EACH({
-        for (int64_t b = 0; b < n; b++) {
-            pd_block block = pd_partition_block(shape, size, b);
-            for (int d = 0; d < shape->rank; d++)
-                assert_true(block.size[d] >= 1 && block.size[d] <= size && block.start[d] % size == 0 &&
-                            block.start[d] + block.size[d] <= shape->dim[d]);
-        }
-    })
-}
+TEST(no_block_is_larger_than_its_size){ EACH({
+    for (int64_t b = 0; b < n; b++) {
+        pd_block block = pd_partition_block(shape, size, b);
+        for (int d = 0; d < shape->rank; d++)
+            assert_true(block.size[d] >= 1 && block.size[d] <= size && block.start[d] % size == 0 &&
+                        block.start[d] + block.size[d] <= shape->dim[d]);
+    }
+}) }
 
-static void what_was_gathered_is_scattered_back(void **state)
+TEST(what_was_gathered_is_scattered_back)
 {
     float dense[MOST], whole[MOST], number[MOST];
 
-    (void)state;
     for (int i = 0; i < MOST; i++) number[i] = (float)(i + 1);
     EACH({
         memset(whole, 0, sizeof whole);
@@ -77,13 +65,12 @@ static void what_was_gathered_is_scattered_back(void **state)
     })
 }
 
-static void seven_by_five_in_threes(void **state)
+TEST(seven_by_five_in_threes)
 {
     const pd_shape shape = { 2, { 7, 5 } };
     float whole[35], dense[9];
     pd_block block;
 
-    (void)state;
     for (int i = 0; i < 35; i++) whole[i] = (float)i;
     assert_int_equal(pd_partition_count(&shape, 3), 6);
     block = pd_partition_block(&shape, 3, 3); /* block 3: rows 3 to 5, columns 3 and 4 */
@@ -95,42 +82,25 @@ static void seven_by_five_in_threes(void **state)
     assert_memory_equal(dense, ((float[]){ 30, 31, 32 }), 3 * sizeof(float));
 }
 
-static void a_scalar_is_one_block(void **state)
+TEST(a_scalar_is_one_block)
 {
     const pd_shape shape = { 0, { 0 } };
     pd_block block = pd_partition_block(&shape, 4, 0);
     float dense = 0, whole = 5;
 
-    (void)state;
     assert_int_equal(pd_partition_count(&shape, 4), 1);
     pd_block_gather(&dense, &whole, &shape, &block);
     assert_true(dense == 5);
 }
 
-static void a_shape_without_elements_has_no_blocks(void **state)
+TEST(a_shape_without_elements_has_no_blocks)
 {
-    (void)state;
     assert_int_equal(pd_partition_count(&(pd_shape){ 2, { 5, 0 } }, 3), 0);
     assert_int_equal(pd_partition_count(&(pd_shape){ 3, { 0, INT64_MAX, INT64_MAX } }, 1), 0);
 }
 
-static void a_count_that_does_not_fit_is_the_largest(void **state)
+TEST(a_count_that_does_not_fit_is_the_largest)
 {
-    (void)state;
     assert_true(pd_partition_count(&(pd_shape){ 2, { INT64_MAX, INT64_MAX } }, 1) == INT64_MAX);
     assert_int_equal(pd_partition_count(&(pd_shape){ 1, { INT64_MAX } }, INT64_MAX), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_cover_every_element_once),
-        cmocka_unit_test(no_block_is_larger_than_its_size),
-        cmocka_unit_test(what_was_gathered_is_scattered_back),
-        cmocka_unit_test(seven_by_five_in_threes),
-        cmocka_unit_test(a_scalar_is_one_block),
-        cmocka_unit_test(a_shape_without_elements_has_no_blocks),
-        cmocka_unit_test(a_count_that_does_not_fit_is_the_largest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Tests what happens to a request that is worked in parts when something else happens between two parts: steps, pushes,
  * other commands, the end of its job. */
-#include "oom.h"
+#include "test.h"
+
 #include "override_command.h"
 #include "rig.h"
 #include "roles.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 60, CONN = 10 };
 
@@ -69,9 +63,10 @@ static void begin_set(rig *r, const char *options)
 
 /* ---- settings ---- */
 
-static void settings_of_a_job_come_into_force_one_after_the_other(void **state)
+EACH_TEST(set_up, rig_tear_down);
+
+TEST(settings_of_a_job_come_into_force_one_after_the_other, rig *r)
 {
-    rig *r = *state;
     uint64_t answered;
 
     begin_set(r, "lr=2");
@@ -93,9 +88,8 @@ static void settings_of_a_job_come_into_force_one_after_the_other(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_SETTINGS, "job")->n_settings, 0);
 }
 
-static void no_step_of_the_job_ends_while_a_setting_is_checked(void **state)
+TEST(no_step_of_the_job_ends_while_a_setting_is_checked, rig *r)
 {
-    rig *r = *state;
     uint32_t job = r->job, other = rig_start(r, "other", 1, 50, sizes, 1, NULL, NULL);
     float one = 1;
 
@@ -104,7 +98,7 @@ static void no_step_of_the_job_ends_while_a_setting_is_checked(void **state)
     push(r, 0, 7, NULL, NULL);
     push(r, 1, 7, NULL, NULL);
     rig_push(r, other, 0, 50, 1, 0, &one, 1);
-    while (job_of(r)->sets.first != NULL) {
+    while (job_of(r)->waiting.sets.first != NULL) {
         assert_int_equal(job_of(r)->steps.params[7].saved.step, 0);
         work(r);
     }
@@ -116,16 +110,14 @@ static void no_step_of_the_job_ends_while_a_setting_is_checked(void **state)
     assert_int_equal(r->set->at[0].from_most, 1); /* the step that the pushes are for has the new values */
 }
 
-static void what_pushes_bring_during_the_checks_is_checked_too(void **state)
+TEST(what_pushes_bring_during_the_checks_is_checked_too, rig *r)
 {
-    rig *r = *state;
-
     begin_set(r, "dampening=0.5");
     push(r, 0, 0, "nesterov", "yes"); /* does not go with dampening */
-    while (job_of(r)->sets.first != NULL) work(r);
+    while (job_of(r)->waiting.sets.first != NULL) work(r);
     rig_absorb(r);
     assert_int_equal(r->error.code, PD_INVALID_ARGUMENT);
-    assert_int_equal(job_of(r)->n_overrides, 0);
+    assert_int_equal(job_of(r)->counts.overrides, 0);
     assert_int_equal(rig_ask(r, PD_INFO_SETTINGS, "job")->n_settings, 0);
     push(r, 1, 0, "nesterov", "yes");
     rig_work(r);
@@ -140,9 +132,8 @@ static void drop(rig *r, const char *name)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-static void settings_of_a_job_that_ends_are_refused(void **state)
+TEST(settings_of_a_job_that_ends_are_refused, rig *r)
 {
-    rig *r = *state;
     uint64_t answered;
 
     begin_set(r, "lr=2");
@@ -152,10 +143,8 @@ static void settings_of_a_job_that_ends_are_refused(void **state)
     assert_int_equal(r->answered, answered + 3);
 }
 
-static void without_memory_a_setting_changes_nothing_in_any_part(void **state)
+TEST(without_memory_a_setting_changes_nothing_in_any_part, rig *r)
 {
-    rig *r = *state;
-
     for (int64_t n = 0;; n++) {
         pd_request *request = rig_set_request(r, "job", "*", "lr=2 momentum=0.5", 0);
         bool failed;
@@ -170,7 +159,7 @@ static void without_memory_a_setting_changes_nothing_in_any_part(void **state)
             rig_work(r);
         } else {
             assert_true(failed && r->error.code == PD_NO_MEMORY);
-            assert_int_equal(job_of(r)->n_overrides, 0);
+            assert_int_equal(job_of(r)->counts.overrides, 0);
             r->error.code = PD_OK;
         }
         assert_int_equal(rig_ask(r, PD_INFO_SETTINGS, "job")->total, 0);
@@ -203,11 +192,10 @@ static void finish_list(rig *r, pd_request *request)
     rig_absorb(r);
 }
 
-static void a_list_whose_job_ends_is_refused(void **state)
+TEST(a_list_whose_job_ends_is_refused, rig *r)
 {
     static const pd_info_what lists[] = { PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS,
                                           PD_INFO_STATE };
-    rig *r = *state;
     pd_request *requests[5];
 
     for (size_t i = 0; i < 5; i++) {
@@ -222,9 +210,8 @@ static void a_list_whose_job_ends_is_refused(void **state)
     }
 }
 
-static void a_list_whose_job_begins_anew_is_of_the_new_one(void **state)
+TEST(a_list_whose_job_begins_anew_is_of_the_new_one, rig *r)
 {
-    rig *r = *state;
     pd_request *state_list = list(r, PD_INFO_STATE, "job"), *params = list(r, PD_INFO_PARAMS, "job");
 
     begin_list(r, state_list);
@@ -240,9 +227,8 @@ static void a_list_whose_job_begins_anew_is_of_the_new_one(void **state)
     assert_string_equal(r->info->params[2].optimizer, "adam");
 }
 
-static void a_list_of_jobs_leaves_out_those_that_end_meanwhile(void **state)
+TEST(a_list_of_jobs_leaves_out_those_that_end_meanwhile, rig *r)
 {
-    rig *r = *state;
     pd_request *request;
 
     rig_start(r, "b", 1, 50, sizes, 1, NULL, NULL);
@@ -266,9 +252,8 @@ static void give_roles(rig *r, const char *text)
     rig_apply(r, request);
 }
 
-static void a_list_of_jobs_keeps_the_roles_with_which_it_began(void **state)
+TEST(a_list_of_jobs_keeps_the_roles_with_which_it_began, rig *r)
 {
-    rig *r = *state;
     pd_request *request;
 
     give_roles(r, "token:a read job\ntoken:a none *\n");
@@ -282,9 +267,8 @@ static void a_list_of_jobs_keeps_the_roles_with_which_it_began(void **state)
 }
 
 /* Values are set between two parts, so parameters that are counted later have more entries. */
-static void a_list_is_made_although_its_job_changes(void **state)
+TEST(a_list_is_made_although_its_job_changes, rig *r)
 {
-    rig *r = *state;
     pd_request *request;
 
     assert_int_equal(rig_set(r, "job", "*", "lr=2", 0), PD_OK);
@@ -299,9 +283,8 @@ static void a_list_is_made_although_its_job_changes(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_SETTINGS, "job")->total, 2 * N);
 }
 
-static void a_list_that_nobody_waits_for_any_more_is_freed(void **state)
+TEST(a_list_that_nobody_waits_for_any_more_is_freed, rig *r)
 {
-    rig *r = *state;
     pd_request *lists[2] = { list(r, PD_INFO_STATE, "job"), list(r, PD_INFO_JOBS, NULL) };
 
     give_roles(r, "token:a read *\n");
@@ -310,25 +293,4 @@ static void a_list_that_nobody_waits_for_any_more_is_freed(void **state)
         pd_request_free(lists[i]); /* the sanitizer finds what is left */
     }
     r->last_id -= 2;
-}
-
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, rig_tear_down)
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        TEST(settings_of_a_job_come_into_force_one_after_the_other),
-        TEST(no_step_of_the_job_ends_while_a_setting_is_checked),
-        TEST(what_pushes_bring_during_the_checks_is_checked_too),
-        TEST(settings_of_a_job_that_ends_are_refused),
-        TEST(without_memory_a_setting_changes_nothing_in_any_part),
-        TEST(a_list_whose_job_ends_is_refused),
-        TEST(a_list_whose_job_begins_anew_is_of_the_new_one),
-        TEST(a_list_of_jobs_leaves_out_those_that_end_meanwhile),
-        TEST(a_list_of_jobs_keeps_the_roles_with_which_it_began),
-        TEST(a_list_is_made_although_its_job_changes),
-        TEST(a_list_that_nobody_waits_for_any_more_is_freed),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

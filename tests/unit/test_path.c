@@ -1,14 +1,6 @@
 /* Tests the verdict on the path of a connection by what the kernel would tell, and the connection beside on the
  * loopback interface. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -57,10 +49,9 @@ static void heal(scene *s)
     s->facts.unacked = s->facts.unsent = false;
 }
 
-static void a_peer_whose_kernel_acknowledges_is_no_cut(void **state)
+TEST(a_peer_whose_kernel_acknowledges_is_no_cut)
 {
     scene s = begin();
-    (void)state;
 
     s.facts.unacked = s.facts.unsent = true; /* a large push is under way, and the server reads slowly */
     for (int i = 0; i < 100; i++) assert_int_equal(judge(&s, 1), PD_PATH_GO_ON);
@@ -74,10 +65,9 @@ static void a_peer_whose_kernel_acknowledges_is_no_cut(void **state)
     assert_int_equal(s.path.state, PD_PATH_WELL);
 }
 
-static void a_connection_that_owes_bytes_is_replaced_once_another_is_made(void **state)
+TEST(a_connection_that_owes_bytes_is_replaced_once_another_is_made)
 {
     scene s = begin();
-    (void)state;
 
     cut(&s, true);
     for (int i = 0; i < 10; i++) assert_int_equal(judge(&s, 1), PD_PATH_GO_ON);
@@ -85,10 +75,9 @@ static void a_connection_that_owes_bytes_is_replaced_once_another_is_made(void *
     assert_int_equal(judge(&s, 0.2), PD_PATH_REPLACE);
 }
 
-static void bytes_of_the_server_end_a_cut(void **state)
+TEST(bytes_of_the_server_end_a_cut)
 {
     scene s = begin();
-    (void)state;
 
     cut(&s, true);
     s.path.made = true;
@@ -97,10 +86,9 @@ static void bytes_of_the_server_end_a_cut(void **state)
     assert_int_equal(s.path.state, PD_PATH_WELL);
 }
 
-static void a_server_that_answers_after_a_cut_keeps_its_connection(void **state)
+TEST(a_server_that_answers_after_a_cut_keeps_its_connection)
 {
     scene s = begin();
-    (void)state;
 
     cut(&s, true);
     heal(&s);
@@ -112,10 +100,9 @@ static void a_server_that_answers_after_a_cut_keeps_its_connection(void **state)
     assert_int_equal(s.path.state, PD_PATH_WELL);
 }
 
-static void a_server_whose_answers_are_not_carried_is_connected_anew(void **state)
+TEST(a_server_whose_answers_are_not_carried_is_connected_anew)
 {
     scene s = begin();
-    (void)state;
 
     cut(&s, false);
     s.path.made = true; /* the idle connection would be probed only later */
@@ -125,10 +112,9 @@ static void a_server_whose_answers_are_not_carried_is_connected_anew(void **stat
     assert_int_equal(judge(&s, 0.6), PD_PATH_REPLACE);
 }
 
-static void a_question_behind_a_large_push_has_time(void **state)
+TEST(a_question_behind_a_large_push_has_time)
 {
     scene s = begin();
-    (void)state;
 
     cut(&s, true);
     heal(&s);
@@ -142,10 +128,9 @@ static void a_question_behind_a_large_push_has_time(void **state)
     assert_int_equal(judge(&s, 4), PD_PATH_REPLACE);
 }
 
-static void a_cut_that_comes_back_is_a_cut(void **state)
+TEST(a_cut_that_comes_back_is_a_cut)
 {
     scene s = begin();
-    (void)state;
 
     cut(&s, true);
     heal(&s);
@@ -159,10 +144,9 @@ static void a_cut_that_comes_back_is_a_cut(void **state)
     assert_int_equal(judge(&s, 0.2), PD_PATH_REPLACE);
 }
 
-static void a_network_that_breaks_often_is_given_more_time(void **state)
+TEST(a_network_that_breaks_often_is_given_more_time)
 {
     scene s = begin();
-    (void)state;
 
     for (int i = 0; i < 3; i++) { /* patience: 2 s, 4 s, 8 s */
         cut(&s, true);
@@ -180,14 +164,13 @@ static void a_network_that_breaks_often_is_given_more_time(void **state)
 
 /* ---- sockets ---- */
 
-static void a_connection_beside_is_made_to_the_same_address(void **state)
+TEST(a_connection_beside_is_made_to_the_same_address)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), beside, peers[2];
     struct pollfd polled;
     pd_path path;
-    (void)state;
 
     assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(listener, 4), 0);
@@ -217,11 +200,10 @@ static void a_connection_beside_is_made_to_the_same_address(void **state)
     close(listener);
 }
 
-static void a_unix_socket_is_not_watched(void **state)
+TEST(a_unix_socket_is_not_watched)
 {
     pd_path path;
     int pair[2];
-    (void)state;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     pd_path_init(&path);
@@ -229,21 +211,4 @@ static void a_unix_socket_is_not_watched(void **state)
     assert_true(path.next_ns == UINT64_MAX);
     close(pair[0]);
     close(pair[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_peer_whose_kernel_acknowledges_is_no_cut),
-        cmocka_unit_test(a_connection_that_owes_bytes_is_replaced_once_another_is_made),
-        cmocka_unit_test(bytes_of_the_server_end_a_cut),
-        cmocka_unit_test(a_server_that_answers_after_a_cut_keeps_its_connection),
-        cmocka_unit_test(a_server_whose_answers_are_not_carried_is_connected_anew),
-        cmocka_unit_test(a_question_behind_a_large_push_has_time),
-        cmocka_unit_test(a_cut_that_comes_back_is_a_cut),
-        cmocka_unit_test(a_network_that_breaks_often_is_given_more_time),
-        cmocka_unit_test(a_connection_beside_is_made_to_the_same_address),
-        cmocka_unit_test(a_unix_socket_is_not_watched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests the pool of buffers that payloads are received into. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "payloads.h"
 
@@ -21,11 +13,10 @@ static pd_buffer *get(pd_pool *pool, size_t size, uint64_t conn)
     return buffer;
 }
 
-static void gives_memory_aligned_and_charged_to_its_connection(void **state)
+TEST(gives_memory_aligned_and_charged_to_its_connection)
 {
     pd_pool *pool = pd_pool_new(64 * MIB, NULL, NULL, NULL);
     static const size_t sizes[] = { 1, 63, 4096, 4097, 100 * KIB, MIB, 4 * MIB, 5 * MIB + 1 };
-    (void)state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         pd_buffer *buffer = get(pool, sizes[i], 7);
@@ -40,12 +31,11 @@ static void gives_memory_aligned_and_charged_to_its_connection(void **state)
     pd_pool_free(pool);
 }
 
-static void uses_memory_again(void **state)
+TEST(uses_memory_again)
 {
     pd_pool *pool = pd_pool_new(64 * MIB, NULL, NULL, NULL);
     pd_buffer *first = get(pool, 4 * MIB, 1);
     uint8_t *at = first->at;
-    (void)state;
 
     pd_pool_put(pool, first);
     assert_ptr_equal(get(pool, 4 * MIB - 100, 2)->at, at);
@@ -54,11 +44,10 @@ static void uses_memory_again(void **state)
     pd_pool_free(pool);
 }
 
-static void keeps_unused_memory_only_within_its_limit(void **state)
+TEST(keeps_unused_memory_only_within_its_limit)
 {
     pd_pool *pool = pd_pool_new(8 * MIB, NULL, NULL, NULL);
     pd_buffer *at[4];
-    (void)state;
 
     for (int i = 0; i < 4; i++) at[i] = get(pool, 4 * MIB, 1); /* buffers in use may exceed the pool's limit */
     assert_int_equal(pd_pool_used(pool), 16 * MIB);
@@ -67,11 +56,10 @@ static void keeps_unused_memory_only_within_its_limit(void **state)
     pd_pool_free(pool);
 }
 
-static void memory_of_other_sizes_makes_room(void **state)
+TEST(memory_of_other_sizes_makes_room)
 {
     pd_pool *pool = pd_pool_new(8 * MIB, NULL, NULL, NULL);
     pd_buffer *large[2], *small;
-    (void)state;
 
     for (int i = 0; i < 2; i++) large[i] = get(pool, 4 * MIB, 1);
     for (int i = 0; i < 2; i++) pd_pool_put(pool, large[i]);
@@ -82,11 +70,10 @@ static void memory_of_other_sizes_makes_room(void **state)
     pd_pool_free(pool);
 }
 
-static void refuses_what_no_machine_has(void **state)
+TEST(refuses_what_no_machine_has)
 {
     pd_pool *pool = pd_pool_new(8 * MIB, NULL, NULL, NULL);
     pd_buffer *buffer;
-    (void)state;
 
     assert_int_equal(pd_pool_get(pool, SIZE_MAX / 2, 1, false, &buffer), PD_NO_MEMORY);
     assert_int_equal(pd_pool_used(pool), 0);
@@ -121,14 +108,13 @@ static void run(errands *list)
     list->n = 0;
 }
 
-static void large_memory_is_made_by_workers_and_waited_for(void **state)
+TEST(large_memory_is_made_by_workers_and_waited_for)
 {
     errands list = { .n = 0 };
     pd_platform platform = { .arg = &list, .background = note };
     int told = 0;
     pd_buffer *one, *two;
     pd_pool *pool;
-    (void)state;
 
     pool = pd_pool_new(64 * MIB, &platform, count, &told);
     assert_int_equal(pd_pool_get(pool, 4 * KIB, 1, false, &one), PD_OK); /* small: at once */
@@ -148,14 +134,13 @@ static void large_memory_is_made_by_workers_and_waited_for(void **state)
     pd_pool_free(pool);
 }
 
-static void what_was_waited_for_and_given_away_is_made_again(void **state)
+TEST(what_was_waited_for_and_given_away_is_made_again)
 {
     errands list = { .n = 0 };
     pd_platform platform = { .arg = &list, .background = note };
     int told = 0;
     pd_buffer *one, *large;
     pd_pool *pool;
-    (void)state;
 
     pool = pd_pool_new(4 * MIB, &platform, count, &told);
     assert_int_equal(pd_pool_get(pool, MIB, 1, false, &one), PD_UNAVAILABLE);
@@ -168,18 +153,4 @@ static void what_was_waited_for_and_given_away_is_made_again(void **state)
     assert_int_equal(pd_pool_get(pool, MIB, 1, true, &one), PD_OK);
     pd_pool_put(pool, one);
     pd_pool_free(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_memory_aligned_and_charged_to_its_connection),
-        cmocka_unit_test(uses_memory_again),
-        cmocka_unit_test(keeps_unused_memory_only_within_its_limit),
-        cmocka_unit_test(memory_of_other_sizes_makes_room),
-        cmocka_unit_test(refuses_what_no_machine_has),
-        cmocka_unit_test(large_memory_is_made_by_workers_and_waited_for),
-        cmocka_unit_test(what_was_waited_for_and_given_away_is_made_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests the import of a root that is computed but not used yet: it is imported completely and valid, or not at all. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "optimizer.h"
@@ -43,9 +36,10 @@ static double *root_of(exporting *f, int64_t *n)
     return root;
 }
 
-static void a_root_of_its_own_fits(void **state)
+EACH_TEST(set_up, exporting_tear_down);
+
+TEST(a_root_of_its_own_fits, exporting *f)
 {
-    exporting *f = *state;
     int64_t n;
     double *root = root_of(f, &n);
 
@@ -55,9 +49,8 @@ static void a_root_of_its_own_fits(void **state)
     free(root);
 }
 
-static void pieces_of_a_root_are_those_of_the_whole(void **state)
+TEST(pieces_of_a_root_are_those_of_the_whole, exporting *f)
 {
-    exporting *f = *state;
     double piece[40];
     int64_t n;
     double *root = root_of(f, &n);
@@ -69,7 +62,7 @@ static void pieces_of_a_root_are_those_of_the_whole(void **state)
     free(root);
 }
 
-static void a_root_that_does_not_fit_is_refused(void **state)
+TEST(a_root_that_does_not_fit_is_refused, exporting *f)
 {
     static const struct {
         int at;
@@ -78,7 +71,6 @@ static void a_root_that_does_not_fit_is_refused(void **state)
         { 0, 1 },    { 0, -1 },  { 0, 0.5 },  { 0, NAN }, { 1, 3 },  { 1, 0 },  { 1, INFINITY },           { 2, 1 },
         { 2, -100 }, { 2, NAN }, { 2, -1.5 }, { 3, 7 },   { 3, -1 }, { 7, 63 }, { FIRST_RESULT + 5, NAN }, { 2, -17 },
     };
-    exporting *f = *state;
     pd_error err;
     int64_t n;
     double *root = root_of(f, &n);
@@ -120,9 +112,9 @@ static int import(exporting *f, pd_import_act act, int number, int64_t n, const 
     return f->r.error.code;
 }
 
-static void an_unsound_root_spoils_the_import_and_changes_nothing(void **state)
+TEST(an_unsound_root_spoils_the_import_and_changes_nothing, void *given)
 {
-    exporting *f = *state, *to = exporting_start("start_step=2", rules);
+    exporting *f = given, *to = exporting_start("start_step=2", rules);
     int64_t n;
     double *root = root_of(f, &n);
 
@@ -141,17 +133,4 @@ static void an_unsound_root_spoils_the_import_and_changes_nothing(void **state)
     free(root);
     rig_free(&to->r);
     free(to);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, exporting_tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(a_root_of_its_own_fits),
-        CASE(pieces_of_a_root_are_those_of_the_whole),
-        CASE(a_root_that_does_not_fit_is_refused),
-        CASE(an_unsound_root_spoils_the_import_and_changes_nothing),
-    };
-
-    return cmocka_run_group_tests_name("pending_root", tests, NULL, NULL);
 }

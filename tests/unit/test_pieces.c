@@ -1,17 +1,9 @@
 /* Tests the checks of a frame's header: which pieces of a payload it may describe. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "message.h"
 #include "pieces.h"
-#include "oom.h"
 #include "paramd/tensor.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { CHUNK = 100, PIECES = 4 };
 
@@ -74,15 +66,15 @@ static void assert_refused(const payload *p, const char *names)
     if (strstr(err.text, names) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, names);
 }
 
-static void takes_chunks_of_several_parameters_and_types(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(takes_chunks_of_several_parameters_and_types, payload *p)
 {
-    assert_int_equal(check(*state, NULL), PD_OK);
+    assert_int_equal(check(p, NULL), PD_OK);
 }
 
-static void takes_a_payload_with_or_without_the_last_padding(void **state)
+TEST(takes_a_payload_with_or_without_the_last_padding, payload *p)
 {
-    payload *p = *state;
-
     p->bytes = 960;
     assert_int_equal(check(p, NULL), PD_OK);
     p->bytes = 961;
@@ -91,29 +83,23 @@ static void takes_a_payload_with_or_without_the_last_padding(void **state)
     assert_refused(p, "payload of 905 bytes: expected 904");
 }
 
-static void takes_no_pieces_and_no_payload(void **state)
+TEST(takes_no_pieces_and_no_payload, payload *p)
 {
-    payload *p = *state;
-
     p->n = 0;
     assert_refused(p, "expected 0");
     p->bytes = 0;
     assert_int_equal(check(p, NULL), PD_OK);
 }
 
-static void takes_handles_in_any_order(void **state)
+TEST(takes_handles_in_any_order, payload *p)
 {
-    payload *p = *state;
-
     p->piece[0].handle = 1;
     p->piece[2] = piece_at(0, 3, 100, 100, 704);
     assert_int_equal(check(p, NULL), PD_OK);
 }
 
-static void takes_the_one_chunk_of_a_parameter_without_elements(void **state)
+TEST(takes_the_one_chunk_of_a_parameter_without_elements, payload *p)
 {
-    payload *p = *state;
-
     p->piece[0] = piece_at(2, 1, 0, 0, 0);
     p->n = 1;
     p->bytes = 0;
@@ -122,20 +108,16 @@ static void takes_the_one_chunk_of_a_parameter_without_elements(void **state)
     assert_refused(p, "piece 0 (nothing)");
 }
 
-static void refuses_a_handle_that_is_not_declared(void **state)
+TEST(refuses_a_handle_that_is_not_declared, payload *p)
 {
-    payload *p = *state;
-
     p->piece[1].handle = 4;
     assert_refused(p, "piece 1: handle 4: 4 parameters are declared");
     p->piece[1].handle = UINT32_MAX;
     assert_refused(p, "4294967295");
 }
 
-static void refuses_a_range_that_is_not_one_chunk(void **state)
+TEST(refuses_a_range_that_is_not_one_chunk, payload *p)
 {
-    payload *p = *state;
-
     p->piece[0].first = 50;
     assert_refused(p, "piece 0 (kernel): first element 50: expected 0, or a multiple of 100 between that and 250");
     p->piece[0].first = 300;
@@ -162,9 +144,8 @@ static bool takes_piece(int64_t start, int64_t end, uint64_t first, uint64_t cou
     return pd_pieces_check(&list, 1, &shard, 1, CHUNK, count * 4, NULL) == PD_OK;
 }
 
-static void takes_of_a_range_what_it_shares_with_each_chunk(void **state)
+TEST(takes_of_a_range_what_it_shares_with_each_chunk)
 {
-    (void)state;
     assert_true(takes_piece(50, 320, 50, 50));
     assert_true(takes_piece(50, 320, 100, 100));
     assert_true(takes_piece(50, 320, 200, 100));
@@ -174,9 +155,8 @@ static void takes_of_a_range_what_it_shares_with_each_chunk(void **state)
     assert_true(takes_piece(INT64_MAX - 7, INT64_MAX - 3, INT64_MAX - 7, 4));
 }
 
-static void takes_of_an_empty_range_one_piece_of_nothing(void **state)
+TEST(takes_of_an_empty_range_one_piece_of_nothing)
 {
-    (void)state;
     assert_true(takes_piece(0, 0, 0, 0));
     assert_true(takes_piece(70, 70, 70, 0));
     assert_true(takes_piece(100, 100, 100, 0));
@@ -185,12 +165,11 @@ static void takes_of_an_empty_range_one_piece_of_nothing(void **state)
     assert_false(takes_piece(70, 70, 70, 1));
 }
 
-static void refuses_what_lies_outside_a_range_or_is_cut_otherwise(void **state)
+TEST(refuses_what_lies_outside_a_range_or_is_cut_otherwise)
 {
     payload p = { .n = 1 };
     const pd_handle_facts shard = { 50, 320, "shard" };
     pd_error err;
-    (void)state;
 
     assert_false(takes_piece(50, 320, 0, 50));
     assert_false(takes_piece(50, 320, 0, 100));
@@ -214,9 +193,8 @@ static void refuses_what_lies_outside_a_range_or_is_cut_otherwise(void **state)
 }
 
 /* Checks that any range is covered by consecutive pieces from its start to its end, each within one chunk. */
-static void the_pieces_of_any_range_are_the_range(void **state)
+TEST(the_pieces_of_any_range_are_the_range)
 {
-    (void)state;
     for (int64_t start = 0; start <= 40; start++)
         for (int64_t end = start; end <= 40; end++)
             for (uint64_t chunk = 1; chunk <= 41; chunk += 5) {
@@ -234,20 +212,16 @@ static void the_pieces_of_any_range_are_the_range(void **state)
             }
 }
 
-static void refuses_a_type_it_does_not_know(void **state)
+TEST(refuses_a_type_it_does_not_know, payload *p)
 {
-    payload *p = *state;
-
     p->piece[0].dtype = 0;
     assert_refused(p, "piece 0 (kernel): dtype 0: expected 1 float32, 2 float16 or 3 bfloat16");
     p->piece[0].dtype = 4;
     assert_refused(p, "dtype 4");
 }
 
-static void refuses_data_that_is_misaligned_overlapping_or_apart(void **state)
+TEST(refuses_data_that_is_misaligned_overlapping_or_apart, payload *p)
 {
-    payload *p = *state;
-
     p->piece[1].offset = 400;
     assert_refused(p, "piece 1 (kernel): data at offset 400: expected 448");
     p->piece[1].offset = 384;
@@ -259,28 +233,22 @@ static void refuses_data_that_is_misaligned_overlapping_or_apart(void **state)
     assert_refused(p, "piece 0 (kernel): data at offset 64: expected 0");
 }
 
-static void refuses_data_past_the_payload(void **state)
+TEST(refuses_data_past_the_payload, payload *p)
 {
-    payload *p = *state;
-
     p->bytes = 903;
     assert_refused(p, "piece 2 (bias): 100 elements of 2 bytes at offset 704: the payload ends at 903");
     p->bytes = 0;
     assert_refused(p, "piece 0 (kernel)");
 }
 
-static void refuses_an_absent_piece_that_holds_something(void **state)
+TEST(refuses_an_absent_piece_that_holds_something, payload *p)
 {
-    payload *p = *state;
-
     p->piece[3].count = 1;
     assert_refused(p, "piece 3 (scalar): an absent piece has first, count and offset 0, got 0, 1, 0");
 }
 
-static void refuses_a_chunk_twice_wherever_it_stands(void **state)
+TEST(refuses_a_chunk_twice_wherever_it_stands, payload *p)
 {
-    payload *p = *state;
-
     p->piece[2] = piece_at(0, 1, 0, 100, 704);
     p->bytes = 704 + 400;
     assert_refused(p, "pieces 0 and 2 (kernel): the same chunk, from element 0, twice");
@@ -294,10 +262,8 @@ static void refuses_a_chunk_twice_wherever_it_stands(void **state)
     assert_refused(p, "pieces 0 and 1 (kernel): the same chunk");
 }
 
-static void refuses_a_chunk_of_a_parameter_that_is_absent(void **state)
+TEST(refuses_a_chunk_of_a_parameter_that_is_absent, payload *p)
 {
-    payload *p = *state;
-
     p->piece[3].handle = 0;
     assert_refused(p, "and 3 (kernel): one has data, the other says that there is none");
     p->piece[0] = piece_at(0, 0, 0, 0, 0); /* the order does not matter: here the absent piece comes first */
@@ -308,21 +274,18 @@ static void refuses_a_chunk_of_a_parameter_that_is_absent(void **state)
     assert_refused(p, "pieces 0 and 1 (kernel): one has data");
 }
 
-static void what_it_refuses_needs_no_text(void **state)
+TEST(what_it_refuses_needs_no_text, payload *p)
 {
-    payload *p = *state;
-
     p->piece[0].handle = 9;
     assert_int_equal(check(p, NULL), PD_INVALID_ARGUMENT);
 }
 
-static void many_pieces_in_a_bad_order_are_still_checked(void **state)
+TEST(many_pieces_in_a_bad_order_are_still_checked)
 {
     enum { MANY = 5000 };
     static const pd_handle_facts one = { 0, (int64_t)MANY * CHUNK, "long" };
     Paramd__Piece *pieces = calloc(MANY, sizeof *pieces), **list = calloc(MANY, sizeof *list);
     uint64_t end = 0;
-    (void)state;
 
     for (size_t i = 0; i < MANY; i++) {
         pieces[i] = piece_at(0, 1, i * 2477 % MANY * CHUNK, CHUNK, end); /* a permutation */
@@ -345,38 +308,33 @@ static Paramd__Want want_at(uint32_t handle, uint64_t first)
     return want;
 }
 
-static void takes_wants_in_any_order(void **state)
+TEST(takes_wants_in_any_order)
 {
     Paramd__Want want[] = { want_at(1, 0), want_at(0, 200), want_at(0, 0) },
                  *wants[] = { &want[0], &want[1], &want[2] };
-    (void)state;
 
     assert_int_equal(pd_wants_check_distinct(wants, 3, handles, NULL), PD_OK);
 }
 
-static void refuses_a_want_twice_wherever_it_stands(void **state)
+TEST(refuses_a_want_twice_wherever_it_stands)
 {
     Paramd__Want want[] = { want_at(0, 100), want_at(1, 0), want_at(0, 100) },
                  *wants[] = { &want[0], &want[1], &want[2] };
     pd_error err;
-    (void)state;
 
     assert_int_equal(pd_wants_check_distinct(wants, 3, handles, &err), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "wants 0 and 2 (kernel): the same chunk, from element 100, twice");
 }
 
-static void refuses_neighbouring_wants_that_are_the_same(void **state)
+TEST(refuses_neighbouring_wants_that_are_the_same)
 {
     Paramd__Want want[] = { want_at(0, 0), want_at(1, 0), want_at(1, 0) }, *wants[] = { &want[0], &want[1], &want[2] };
-    (void)state;
 
     assert_int_equal(pd_wants_check_distinct(wants, 3, handles, NULL), PD_INVALID_ARGUMENT);
 }
 
-static void without_memory_to_sort_it_says_so(void **state)
+TEST(without_memory_to_sort_it_says_so, payload *p)
 {
-    payload *p = *state;
-
     p->piece[0].handle = 1;
     p->piece[2] = piece_at(0, 3, 100, 100, 704);
     oom_arm(0);
@@ -386,10 +344,8 @@ static void without_memory_to_sort_it_says_so(void **state)
 }
 
 /* An absent piece with the sparse flag is refused too: the two flags contradict each other. */
-static void refuses_a_sparse_piece_with_what_to_do(void **state)
+TEST(refuses_a_sparse_piece_with_what_to_do, payload *p)
 {
-    payload *p = *state;
-
     p->piece[2].sparse = true;
     assert_refused(p, "piece 2 (bias): its gradient is sparse, and a parameter must be dense here: make it dense "
                       "before the push (in PyTorch: Embedding(sparse=False), or "
@@ -399,46 +355,12 @@ static void refuses_a_sparse_piece_with_what_to_do(void **state)
     assert_refused(p, "piece 3 (scalar): its gradient is sparse");
 }
 
-static void the_end_of_a_piece_is_rounded_up_and_cannot_wrap(void **state)
+TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap)
 {
-    (void)state;
     assert_int_equal(pd_piece_end(0, 0), 0);
     assert_int_equal(pd_piece_end(0, 1), 64);
     assert_int_equal(pd_piece_end(64, 64), 128);
     assert_int_equal(pd_piece_end(64, 65), 192);
     assert_true(pd_piece_end(UINT64_MAX - 3, 2) == UINT64_MAX);
     assert_true(pd_piece_end(64, UINT64_MAX) == UINT64_MAX);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(takes_chunks_of_several_parameters_and_types),
-        TEST(takes_a_payload_with_or_without_the_last_padding),
-        TEST(takes_no_pieces_and_no_payload),
-        TEST(takes_handles_in_any_order),
-        TEST(takes_the_one_chunk_of_a_parameter_without_elements),
-        TEST(refuses_a_handle_that_is_not_declared),
-        TEST(refuses_a_range_that_is_not_one_chunk),
-        TEST(takes_of_a_range_what_it_shares_with_each_chunk),
-        TEST(takes_of_an_empty_range_one_piece_of_nothing),
-        TEST(refuses_what_lies_outside_a_range_or_is_cut_otherwise),
-        TEST(the_pieces_of_any_range_are_the_range),
-        TEST(refuses_a_type_it_does_not_know),
-        TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
-        TEST(refuses_data_past_the_payload),
-        TEST(refuses_an_absent_piece_that_holds_something),
-        TEST(refuses_a_chunk_twice_wherever_it_stands),
-        TEST(refuses_a_chunk_of_a_parameter_that_is_absent),
-        TEST(what_it_refuses_needs_no_text),
-        TEST(many_pieces_in_a_bad_order_are_still_checked),
-        TEST(without_memory_to_sort_it_says_so),
-        TEST(takes_wants_in_any_order),
-        TEST(refuses_a_want_twice_wherever_it_stands),
-        TEST(refuses_neighbouring_wants_that_are_the_same),
-        TEST(refuses_a_sparse_piece_with_what_to_do),
-        TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

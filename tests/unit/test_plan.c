@@ -1,19 +1,12 @@
 /* Tests plans: which slots and tasks a parameter's optimizer has, and how many bytes they take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "coupled_row.h"
-#include "oom.h"
 #include "optimizer_ops.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
 
-static const double no_stats[PD_MAX_MODEL_STATS];
+static const double no_fact[PD_MAX_MODEL_STATS];
 
 static pd_declaration coupled(int rank, int64_t rows, int64_t cols)
 {
@@ -22,13 +15,12 @@ static pd_declaration coupled(int rank, int64_t rows, int64_t cols)
     return declaration;
 }
 
-static void gives_each_block_its_slots_and_task(void **state)
+TEST(gives_each_block_its_slots_and_task)
 {
     pd_declaration declaration = coupled(2, 7, 5);
     pd_plan plan;
 
-    (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
     assert_int_equal(plan.n_blocks, 6);
     assert_int_equal(plan.n_slots, 2 + 2 * 6);
     assert_int_equal(plan.n_tasks, 6);
@@ -43,107 +35,85 @@ static void gives_each_block_its_slots_and_task(void **state)
     pd_plan_free(&plan);
 }
 
-static void counts_state_without_what_is_temporary(void **state)
+TEST(counts_state_without_what_is_temporary)
 {
     pd_declaration declaration = coupled(2, 7, 5);
     pd_plan plan;
 
-    (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
     assert_int_equal(pd_plan_state_bytes(&plan), (2 * 35 + 1) * (int)sizeof(float));
     pd_plan_free(&plan);
     assert_int_equal(pd_plan_state_bytes(&plan), 0);
 }
 
-static void state_that_does_not_fit_is_the_largest(void **state)
+TEST(state_that_does_not_fit_is_the_largest)
 {
     pd_slot_spec huge = { .name = "huge", .number = -1, .shape = { 1, { INT64_MAX / 8 } } };
     pd_plan plan = { 0 };
 
-    (void)state;
     for (int i = 0; i < 3; i++) assert_int_equal(pd_plan_slot(&plan, &huge), i);
     assert_true(pd_plan_state_bytes(&plan) == INT64_MAX);
     pd_plan_free(&plan);
 }
 
-static void refuses_impossible_shapes(void **state)
+TEST(refuses_impossible_shapes)
 {
     pd_declaration negative = coupled(1, -1, 0), large = coupled(2, INT64_MAX, 2),
                    deep = coupled(PD_MAX_RANK + 1, 1, 1);
     pd_plan plan;
     pd_error err;
 
-    (void)state;
-    assert_int_equal(pd_plan_make(&plan, &negative, no_stats, &err), PD_INVALID_ARGUMENT);
-    assert_int_equal(pd_plan_make(&plan, &large, no_stats, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &negative, no_fact, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &large, no_fact, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "(9223372036854775807, 2)"));
-    assert_int_equal(pd_plan_make(&plan, &deep, no_stats, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &deep, no_fact, &err), PD_INVALID_ARGUMENT);
     assert_null(plan.slots);
 }
 
-static void refuses_hyperparameters_that_do_not_go_together(void **state)
+TEST(refuses_hyperparameters_that_do_not_go_together)
 {
     pd_declaration declaration = { .name = "w", .shape = { 1, { 4 } } };
     pd_plan plan;
 
-    (void)state;
     pd_hypers_init(&declaration.hypers, pd_optim_find("sgd"));
     assert_int_equal(pd_hypers_set(&declaration.hypers, "nesterov", "yes", NULL), PD_OK);
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_INVALID_ARGUMENT);
 }
 
-static void more_blocks_than_memory_can_hold_is_an_error(void **state)
+TEST(more_blocks_than_memory_can_hold_is_an_error)
 {
     pd_declaration declaration = coupled(2, INT64_MAX / 16, 1);
     pd_plan plan;
 
-    (void)state;
     declaration.hypers.value[COUPLED_BLOCK_SIZE] = 1;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_NO_MEMORY);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_NO_MEMORY);
 }
 
-static void plans_for_parameters_without_elements(void **state)
+TEST(plans_for_parameters_without_elements)
 {
     pd_declaration declaration = coupled(2, 0, 5);
     pd_plan plan;
 
-    (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
     assert_int_equal(plan.n_blocks, 0);
     assert_int_equal(plan.n_tasks, 0);
     pd_plan_free(&plan);
 }
 
-static void leaves_nothing_behind_when_memory_ends(void **state)
+TEST(leaves_nothing_behind_when_memory_ends)
 {
     pd_declaration declaration = coupled(2, 7, 5);
     pd_plan plan;
     int64_t n;
 
-    (void)state;
     for (n = 0;; n++) {
         int rc;
         oom_arm(n);
-        rc = pd_plan_make(&plan, &declaration, no_stats, NULL);
+        rc = pd_plan_make(&plan, &declaration, no_fact, NULL);
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
         assert_true(plan.slots == NULL && plan.blocks == NULL && plan.tasks == NULL);
     }
     assert_true(n >= 3);
     pd_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_each_block_its_slots_and_task),
-        cmocka_unit_test(counts_state_without_what_is_temporary),
-        cmocka_unit_test(state_that_does_not_fit_is_the_largest),
-        cmocka_unit_test(refuses_impossible_shapes),
-        cmocka_unit_test(refuses_hyperparameters_that_do_not_go_together),
-        cmocka_unit_test(more_blocks_than_memory_can_hold_is_an_error),
-        cmocka_unit_test(plans_for_parameters_without_elements),
-        cmocka_unit_test(leaves_nothing_behind_when_memory_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,15 @@
 /* Tests the output of paramctl plan: which parameters, slots and tasks share a line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "coupled_row.h"
 #include "forecasts.h"
 
 /* ---- which parameters, slots and tasks share a line ---- */
 
-static void tasks_that_differ_have_lines_of_their_own(void **state)
+TEST(tasks_that_differ_have_lines_of_their_own)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "w", 2, 9, 6);
     assert_tells(forecast(&m, "* varied lr=2", NULL), false,
                  " 5 tasks, exponent -1/2, 40 flop each\n from statistics.0 … 4; tally to root.0 … 4\n"
@@ -25,22 +17,20 @@ static void tasks_that_differ_have_lines_of_their_own(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void a_task_with_many_slots_has_a_line_for_inputs_and_one_for_outputs(void **state)
+TEST(a_task_with_many_slots_has_a_line_for_inputs_and_one_for_outputs)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "w", 2, 8, 12);
     assert_tells(forecast(&m, "* scalable_shampoo block_size=4 root_method=tracked", NULL), false,
                  "\n from statistics.0 … 11; eigenbasis.0 … 11\n to preconditioners.0 … 11; eigenbasis.0 … 11\n");
     pd_forecast_free(&m.forecast);
 }
 
-static void storage_and_its_bytes_are_told(void **state)
+TEST(storage_and_its_bytes_are_told)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "w", 2, 8, 12);
     const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=8 best_effort_memory_usage_reduction=yes", NULL);
     assert_tells(f, false, " momentum (8, 12) int8 144 B\n"); /* 8 * 12 codes of 1 byte, 12 buckets of 4 bytes */
@@ -51,11 +41,10 @@ static void storage_and_its_bytes_are_told(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void slots_of_blocks_are_told_by_block(void **state)
+TEST(slots_of_blocks_are_told_by_block)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "w", 2, 5, 10); /* 8 blocks: rows are cut into 3 + 2, columns into 3 + 3 + 3 + 1 */
     const pd_forecast *f = forecast(&m, "* wide storage=float16", NULL);
     assert_tells(f, false, " momentum (5, 10) float16 100 B\n");
@@ -68,11 +57,10 @@ static void slots_of_blocks_are_told_by_block(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void numbers_that_are_not_even_are_told_by_some(void **state)
+TEST(numbers_that_are_not_even_are_told_by_some)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "w", 2, 10, 7);
     const pd_forecast *f = forecast(&m, "* coupled", NULL);
     assert_tells(f, false, "statistics.0, 1, 3 … 7 (3, 3) float32 x6");
@@ -84,11 +72,10 @@ static void numbers_that_are_not_even_are_told_by_some(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void equal_blocks_share_a_line(void **state)
+TEST(equal_blocks_share_a_line)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "w", 2, 9, 6);
     const pd_forecast *f = forecast(&m, "* coupled", NULL);
     assert_tells(f, false, "statistics.0 … 5 (3, 3) float32 x6 216 B\n");
@@ -97,13 +84,12 @@ static void equal_blocks_share_a_line(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void blocks_at_the_edge_have_lines_of_their_own(void **state)
+TEST(blocks_at_the_edge_have_lines_of_their_own)
 {
     model m = small_model();
     const pd_forecast *f = forecast(&m, "* coupled", NULL);
     pd_groups slots;
 
-    (void)state;
     assert_tells(f, false, "6 blocks of at most (3, 3)");
     assert_tells(f, false, "statistics.0, 2 (3, 3)");
     assert_tells(f, false, "statistics.5 (1, 2)");
@@ -114,14 +100,13 @@ static void blocks_at_the_edge_have_lines_of_their_own(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void every_item_is_in_one_group_with_its_like(void **state)
+TEST(every_item_is_in_one_group_with_its_like)
 {
     model m = { 0 };
     const pd_plan *plan;
     pd_groups g;
     bool seen[1024] = { false };
 
-    (void)state;
     add_param(&m, "w", 2, 20, 31);
     plan = &forecast(&m, "* coupled", NULL)->kind[0]->plan;
     assert_int_equal(pd_group_slots(&g, plan, false), PD_OK);
@@ -139,11 +124,10 @@ static void every_item_is_in_one_group_with_its_like(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void layers_that_are_alike_are_told_once(void **state)
+TEST(layers_that_are_alike_are_told_once)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "h.0.w1", 2, 4, 4);
     add_param(&m, "h.0.w2", 2, 4, 5);
     add_param(&m, "h.10.w1", 2, 4, 4);
@@ -159,11 +143,10 @@ static void layers_that_are_alike_are_told_once(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void names_of_equal_parameters_stand_over_one_entry(void **state)
+TEST(names_of_equal_parameters_stand_over_one_entry)
 {
     model m = { 0 };
 
-    (void)state;
     add_param(&m, "z.weight", 1, 4, 0);
     add_param(&m, "between", 1, 5, 0);
     add_param(&m, "c.2.bias", 1, 4, 0);
@@ -175,12 +158,11 @@ static void names_of_equal_parameters_stand_over_one_entry(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void many_names_of_equal_parameters_are_counted(void **state)
+TEST(many_names_of_equal_parameters_are_counted)
 {
     static char name[20][8];
     model m = { 0 };
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         snprintf(name[i], sizeof name[i], "%c", 'a' + i);
         add_param(&m, name[i], 1, 4, 0);
@@ -189,13 +171,12 @@ static void many_names_of_equal_parameters_are_counted(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void verbose_lists_every_slot_and_task(void **state)
+TEST(verbose_lists_every_slot_and_task)
 {
     model m = small_model();
     const pd_forecast *f = forecast(&m, "* coupled", NULL);
     char name[80];
 
-    (void)state;
     for (int b = 0; b < 6; b++) {
         snprintf(name, sizeof name, "\n statistics.%d (", b);
         assert_tells(f, true, name);
@@ -205,12 +186,11 @@ static void verbose_lists_every_slot_and_task(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void sgd_has_weights_and_at_most_momentum(void **state)
+TEST(sgd_has_weights_and_at_most_momentum)
 {
     model m = small_model();
     const pd_forecast *f = forecast(&m, NULL, NULL);
 
-    (void)state;
     assert_int_equal(f->all.state_bytes, 0);
     assert_does_not_tell(f, false, "momentum");
     assert_does_not_tell(f, false, "due");
@@ -220,7 +200,7 @@ static void sgd_has_weights_and_at_most_momentum(void **state)
     pd_forecast_free(&m.forecast);
 }
 
-static void gpt2_small_has_nine_kinds_of_124_million_elements(void **state)
+TEST(gpt2_small_has_nine_kinds_of_124_million_elements)
 {
     char path[512], rule[] = "* coupled block_size=128";
     char *rules[] = { rule };
@@ -228,7 +208,6 @@ static void gpt2_small_has_nine_kinds_of_124_million_elements(void **state)
     pd_shapes shapes;
     pd_forecast f;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/tests/support/gpt2_small.shapes", PD_SOURCE_DIR);
     assert_int_equal(pd_shapes_read(&shapes, path, NULL), PD_OK);
     assert_int_equal(pd_forecast_make(&f, &job, &shapes, rules, 1, forecast_rows, NULL), PD_OK);
@@ -238,25 +217,4 @@ static void gpt2_small_has_nine_kinds_of_124_million_elements(void **state)
     assert_int_equal(f.all.blocks, 393 * 6 + 8 * 6 + 12 * (6 * 18 + 36 + 2 * 6 * 24 + 18 + 24) + 74 * 6);
     pd_forecast_free(&f);
     pd_shapes_free(&shapes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_blocks_share_a_line),
-        cmocka_unit_test(blocks_at_the_edge_have_lines_of_their_own),
-        cmocka_unit_test(tasks_that_differ_have_lines_of_their_own),
-        cmocka_unit_test(a_task_with_many_slots_has_a_line_for_inputs_and_one_for_outputs),
-        cmocka_unit_test(storage_and_its_bytes_are_told),
-        cmocka_unit_test(slots_of_blocks_are_told_by_block),
-        cmocka_unit_test(numbers_that_are_not_even_are_told_by_some),
-        cmocka_unit_test(every_item_is_in_one_group_with_its_like),
-        cmocka_unit_test(layers_that_are_alike_are_told_once),
-        cmocka_unit_test(names_of_equal_parameters_stand_over_one_entry),
-        cmocka_unit_test(many_names_of_equal_parameters_are_counted),
-        cmocka_unit_test(verbose_lists_every_slot_and_task),
-        cmocka_unit_test(sgd_has_weights_and_at_most_momentum),
-        cmocka_unit_test(gpt2_small_has_nine_kinds_of_124_million_elements),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* Tests a large first declaration that is planned in slices. Each Declare is answered once, whatever happens in
  * between, and other jobs continue. */
-#include "oom.h"
+#include "test.h"
+
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 40, WORLD = 3, CONN = 10, ELEMENTS = 70 };
 static char texts[N][32];
@@ -117,10 +110,10 @@ static int drop(rig *r)
 
 /* ---- answers ---- */
 
-static void declares_of_other_ranks_wait_for_the_planning(void **state)
-{
-    rig *r = *state;
+FIXTURE(set_up, rig_tear_down);
 
+TEST(declares_of_other_ranks_wait_for_the_planning, rig *r)
+{
     rig_apply(r, declare_request(r, 1, CONN + 1));
     rig_apply(r, declare_request(r, 2, CONN + 2));
     assert_int_equal(r->answered, welcomed);
@@ -128,9 +121,9 @@ static void declares_of_other_ranks_wait_for_the_planning(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->n_params, N);
 }
 
-static void a_set_in_slices_is_the_set_at_once(void **state)
+TEST(a_set_in_slices_is_the_set_at_once, void *given)
 {
-    rig *r = *state, at_once;
+    rig *r = given, at_once;
     pd_store_config config = rig_config();
 
     next_answer(r);
@@ -144,9 +137,8 @@ static void a_set_in_slices_is_the_set_at_once(void **state)
     rig_free(&at_once);
 }
 
-static void a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned(void **state)
+TEST(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, rig *r)
 {
-    rig *r = *state;
     pd_request *good = declare_request(r, 1, CONN + 1), *bad = declare_request(r, 2, CONN + 2);
 
     free(bad->u.declare.params[N - 1].name);
@@ -162,40 +154,32 @@ static void a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned(voi
 
 /* ---- the rank whose declaration is being planned is lost ---- */
 
-static void a_lost_rank_is_not_planned_for_any_more(void **state)
+TEST(a_lost_rank_is_not_planned_for_any_more, rig *r)
 {
-    rig *r = *state;
-
     send(r, PD_REQ_LOST, 0);
     rig_apply(r, declare_request(r, 1, CONN + 1));
     assert_int_equal(next_answer(r), PD_ABORTED);
     assert_int_equal(next_answer(r), PD_OK);
 }
 
-static void a_rank_that_leaves_is_not_planned_for_any_more(void **state)
+TEST(a_rank_that_leaves_is_not_planned_for_any_more, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(send(r, PD_REQ_LEAVE, 0), PD_OK);
     assert_int_equal(next_answer(r), PD_ABORTED);
     rig_work(r);
     assert_nothing_is_left(r);
 }
 
-static void a_rank_that_is_taken_over_declares_anew(void **state)
+TEST(a_rank_that_is_taken_over_declares_anew, rig *r)
 {
-    rig *r = *state;
-
     rig_hello(r, "job", 0, WORLD, 77, 77, "job_linger=3600", "* adam lr=1");
     rig_apply(r, declare_request(r, 0, 77));
     assert_int_equal(next_answer(r), PD_ABORTED);
     assert_int_equal(next_answer(r), PD_OK);
 }
 
-static void a_job_without_workers_ends_in_the_middle(void **state)
+TEST(a_job_without_workers_ends_in_the_middle, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t rank = 0; rank < WORLD; rank++) send(r, PD_REQ_LOST, rank);
     rig_sleep(r, 0.001);
     assert_int_equal(r->gone, 1);
@@ -204,10 +188,8 @@ static void a_job_without_workers_ends_in_the_middle(void **state)
     assert_nothing_is_left(r);
 }
 
-static void a_job_dropped_in_the_middle_answers_all(void **state)
+TEST(a_job_dropped_in_the_middle_answers_all, rig *r)
 {
-    rig *r = *state;
-
     rig_apply(r, declare_request(r, 1, CONN + 1));
     rig_apply(r, declare_request(r, 2, CONN + 2));
     drop(r);
@@ -219,18 +201,15 @@ static void a_job_dropped_in_the_middle_answers_all(void **state)
 
 /* ---- meanwhile ---- */
 
-static void a_job_being_planned_shows_no_parameters(void **state)
+TEST(a_job_being_planned_shows_no_parameters, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->n_params, 0);
     assert_int_equal(rig_set(r, "job", "*", "lr=0.5", 0), PD_NOT_FOUND);
     assert_int_equal(next_answer(r), PD_OK);
 }
 
-static void a_push_before_the_answer_is_refused(void **state)
+TEST(a_push_before_the_answer_is_refused, rig *r)
 {
-    rig *r = *state;
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, 0, CONN, 1);
     float values[64] = { 0 };
 
@@ -240,10 +219,8 @@ static void a_push_before_the_answer_is_refused(void **state)
 }
 
 /* The steps of the other job close while the large declaration is being planned. */
-static void other_jobs_step_between_the_slices(void **state)
+TEST(other_jobs_step_between_the_slices, rig *r)
 {
-    rig *r = *state;
-
     for (uint64_t step = 1; step <= 3; step++) {
         assert_int_equal(rig_push(r, other, 0, 50, step, 0, (float[5]){ 1, 1, 1, 1, 1 }, 5), PD_OK);
         for (int i = 0; i < 8; i++) pd_store_work(r->store, r->now);
@@ -256,9 +233,8 @@ static void other_jobs_step_between_the_slices(void **state)
 
 /* ---- memory ---- */
 
-static void memory_may_be_short_in_any_slice(void **state)
+TEST(memory_may_be_short_in_any_slice)
 {
-    (void)state;
     for (int64_t n = 0;; n++) {
         pd_store_config config = slices();
         bool failed;
@@ -311,12 +287,11 @@ static pd_error refused_at_once(const pd_store_config *config, uint32_t world)
     return err;
 }
 
-static void a_set_beyond_the_ingest_budget_takes_no_memory(void **state)
+TEST(a_set_beyond_the_ingest_budget_takes_no_memory)
 {
     pd_store_config config = rig_config();
     pd_error err;
 
-    (void)state;
     config.ingest_bytes = 4096 * 4095ull;
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
@@ -324,27 +299,26 @@ static void a_set_beyond_the_ingest_budget_takes_no_memory(void **state)
                                      "ingest budget, and there are 16773120"));
 }
 
-static void a_set_whose_records_exceed_the_limit_takes_no_memory(void **state)
+TEST(a_set_whose_records_exceed_the_limit_takes_no_memory)
 {
     pd_store_config config = rig_config();
     pd_error err;
 
-    (void)state;
-    config.max_total_bytes = 4096ull * N * sizeof(pd_slot); /* enough for half of the slot records: each parameter
+    config.max_total_bytes =
+        4096ull * N * sizeof(pd_contribution); /* enough for half of the slot records: each parameter
                                                              * has two chunks */
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "limits.max_total_bytes"));
 }
 
-static void a_set_of_too_many_records_is_refused(void **state)
+TEST(a_set_of_too_many_records_is_refused)
 {
     static const int64_t large = (int64_t)4 << 20; /* a parameter of 2^18 chunks of 16 elements */
     pd_store_config config = rig_config();
     pd_error err;
     rig r;
 
-    (void)state;
     config.chunk_elements = 16;
     config.max_total_bytes = UINT64_MAX / 4;
     rig_new(&r, &config);
@@ -356,27 +330,11 @@ static void a_set_of_too_many_records_is_refused(void **state)
     rig_free(&r);
 }
 
-int main(void)
+static int prepare(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(declares_of_other_ranks_wait_for_the_planning, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_set_in_slices_is_the_set_at_once, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_lost_rank_is_not_planned_for_any_more, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_leaves_is_not_planned_for_any_more, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_rank_that_is_taken_over_declares_anew, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_without_workers_ends_in_the_middle, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_dropped_in_the_middle_answers_all, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_job_being_planned_shows_no_parameters, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_push_before_the_answer_is_refused, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(other_jobs_step_between_the_slices, set_up, rig_tear_down),
-        cmocka_unit_test(memory_may_be_short_in_any_slice),
-        cmocka_unit_test(a_set_beyond_the_ingest_budget_takes_no_memory),
-        cmocka_unit_test(a_set_whose_records_exceed_the_limit_takes_no_memory),
-        cmocka_unit_test(a_set_of_too_many_records_is_refused),
-    };
-
+    (void)state;
     name_all();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+GROUP(prepare, NULL);

@@ -1,10 +1,6 @@
 /* Tests a round policy other than sync: it closes at the deadline with the contributions that arrived, from at least
  * two ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "partial_policy.h"
 #include "rig.h"
@@ -59,9 +55,8 @@ static void check_that_two_are_enough(const char *options, double expected)
     rig_free(&r);
 }
 
-static void a_round_that_may_close_at_its_deadline_does(void **state)
+TEST(a_round_that_may_close_at_its_deadline_does)
 {
-    (void)state;
     check_that_two_are_enough("step_timeout=1s", 2); /* the weights move by 2, the mean of ranks 0 and 2 */
     check_that_two_are_enough("step_timeout=1s aggregate=median", 2);
     check_that_two_are_enough("step_timeout=1s aggregate=sum", 4);
@@ -69,11 +64,10 @@ static void a_round_that_may_close_at_its_deadline_does(void **state)
                                                                             * so the result is about their mean */
 }
 
-static void one_rank_alone_is_reported_as_ever(void **state)
+TEST(one_rank_alone_is_reported_as_ever)
 {
     rig r;
 
-    (void)state;
     start(&r, "step_timeout=1s");
     assert_int_equal(push(&r, 1, 1), PD_OK);
     rig_sleep(&r, 2);
@@ -82,13 +76,12 @@ static void one_rank_alone_is_reported_as_ever(void **state)
     rig_free(&r);
 }
 
-static void the_closed_round_names_the_ranks_that_count(void **state)
+TEST(the_closed_round_names_the_ranks_that_count)
 {
     const pd_param *param;
     pd_counted *counted;
     rig r;
 
-    (void)state;
     start(&r, "step_timeout=1s");
     param = &inside_job(r.store, r.job)->steps.params[0];
     push(&r, 0, 1);
@@ -101,12 +94,11 @@ static void the_closed_round_names_the_ranks_that_count(void **state)
     rig_free(&r);
 }
 
-static void a_late_push_changes_nothing(void **state)
+TEST(a_late_push_changes_nothing)
 {
     double before;
     rig r;
 
-    (void)state;
     start(&r, "step_timeout=1s");
     push(&r, 0, 1);
     push(&r, 2, 1);
@@ -121,16 +113,4 @@ static void a_late_push_changes_nothing(void **state)
     rig_work(&r);
     assert_int_equal(rig_versions(&r, r.job, 0)->step, 2);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_round_that_may_close_at_its_deadline_does),
-        cmocka_unit_test(one_rank_alone_is_reported_as_ever),
-        cmocka_unit_test(the_closed_round_names_the_ranks_that_count),
-        cmocka_unit_test(a_late_push_changes_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

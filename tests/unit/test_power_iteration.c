@@ -1,14 +1,6 @@
 /* Tests the largest eigenvalue by power iteration. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root_types.h"
 #include "root.h"
 
@@ -60,12 +52,11 @@ static void fill(double *A, int n, double size)
         }
 }
 
-static void the_start_vector_is_that_of_the_generator(void **state)
+TEST(the_start_vector_is_that_of_the_generator)
 {
     static const double first[] = { -0.5756828096125337, -0.4819635189444771, -0.15295624010794273,
                                     0.4393220275759613 };
     double v[4], long_one[1000];
-    (void)state;
 
     pd_start_vector(v, 4);
     pd_start_vector(long_one, 1000); /* more numbers than the first 624 words of MT19937 give */
@@ -73,7 +64,7 @@ static void the_start_vector_is_that_of_the_generator(void **state)
     for (int i = 0; i < 1000; i++) assert_true(long_one[i] >= -1 && long_one[i] < 1);
 }
 
-static void agrees_with_the_rule_on_a_matrix_that_is_built(void **state)
+TEST(agrees_with_the_rule_on_a_matrix_that_is_built)
 {
     static const struct {
         int n, side;
@@ -83,7 +74,6 @@ static void agrees_with_the_rule_on_a_matrix_that_is_built(void **state)
         { 5, 9, 1, 1e-4 },  { 5, 40, 0, 1e-4 },  { 1, 7, 1, 0.5 },    { 1, 7, 0, 0.5 },   { 30, 31, 1, 100 },
         { 30, 40, 0, 100 }, { 12, 13, 1, 1e-9 }, { 12, 20, 0, 1e-9 }, { 12, 0, 1, 1e20 },
     };
-    (void)state;
 
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         int n = cases[c].n, side = cases[c].side > 0 ? cases[c].side : n;
@@ -98,10 +88,9 @@ static void agrees_with_the_rule_on_a_matrix_that_is_built(void **state)
     }
 }
 
-static void finds_the_largest_eigenvalue(void **state)
+TEST(finds_the_largest_eigenvalue)
 {
     double A[MOST * MOST] = { 0 }, v[MOST], largest;
-    (void)state;
 
     for (int i = 0; i < 10; i++) A[i * 10 + i] = i == 7 ? 5 : 1;
     assert_int_equal(pd_power_iteration(&largest, v, A, 10, 0, 1), PD_OK);
@@ -111,10 +100,9 @@ static void finds_the_largest_eigenvalue(void **state)
     assert_near(largest, 5, 1e-6);
 }
 
-static void sees_the_ones_of_the_padding_beside_a_small_matrix(void **state)
+TEST(sees_the_ones_of_the_padding_beside_a_small_matrix)
 {
     double A[MOST * MOST], with, without, zeros;
-    (void)state;
 
     fill(A, 8, 1e-4);
     assert_int_equal(pd_power_iteration(&with, NULL, A, 8, 12, 1), PD_OK);
@@ -124,10 +112,9 @@ static void sees_the_ones_of_the_padding_beside_a_small_matrix(void **state)
     assert_true(without < 3e-4 && zeros < 3e-4);
 }
 
-static void stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance(void **state)
+TEST(stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance)
 {
     double A[4] = { 1e-7, 0, 0, 1e-9 }, v[2], norm, largest;
-    (void)state;
 
     pd_start_vector(v, 2);
     norm = v[0] * v[0] + v[1] * v[1];
@@ -136,10 +123,9 @@ static void stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance(
                 1e-12); /* a Rayleigh quotient of the start vector, not an eigenvalue */
 }
 
-static void a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_is_not_there(void **state)
+TEST(a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_is_not_there)
 {
     double A[MOST * MOST] = { 0 }, v[MOST], largest, expected;
-    (void)state;
 
     for (int i = 0; i < MOST; i++) A[i * MOST + i] = 0.019 + 0.001 * i / (MOST - 1);
     assert_true(naive(&expected, v, A, MOST, MOST, 1) >= 95); /* the square of (1 / 0.0195)^95 would overflow */
@@ -147,10 +133,9 @@ static void a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_
     assert_near(largest, expected, 1e-12);
 }
 
-static void a_zero_matrix_has_the_eigenvalue_0(void **state)
+TEST(a_zero_matrix_has_the_eigenvalue_0)
 {
     double A[9] = { 0 }, largest = 7;
-    (void)state;
 
     assert_int_equal(pd_power_iteration(&largest, NULL, A, 3, 0, 1), PD_OK);
     assert_true(largest == 0);
@@ -158,20 +143,18 @@ static void a_zero_matrix_has_the_eigenvalue_0(void **state)
     assert_true(largest == 0);
 }
 
-static void a_matrix_that_is_not_finite_is_out_of_range(void **state)
+TEST(a_matrix_that_is_not_finite_is_out_of_range)
 {
     double A[4] = { 1, 0, NAN, 1 }, largest;
-    (void)state;
 
     assert_int_equal(pd_power_iteration(&largest, NULL, A, 2, 0, 1), PD_OUT_OF_RANGE);
     A[2] = INFINITY;
     assert_int_equal(pd_power_iteration(&largest, NULL, A, 2, 3, 0), PD_OUT_OF_RANGE);
 }
 
-static void out_of_memory_is_told(void **state)
+TEST(out_of_memory_is_told)
 {
     double A[4] = { 1, 0, 0, 1 }, largest;
-    (void)state;
 
     for (int64_t n = 0;; n++) {
         int rc;
@@ -180,20 +163,4 @@ static void out_of_memory_is_told(void **state)
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_start_vector_is_that_of_the_generator),
-        cmocka_unit_test(agrees_with_the_rule_on_a_matrix_that_is_built),
-        cmocka_unit_test(finds_the_largest_eigenvalue),
-        cmocka_unit_test(sees_the_ones_of_the_padding_beside_a_small_matrix),
-        cmocka_unit_test(stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance),
-        cmocka_unit_test(a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_is_not_there),
-        cmocka_unit_test(a_zero_matrix_has_the_eigenvalue_0),
-        cmocka_unit_test(a_matrix_that_is_not_finite_is_out_of_range),
-        cmocka_unit_test(out_of_memory_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,29 +1,18 @@
 /* Tests the threads that run preconditioner tasks. */
 #define _GNU_SOURCE /* SYS_gettid */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
 #include <dirent.h>
 
 #include "batch.h"
 #include "effects.h"
 #include "linalg.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"
 #include "precond_pool.h"
@@ -204,12 +193,11 @@ static int collect(pd_mailbox *done, pd_optim **optims, int n)
     return n - (int)failed;
 }
 
-static void brings_every_task_home_with_its_result(void **state)
+TEST(brings_every_task_home_with_its_result)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_precond_pool *pool = start(3, done);
     pd_optim *optims[MOST];
-    (void)state;
 
     for (int i = 0; i < MOST; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
     assert_int_equal(collect(done, optims, MOST), MOST);
@@ -218,24 +206,22 @@ static void brings_every_task_home_with_its_result(void **state)
     pd_mailbox_free(done);
 }
 
-static void runs_light_tasks_on_all_its_threads(void **state)
+TEST(runs_light_tasks_on_all_its_threads)
 {
     double heavy = unit_cost;
-    (void)state;
 
     unit_cost = 1;
     brings_every_task_home_with_its_result(NULL);
     unit_cost = heavy;
 }
 
-static void runs_the_largest_first(void **state)
+TEST(runs_the_largest_first)
 {
     static const int cost[] = { 9, 3, 7, 1, 8 }; /* costs of the tasks: the first occupies the only thread, the
                                                   * others wait */
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_precond_pool *pool;
     pd_optim *optims[5];
-    (void)state;
 
     atomic_store(&gate_shut, 1);
     pool = start(1, done);
@@ -253,13 +239,12 @@ static void runs_the_largest_first(void **state)
     pd_mailbox_free(done);
 }
 
-static void its_threads_are_nicer_and_have_no_team(void **state)
+TEST(its_threads_are_nicer_and_have_no_team)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_precond_pool *pool = start(1, done);
     pd_optim *optim = begin_step(1);
     int mine = getpriority(PRIO_PROCESS, 0);
-    (void)state;
 
     submit(pool, optim, 0);
     collect(done, &optim, 1);
@@ -279,13 +264,12 @@ static void *open_gate(void *arg)
     return NULL;
 }
 
-static void stopping_finishes_what_runs_and_gives_back_what_waits_as_failed(void **state)
+TEST(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_precond_pool *pool;
     pd_optim *optims[4];
     pthread_t opener;
-    (void)state;
 
     atomic_store(&gate_shut, 1);
     pool = start(1, done);
@@ -336,13 +320,12 @@ static pd_precond_pool *start_busy(pd_mailbox *done, pd_optim **first)
     return pool;
 }
 
-static void a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread(void **state)
+TEST(a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
     pd_precond_pool *pool = start_busy(done, &optims[0]);
     double heavy = unit_cost;
-    (void)state;
 
     unit_cost = 1;
     submit(pool, optims[1] = begin_step(1), 1);
@@ -359,12 +342,11 @@ static void a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread(void **s
 }
 
 /* Two larger tasks of job 7 wait when job 8 submits its task. The task of job 8 is run first. */
-static void a_small_jobs_task_is_next_beside_a_job_that_is_behind(void **state)
+TEST(a_small_jobs_task_is_next_beside_a_job_that_is_behind)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[4];
     pd_precond_pool *pool = start_busy(done, &optims[0]);
-    (void)state;
 
     submit(pool, optims[1] = begin_step(9), 1);
     submit(pool, optims[2] = begin_step(8), 2);
@@ -385,13 +367,12 @@ static bool is_aged(int i)
     return (i + 1) % PD_ROOTQUEUE_AGED == 0;
 }
 
-static void orders_thousands_of_tasks_by_cost_then_by_age(void **state)
+TEST(orders_thousands_of_tasks_by_cost_then_by_age)
 {
     enum { N = 3000 };
     static pd_optim *optims[N + 1];
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_precond_pool *pool = start_busy(done, &optims[0]);
-    (void)state;
 
     for (int i = 1; i <= N; i++) {
         gradient[0] = (float)i;
@@ -410,13 +391,12 @@ static void orders_thousands_of_tasks_by_cost_then_by_age(void **state)
     pd_mailbox_free(done);
 }
 
-static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_ready(void **state)
+TEST(a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_ready)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
     pd_precond_pool *pool;
     pd_root_stats stats;
-    (void)state;
 
     root_delay = PD_ROOT_READY;
     pool = start_busy(done, &optims[0]);
@@ -448,12 +428,11 @@ static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_re
     pd_mailbox_free(done);
 }
 
-static void a_replaceable_task_of_a_forgotten_job_is_forgotten_too(void **state)
+TEST(a_replaceable_task_of_a_forgotten_job_is_forgotten_too)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
     pd_precond_pool *pool;
-    (void)state;
 
     root_delay = PD_ROOT_READY;
     pool = start_busy(done, &optims[0]);
@@ -472,12 +451,11 @@ static void a_replaceable_task_of_a_forgotten_job_is_forgotten_too(void **state)
     pd_mailbox_free(done);
 }
 
-static void roots_of_a_parameter_do_not_replace_each_other(void **state)
+TEST(roots_of_a_parameter_do_not_replace_each_other)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[3];
     pd_precond_pool *pool;
-    (void)state;
 
     root_delay = PD_ROOT_READY;
     pool = start_busy(done, &optims[0]);
@@ -498,12 +476,11 @@ static void roots_of_a_parameter_do_not_replace_each_other(void **state)
 
 /* A root is computed in every step and used one step later. When step 2 hands out its task, the task of step 1 may
  * still wait in the queue. The task of step 1 must be run, because step 2 waits for its root. */
-static void a_task_that_is_awaited_is_never_replaced(void **state)
+TEST(a_task_that_is_awaited_is_never_replaced)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
     pd_precond_pool *pool = start_busy(done, &optims[0]);
-    (void)state;
 
     root_delay = 1;
     submit(pool, optims[1] = begin_step(3), 1);
@@ -522,13 +499,12 @@ static void a_task_that_is_awaited_is_never_replaced(void **state)
     pd_mailbox_free(done);
 }
 
-static void what_waits_of_a_forgotten_job_comes_home_unrun_at_once(void **state)
+TEST(what_waits_of_a_forgotten_job_comes_home_unrun_at_once)
 {
     enum { N = 100 };
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[N];
     pd_precond_pool *pool = start_busy(done, &optims[0]);
-    (void)state;
 
     for (int i = 1; i < N; i++) {
         optims[i] = begin_step(1 + i % 16);
@@ -555,12 +531,11 @@ static void what_waits_of_a_forgotten_job_comes_home_unrun_at_once(void **state)
     pd_mailbox_free(done);
 }
 
-static void a_task_has_one_blas_thread(void **state)
+TEST(a_task_has_one_blas_thread)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_precond_pool *pool = start(2, done);
     pd_optim *optim = begin_step(1);
-    (void)state;
 
     gemm_size = 512;
     atomic_store(&threads_in_gemm, 1); /* the task overwrites this with the number of threads that BLAS added */
@@ -572,9 +547,8 @@ static void a_task_has_one_blas_thread(void **state)
     pd_mailbox_free(done);
 }
 
-static void a_root_that_the_pool_has_no_memory_for_counts_as_failed(void **state)
+TEST(a_root_that_the_pool_has_no_memory_for_counts_as_failed)
 {
-    (void)state;
     for (root_delay = PD_ROOT_READY; root_delay <= 0; root_delay++) {
         pd_optim *optim = begin_step(1);
         pd_effect *effect = pd_effect_new(PD_EFF_TASK, (pd_ticket){ 0, 0 }, 7);
@@ -599,9 +573,8 @@ static void a_root_that_the_pool_has_no_memory_for_counts_as_failed(void **state
     root_delay = 0;
 }
 
-static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
+TEST(no_memory_to_submit_leaves_the_task_with_the_caller)
 {
-    (void)state;
     for (int delay = PD_ROOT_READY; delay <= 0; delay++) {
         bool hit = true;
         for (int64_t n = 0; hit; n++) {
@@ -628,33 +601,8 @@ static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
     root_delay = 0;
 }
 
-static void stopping_nothing_is_fine(void **state)
+TEST(stopping_nothing_is_fine)
 {
-    (void)state;
     pd_precond_pool_stop(NULL);
     pd_precond_pool_forget(NULL, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(brings_every_task_home_with_its_result),
-        cmocka_unit_test(runs_light_tasks_on_all_its_threads),
-        cmocka_unit_test(runs_the_largest_first),
-        cmocka_unit_test(a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread),
-        cmocka_unit_test(a_small_jobs_task_is_next_beside_a_job_that_is_behind),
-        cmocka_unit_test(its_threads_are_nicer_and_have_no_team),
-        cmocka_unit_test(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed),
-        cmocka_unit_test(orders_thousands_of_tasks_by_cost_then_by_age),
-        cmocka_unit_test(a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_ready),
-        cmocka_unit_test(a_replaceable_task_of_a_forgotten_job_is_forgotten_too),
-        cmocka_unit_test(roots_of_a_parameter_do_not_replace_each_other),
-        cmocka_unit_test(a_task_that_is_awaited_is_never_replaced),
-        cmocka_unit_test(what_waits_of_a_forgotten_job_comes_home_unrun_at_once),
-        cmocka_unit_test(a_task_has_one_blas_thread),
-        cmocka_unit_test(a_root_that_the_pool_has_no_memory_for_counts_as_failed),
-        cmocka_unit_test(no_memory_to_submit_leaves_the_task_with_the_caller),
-        cmocka_unit_test(stopping_nothing_is_fine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

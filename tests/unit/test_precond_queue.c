@@ -1,14 +1,7 @@
 /* Tests which preconditioner task the queue gives next. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"
 #include "precond_queue.h"
@@ -165,10 +158,9 @@ static double draw_cost(void)
 
 /* ---- the order within a job ---- */
 
-static void takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready(void **s)
+TEST(takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     assert_null(add(queue, new_task(9 * HEAVY, false), 1, 1));
     add_due(queue, HEAVY, 1, 2);
@@ -179,10 +171,9 @@ static void takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_r
     pd_precond_queue_free(queue);
 }
 
-static void takes_the_older_of_equal_tasks_first(void **s)
+TEST(takes_the_older_of_equal_tasks_first)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
     for (uint32_t i = 0; i < 100; i++) assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), i);
@@ -205,30 +196,26 @@ static void assert_aged(pd_precond_queue_choice choice, double small, double lar
     empty_and_free(queue);
 }
 
-static void a_task_waits_for_a_bounded_number_of_its_jobs_tasks(void **s)
+TEST(a_task_waits_for_a_bounded_number_of_its_jobs_tasks)
 {
-    (void)s;
     assert_aged(PD_ROOTQUEUE_ALL, HEAVY, 2 * HEAVY);
 }
 
-static void a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks(void **s)
+TEST(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks)
 {
-    (void)s;
     assert_aged(PD_ROOTQUEUE_ALL, 1, HEAVY);
 }
 
-static void a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks(void **s)
+TEST(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks)
 {
-    (void)s;
     assert_aged(PD_ROOTQUEUE_LIGHT, 1, 2);
 }
 
 /* ---- the order between jobs ---- */
 
-static void a_new_jobs_task_is_next_beside_a_job_that_is_always_behind(void **s)
+TEST(a_new_jobs_task_is_next_beside_a_job_that_is_always_behind)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
     for (int i = 0; i < 10; i++) assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
@@ -239,12 +226,11 @@ static void a_new_jobs_task_is_next_beside_a_job_that_is_always_behind(void **s)
     empty_and_free(queue);
 }
 
-static void jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tasks_cost(void **s)
+TEST(jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tasks_cost)
 {
     static const double costs[] = { HEAVY, 7.0 * HEAVY, 50.0 * HEAVY };
     double service[3] = { 0 };
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     for (uint32_t j = 0; j < 3; j++) add_due(queue, costs[j], j, 0);
     while (service[0] + service[1] + service[2] < 3000.0 * HEAVY) {
@@ -256,11 +242,10 @@ static void jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tas
     empty_and_free(queue);
 }
 
-static void tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever(void **s)
+TEST(tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever)
 {
     pd_precond_queue *queue = queue_new();
     int taken = 0;
-    (void)s;
 
     add_due(queue, HEAVY, 1, 0);
     add_due(queue, HEAVY, 1, 1);
@@ -272,11 +257,10 @@ static void tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever(voi
     empty_and_free(queue);
 }
 
-static void a_job_that_was_idle_has_no_credit(void **s)
+TEST(a_job_that_was_idle_has_no_credit)
 {
     pd_precond_queue *queue = queue_new();
     int of_first = 0;
-    (void)s;
 
     add_due(queue, HEAVY, 2, 0); /* known, then idle */
     assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 2);
@@ -324,9 +308,8 @@ static void watch_take(pd_precond_queue *queue, watch *w, pd_precond_queue_choic
     end(home);
 }
 
-static void a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others(void **s)
+TEST(a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others)
 {
-    (void)s;
     for (uint64_t seed = 0; seed < 30; seed++) {
         pd_precond_queue *queue = queue_new();
         watch w[JOBS] = { { 0 } };
@@ -343,10 +326,9 @@ static void a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_oth
 
 /* ---- light tasks ---- */
 
-static void the_thread_of_light_tasks_takes_no_others(void **s)
+TEST(the_thread_of_light_tasks_takes_no_others)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     add_due(queue, 2 * PD_TASK_LIGHT, 1, 0);
     assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_LIGHT));
@@ -356,10 +338,9 @@ static void the_thread_of_light_tasks_takes_no_others(void **s)
     pd_precond_queue_free(queue);
 }
 
-static void other_threads_take_light_tasks_too(void **s)
+TEST(other_threads_take_light_tasks_too)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     add_due(queue, 1, 1, 0);
     assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
@@ -367,11 +348,10 @@ static void other_threads_take_light_tasks_too(void **s)
     pd_precond_queue_free(queue);
 }
 
-static void the_thread_of_light_tasks_goes_round_the_jobs(void **s)
+TEST(the_thread_of_light_tasks_goes_round_the_jobs)
 {
     uint32_t last[3];
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     for (uint32_t i = 0; i < 60; i++) add_due(queue, i % 3 == 0 ? 1 : 1000, i % 3, i);
     for (int i = 0; i < 60; i++) {
@@ -385,12 +365,11 @@ static void the_thread_of_light_tasks_goes_round_the_jobs(void **s)
 
 /* ---- tasks replaced, jobs forgotten, no memory ---- */
 
-static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
+TEST(a_newer_task_takes_the_place_of_one_that_waits)
 {
     pd_precond_queue *queue = queue_new();
     pd_task *older = new_task(HEAVY, false), *newer = new_task(HEAVY, false);
     pd_request *unrun, *home;
-    (void)s;
 
     assert_null(add(queue, older, 1, 1));
     assert_null(add(queue, new_task(HEAVY, false), 1, 2));
@@ -406,10 +385,9 @@ static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
     pd_precond_queue_free(queue);
 }
 
-static void a_task_that_was_taken_is_not_replaced(void **s)
+TEST(a_task_that_was_taken_is_not_replaced)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     assert_null(add(queue, new_task(HEAVY, false), 1, 1));
     take_param(queue, PD_ROOTQUEUE_ALL);
@@ -417,10 +395,9 @@ static void a_task_that_was_taken_is_not_replaced(void **s)
     empty_and_free(queue);
 }
 
-static void an_awaited_task_and_one_of_another_root_are_not_replaced(void **s)
+TEST(an_awaited_task_and_one_of_another_root_are_not_replaced)
 {
     pd_precond_queue *queue = queue_new();
-    (void)s;
 
     add_due(queue, HEAVY, 1, 1);
     add_due(queue, HEAVY, 1, 1);
@@ -431,11 +408,10 @@ static void an_awaited_task_and_one_of_another_root_are_not_replaced(void **s)
     pd_precond_queue_free(queue);
 }
 
-static void forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others(void **s)
+TEST(forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others)
 {
     pd_precond_queue *queue = queue_new();
     int n = 0;
-    (void)s;
 
     for (uint32_t i = 0; i < 90; i++) assert_null(add(queue, new_task(draw_cost(), i % 2 == 0), i % 3, i));
     for (pd_request *home = pd_precond_queue_forget(queue, 1), *next; home != NULL; home = next, n++) {
@@ -451,9 +427,8 @@ static void forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others(void 
     pd_precond_queue_free(queue);
 }
 
-static void no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was(void **s)
+TEST(no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was)
 {
-    (void)s;
     for (int awaited = 0; awaited <= 1; awaited++) {
         bool hit = true;
         for (int64_t n = 0; hit; n++) {
@@ -495,11 +470,10 @@ static void come_home(census *c, pd_request *first)
     }
 }
 
-static void no_task_is_lost_or_doubled_whatever_happens(void **s)
+TEST(no_task_is_lost_or_doubled_whatever_happens)
 {
     static census c;
     pd_request *home;
-    (void)s;
 
     for (uint64_t seed = 0; seed < 5; seed++) {
         pd_precond_queue *queue = queue_new();
@@ -517,30 +491,4 @@ static void no_task_is_lost_or_doubled_whatever_happens(void **s)
         for (int i = 0; i < c.n; i++) assert_true(c.home[i]);
         pd_precond_queue_free(queue);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready),
-        cmocka_unit_test(takes_the_older_of_equal_tasks_first),
-        cmocka_unit_test(a_task_waits_for_a_bounded_number_of_its_jobs_tasks),
-        cmocka_unit_test(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks),
-        cmocka_unit_test(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks),
-        cmocka_unit_test(a_new_jobs_task_is_next_beside_a_job_that_is_always_behind),
-        cmocka_unit_test(jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tasks_cost),
-        cmocka_unit_test(tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever),
-        cmocka_unit_test(a_job_that_was_idle_has_no_credit),
-        cmocka_unit_test(a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others),
-        cmocka_unit_test(the_thread_of_light_tasks_takes_no_others),
-        cmocka_unit_test(other_threads_take_light_tasks_too),
-        cmocka_unit_test(the_thread_of_light_tasks_goes_round_the_jobs),
-        cmocka_unit_test(a_newer_task_takes_the_place_of_one_that_waits),
-        cmocka_unit_test(a_task_that_was_taken_is_not_replaced),
-        cmocka_unit_test(an_awaited_task_and_one_of_another_root_are_not_replaced),
-        cmocka_unit_test(forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others),
-        cmocka_unit_test(no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was),
-        cmocka_unit_test(no_task_is_lost_or_doubled_whatever_happens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests which text may be printed on a terminal, and how other characters are replaced. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "text.h"
 
@@ -44,86 +38,65 @@ static const struct {
 };
 enum { GOOD = sizeof good / sizeof good[0], BAD = sizeof bad / sizeof bad[0] };
 
-static void letters_of_every_script_are_printable(void **state)
+TEST(letters_of_every_script_are_printable)
 {
-    (void)state;
     for (int i = 0; i < GOOD; i++) {
         assert_int_equal(pd_text_printable(good[i], strlen(good[i])), strlen(good[i]));
         assert_int_equal(pd_text_check("it", good[i], NULL), PD_OK);
     }
 }
 
-static void controls_directions_and_broken_bytes_are_found_at_their_place(void **state)
+TEST(controls_directions_and_broken_bytes_are_found_at_their_place)
 {
-    (void)state;
     for (int i = 0; i < BAD; i++)
         if (pd_text_printable(bad[i].text, strlen(bad[i].text)) != bad[i].at) fail_msg("text %d", i);
 }
 
-static void an_error_names_the_text_the_byte_and_the_character(void **state)
+TEST(an_error_names_the_text_the_byte_and_the_character)
 {
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_text_check("job name", "job\xe2\x80\xae", &err), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "job name has a control character at byte 3: U+202E cannot be printed");
     assert_int_equal(pd_text_check("job name", "ab\xff", &err), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "job name is not UTF-8 at byte 2");
 }
 
-static void each_character_that_cannot_be_printed_becomes_one_mark(void **state)
+TEST(each_character_that_cannot_be_printed_becomes_one_mark)
 {
     char out[64], text[64] = "a\033[2J\xc2\x9b"
                              "b\xe2\x80\xae"
                              "c\xff\xfe"
                              "\u00e9";
 
-    (void)state;
     assert_string_equal(pd_text_print(out, sizeof out, text), "a?[2J?b?c??\u00e9");
     pd_text_mend(text);
     assert_string_equal(text, out);
 }
 
-static void a_text_is_cut_between_two_characters(void **state)
+TEST(a_text_is_cut_between_two_characters)
 {
     char out[8];
 
-    (void)state;
     assert_string_equal(pd_text_print(out, 6, "abcd\u00e9"), "abcd");
     assert_string_equal(pd_text_print(out, 7, "abcd\u00e9"), "abcd\u00e9");
     assert_string_equal(pd_text_print(out, 4, "\U0001F680"), "");
     assert_string_equal(pd_text_print(out, 1, "a"), "");
 }
 
-static void a_character_that_was_cut_before_is_left_out_at_the_end_and_marked_elsewhere(void **state)
+TEST(a_character_that_was_cut_before_is_left_out_at_the_end_and_marked_elsewhere)
 {
     char out[16];
 
-    (void)state;
     assert_string_equal(pd_text_print(out, sizeof out, "ab\xe2\x82"), "ab");
     assert_string_equal(pd_text_print(out, sizeof out, "ab\xf0\x9f\x9a"), "ab");
     assert_string_equal(pd_text_print(out, sizeof out, "ab\xe2\x82, c"), "ab??, c");
 }
 
-static void an_error_is_printable_whatever_it_quotes(void **state)
+TEST(an_error_is_printable_whatever_it_quotes)
 {
     pd_error err;
 
-    (void)state;
     pd_fail(&err, PD_INVALID_ARGUMENT, "rule \"%.6s\" is cut, %s turns", "abcde\u00e9", "\xe2\x80\xae\033");
     assert_string_equal(err.text, "rule \"abcde?\" is cut, ?? turns");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_of_every_script_are_printable),
-        cmocka_unit_test(controls_directions_and_broken_bytes_are_found_at_their_place),
-        cmocka_unit_test(an_error_names_the_text_the_byte_and_the_character),
-        cmocka_unit_test(each_character_that_cannot_be_printed_becomes_one_mark),
-        cmocka_unit_test(a_text_is_cut_between_two_characters),
-        cmocka_unit_test(a_character_that_was_cut_before_is_left_out_at_the_end_and_marked_elsewhere),
-        cmocka_unit_test(an_error_is_printable_whatever_it_quotes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

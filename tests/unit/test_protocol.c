@@ -1,21 +1,13 @@
 /* Tests that proto/PROTOCOL.md agrees with the code: its example bytes, methods, messages, fields and codes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
-#include "incoming.h"
+#include <ctype.h>
+
+#include "handlers.h"
 #include "message.h"
-#include "methods.h"
 #include "pieces.h"
 #include "paramd/tensor.h"
 #include "request.h"
-
-#include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static char page[256 * 1024];
 
@@ -108,7 +100,7 @@ static Paramd__Piece piece_of(uint32_t handle, uint32_t dtype, uint64_t count, u
     return piece;
 }
 
-static void the_example_push_is_what_the_code_packs(void **state)
+TEST(the_example_push_is_what_the_code_packs)
 {
     static const float kernel[] = { 0.5f, -1.5f }, bias[] = { 2.0f };
     static const uint8_t padding[PD_PAYLOAD_ALIGN - sizeof kernel];
@@ -121,7 +113,6 @@ static void the_example_push_is_what_the_code_packs(void **state)
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame;
     size_t bytes;
-    (void)state;
 
     piece[2].absent = true;
     push.step = 1;
@@ -138,14 +129,13 @@ static void the_example_push_is_what_the_code_packs(void **state)
     free(frame);
 }
 
-static void the_example_answer_is_what_the_code_packs(void **state)
+TEST(the_example_answer_is_what_the_code_packs)
 {
     Paramd__Outcome outcome[] = { PARAMD__OUTCOME__INIT, PARAMD__OUTCOME__INIT, PARAMD__OUTCOME__INIT };
     Paramd__Outcome *outcomes[] = { &outcome[0], &outcome[1], &outcome[2] };
     Paramd__DataReply reply = PARAMD__DATA_REPLY__INIT;
     uint8_t *frame;
     size_t bytes;
-    (void)state;
 
     for (int i = 0; i < 3; i++) outcome[i].step = 1;
     outcome[0].outcome = outcome[1].outcome = 1;
@@ -159,11 +149,10 @@ static void the_example_answer_is_what_the_code_packs(void **state)
     free(frame);
 }
 
-static void the_example_error_is_what_the_code_packs(void **state)
+TEST(the_example_error_is_what_the_code_packs)
 {
     uint8_t *frame;
     size_t bytes;
-    (void)state;
 
     assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, PD_INVALID_ARGUMENT,
                                          "push for step 0: the first step is 1", 1),
@@ -174,11 +163,10 @@ static void the_example_error_is_what_the_code_packs(void **state)
 
 /* ---- the tables in PROTOCOL.md ---- */
 
-static void every_method_stands_with_its_number_and_messages(void **state)
+TEST(every_method_stands_with_its_number_and_messages)
 {
     const ProtobufCServiceDescriptor *service = &paramd__paramd__descriptor;
     char line[256];
-    (void)state;
 
     for (unsigned i = 0; i < service->n_methods; i++) {
         const ProtobufCMethodDescriptor *method = &service->methods[i];
@@ -225,9 +213,8 @@ static void assert_described(const ProtobufCMessageDescriptor *type)
     }
 }
 
-static void every_message_stands_with_its_fields_numbers_and_types(void **state)
+TEST(every_message_stands_with_its_fields_numbers_and_types)
 {
-    (void)state;
     for (unsigned i = 0; i < PD_METHODS; i++) {
         assert_described(paramd__paramd__descriptor.methods[i].input);
         assert_described(paramd__paramd__descriptor.methods[i].output);
@@ -235,10 +222,9 @@ static void every_message_stands_with_its_fields_numbers_and_types(void **state)
     assert_described(&paramd__error__descriptor);
 }
 
-static void every_error_code_stands_with_its_number(void **state)
+TEST(every_error_code_stands_with_its_number)
 {
     char line[128];
-    (void)state;
 
 #define ASSERT_CODE(name, value, text)                                                                                 \
     snprintf(line, sizeof line, "| %d | %s |", -(value), #name);                                                       \
@@ -246,10 +232,9 @@ static void every_error_code_stands_with_its_number(void **state)
     PD_ERRORS(ASSERT_CODE)
 }
 
-static void the_limits_are_the_codes(void **state)
+TEST(the_limits_are_the_codes)
 {
     char line[128];
-    (void)state;
 
     assert_int_equal(PD_PROTOCOL_VERSION, 1);
     assert_says(page, "Protocol version: **1**");
@@ -280,9 +265,8 @@ static void assert_number(const char *format, unsigned n)
     assert_says(page, line);
 }
 
-static void the_limits_of_requests_and_names_are_the_codes(void **state)
+TEST(the_limits_of_requests_and_names_are_the_codes)
 {
-    (void)state;
     assert_number("%s requests may be under way", PD_MAX_PENDING);
     assert_number("%s pieces and wants in them", PD_MAX_WAITING);
     assert_number("most %s parameters", PD_MAX_DECLARE);
@@ -309,29 +293,14 @@ static void role_row(char *row, size_t size, const pd_method_entry *m)
         snprintf(row, size, "| %s | any | some job |", m->name);
 }
 
-static void every_method_stands_with_its_role(void **state)
+TEST(every_method_stands_with_its_role)
 {
     char row[128];
 
-    (void)state;
     for (unsigned i = 0; i < PD_METHODS; i++) {
         role_row(row, sizeof row, &pd_methods[i]);
         assert_says(page, row);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_example_push_is_what_the_code_packs),
-        cmocka_unit_test(the_example_answer_is_what_the_code_packs),
-        cmocka_unit_test(the_example_error_is_what_the_code_packs),
-        cmocka_unit_test(every_method_stands_with_its_number_and_messages),
-        cmocka_unit_test(every_method_stands_with_its_role),
-        cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types),
-        cmocka_unit_test(every_error_code_stands_with_its_number),
-        cmocka_unit_test(the_limits_are_the_codes),
-        cmocka_unit_test(the_limits_of_requests_and_names_are_the_codes),
-    };
-    return cmocka_run_group_tests(tests, read_page, NULL);
-}
+GROUP(read_page, NULL);

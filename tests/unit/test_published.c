@@ -1,21 +1,14 @@
 /* Tests buffers of weights: they are recycled by size, their number is bounded, and they are freed. */
-#include "oom.h"
+#include "test.h"
+
 #include "published.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void a_buffer_that_came_home_is_used_again(void **state)
+TEST(a_buffer_that_came_home_is_used_again)
 {
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, 1000);
     void *first = pd_buffer_pool_take(shelf), *second;
 
-    (void)state;
     assert_int_equal((uintptr_t)first % 64, 0);
     assert_int_equal(all.used, 1000);
     pd_buffer_pool_give(shelf, first);
@@ -30,13 +23,12 @@ static void a_buffer_that_came_home_is_used_again(void **state)
     assert_null(all.table);
 }
 
-static void equal_sizes_share_a_shelf(void **state)
+TEST(equal_sizes_share_a_shelf)
 {
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *a = pd_buffer_pool_join(&all, NULL, 64), *b = pd_buffer_pool_join(&all, NULL, 64),
                    *c = pd_buffer_pool_join(&all, NULL, 65);
 
-    (void)state;
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, c);
     pd_buffer_pool_leave(a);
@@ -45,13 +37,12 @@ static void equal_sizes_share_a_shelf(void **state)
     assert_null(all.table);
 }
 
-static void keeps_two_idle_buffers_a_user(void **state)
+TEST(keeps_two_idle_buffers_a_user)
 {
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, 100);
     void *at[5];
 
-    (void)state;
     for (int i = 0; i < 5; i++) at[i] = pd_buffer_pool_take(shelf);
     for (int i = 0; i < 5; i++) pd_buffer_pool_give(shelf, at[i]);
     assert_int_equal(all.idle, 200);
@@ -59,12 +50,11 @@ static void keeps_two_idle_buffers_a_user(void **state)
     assert_int_equal(all.idle, 0);
 }
 
-static void small_and_huge_buffers_are_whole(void **state)
+TEST(small_and_huge_buffers_are_whole)
 {
     static const size_t sizes[] = { 1, 7, 64, 4 << 20, (4 << 20) + 4 };
     pd_buffer_pools all = { 0 };
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, sizes[i]);
         char *at = pd_buffer_pool_take(shelf);
@@ -76,13 +66,12 @@ static void small_and_huge_buffers_are_whole(void **state)
     assert_null(all.table);
 }
 
-static void a_snapshot_outlives_its_parameter(void **state)
+TEST(a_snapshot_outlives_its_parameter)
 {
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *shelf[4] = { NULL, pd_buffer_pool_join(&all, NULL, 40), NULL, pd_buffer_pool_join(&all, NULL, 20) };
     pd_published *published = pd_published_new(shelf, 10);
 
-    (void)state;
     assert_non_null(published->at[PD_F32]);
     assert_null(published->at[PD_F16]);
     assert_non_null(published->at[PD_BF16]);
@@ -97,9 +86,8 @@ static void a_snapshot_outlives_its_parameter(void **state)
     assert_null(all.table);
 }
 
-static void memory_that_runs_out_leaves_nothing_behind(void **state)
+TEST(memory_that_runs_out_leaves_nothing_behind)
 {
-    (void)state;
     for (int64_t n = 0;; n++) {
         pd_buffer_pools all = { 0 };
         pd_buffer_pool *shelf[4] = { NULL };
@@ -117,17 +105,4 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
         assert_null(all.table);
         if (!failed) break;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_buffer_that_came_home_is_used_again),
-        cmocka_unit_test(equal_sizes_share_a_shelf),
-        cmocka_unit_test(keeps_two_idle_buffers_a_user),
-        cmocka_unit_test(small_and_huge_buffers_are_whole),
-        cmocka_unit_test(a_snapshot_outlives_its_parameter),
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

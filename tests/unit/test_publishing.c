@@ -1,11 +1,5 @@
 /* Tests when copies of the figures of jobs are published, and what ranks are in them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "rig.h"
 #include "stats.h"
@@ -50,9 +44,10 @@ static int publish_all(rig *r)
     return calls;
 }
 
-static void a_call_publishes_a_few_large_jobs_and_the_next_ones_the_others(void **state)
+EACH_TEST(set_up, rig_tear_down);
+
+TEST(a_call_publishes_a_few_large_jobs_and_the_next_ones_the_others, rig *r)
 {
-    rig *r = *state;
     uint64_t before;
 
     make_jobs(r);
@@ -63,9 +58,8 @@ static void a_call_publishes_a_few_large_jobs_and_the_next_ones_the_others(void 
     assert_in_range(r->stats, JOBS, JOBS + 1); /* the first one was published when it was created */
 }
 
-static void a_job_that_changes_while_others_are_published_waits_for_the_next_time(void **state)
+TEST(a_job_that_changes_while_others_are_published_waits_for_the_next_time, rig *r)
 {
-    rig *r = *state;
     uint64_t before;
     uint32_t rank = 1;
 
@@ -81,10 +75,8 @@ static void a_job_that_changes_while_others_are_published_waits_for_the_next_tim
     assert_int_equal(r->stats - before, JOBS + 1);
 }
 
-static void ranks_that_never_came_are_not_copied(void **state)
+TEST(ranks_that_never_came_are_not_copied, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_hello(r, "j", 4000, WORLD, 1, 1, NULL, "* sgd lr=1"), PD_OK);
     rig_sleep(r, 1.1);
     assert_int_equal(r->stats_ranks, 1);
@@ -92,16 +84,4 @@ static void ranks_that_never_came_are_not_copied(void **state)
         assert_int_equal(rig_hello(r, "j", i, WORLD, 2 + i, 2 + i, NULL, "* sgd lr=1"), PD_OK);
     rig_sleep(r, 1.1);
     assert_int_equal(r->stats_ranks, PD_STATS_RANKS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-        TEST(a_call_publishes_a_few_large_jobs_and_the_next_ones_the_others),
-        TEST(a_job_that_changes_while_others_are_published_waits_for_the_next_time),
-        TEST(ranks_that_never_came_are_not_copied),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

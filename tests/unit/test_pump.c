@@ -1,15 +1,7 @@
 /* Tests the pump, which carries bytes between the client's protocol core and a connection. The connection is a fake
  * in memory. Checks which events the pump watches, and how it learns that the connection has ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "call.h"
 #include "join.h"
 #include "pump.h"
@@ -107,10 +99,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void sends_the_hello_once(void **state)
-{
-    rig *r = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(sends_the_hello_once, rig *r)
+{
     pd_pump_open(&r->pump, &r->end.base, 1);
     assert_int_equal(r->end.watched, PD_ON_READ);
     assert_true(pd_pump_send(&r->pump, 2));
@@ -119,10 +111,8 @@ static void sends_the_hello_once(void **state)
     assert_int_equal(r->end.sends, 1);
 }
 
-static void watches_for_room_while_the_transport_is_full(void **state)
+TEST(watches_for_room_while_the_transport_is_full, rig *r)
 {
-    rig *r = *state;
-
     r->end.capacity = 10;
     pd_pump_open(&r->pump, &r->end.base, 1);
     assert_false(pd_pump_send(&r->pump, 2));
@@ -146,40 +136,32 @@ static void assert_lost(rig *r, const char *reason)
     assert_false(pd_pump_ready(&r->pump, PD_ON_READ | PD_ON_WRITE, 9));
 }
 
-static void tells_the_core_why_a_connection_broke_while_sending(void **state)
+TEST(tells_the_core_why_a_connection_broke_while_sending, rig *r)
 {
-    rig *r = *state;
-
     pd_pump_open(&r->pump, &r->end.base, 1);
     r->end.broken = true;
     assert_false(pd_pump_send(&r->pump, 2));
     assert_lost(r, "a broken pipe");
 }
 
-static void tells_the_core_that_the_peer_ended_the_connection(void **state)
+TEST(tells_the_core_that_the_peer_ended_the_connection, rig *r)
 {
-    rig *r = *state;
-
     pd_pump_open(&r->pump, &r->end.base, 1);
     r->end.result = PD_CANCELLED;
     assert_false(pd_pump_ready(&r->pump, PD_ON_READ, 2));
     assert_lost(r, "the end of the pipe");
 }
 
-static void drops_a_connection_that_carries_no_frames(void **state)
+TEST(drops_a_connection_that_carries_no_frames, rig *r)
 {
-    rig *r = *state;
-
     pd_pump_open(&r->pump, &r->end.base, 1);
     r->end.result = PD_PREFIX_BYTES;
     assert_false(pd_pump_ready(&r->pump, PD_ON_READ, 2));
     assert_lost(r, "frame");
 }
 
-static void counts_what_it_heard_although_the_connection_breaks_next(void **state)
+TEST(counts_what_it_heard_although_the_connection_breaks_next, rig *r)
 {
-    rig *r = *state;
-
     pd_pump_open(&r->pump, &r->end.base, 1);
     r->end.result = 5;
     pd_pump_ready(&r->pump, PD_ON_READ, 2);
@@ -187,28 +169,10 @@ static void counts_what_it_heard_although_the_connection_breaks_next(void **stat
     assert_int_equal(pd_core_stats(r->core).bytes_in, 5);
 }
 
-static void closes_the_transport_where_there_is_no_memory(void **state)
+TEST(closes_the_transport_where_there_is_no_memory, rig *r)
 {
-    rig *r = *state;
-
     oom_arm(0);
     pd_pump_open(&r->pump, &r->end.base, 1);
     assert_true(oom_disarm());
     assert_lost(r, "out of memory");
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(sends_the_hello_once),
-        CASE(watches_for_room_while_the_transport_is_full),
-        CASE(tells_the_core_why_a_connection_broke_while_sending),
-        CASE(tells_the_core_that_the_peer_ended_the_connection),
-        CASE(drops_a_connection_that_carries_no_frames),
-        CASE(counts_what_it_heard_although_the_connection_breaks_next),
-        CASE(closes_the_transport_where_there_is_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* Tests that JSON written by Python is read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "python_json.h"
+#include "trace.h"
 
 static void assert_reads(const char *text, const char *standard)
 {
@@ -21,38 +15,25 @@ static void assert_reads(const char *text, const char *standard)
     json_decref(expected);
 }
 
-static void numbers_beyond_the_standard_are_null(void **state)
+TEST(numbers_beyond_the_standard_are_null)
 {
-    (void)state;
     assert_reads("{\"a\": NaN, \"b\": [Infinity, -Infinity, 1.5, -2], \"c\": true}",
                  "{\"a\": null, \"b\": [null, null, 1.5, -2], \"c\": true}");
 }
 
-static void text_stays_as_it_is(void **state)
+TEST(text_stays_as_it_is)
 {
-    (void)state;
     assert_reads("{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": NaN}",
                  "{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": null}");
 }
 
-static void what_is_not_json_is_refused(void **state)
+TEST(what_is_not_json_is_refused)
 {
     static const char *const texts[] = { "", "{", "{\"a\": Nan}", "{\"a\": 1, \"a\": NaN}", "{\"a\": \"b\\" };
     json_error_t why;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (pd_python_json(texts[i], &why) != NULL) fail_msg("%s is read", texts[i]);
         assert_true(strlen(why.text) > 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_beyond_the_standard_are_null),
-        cmocka_unit_test(text_stays_as_it_is),
-        cmocka_unit_test(what_is_not_json_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

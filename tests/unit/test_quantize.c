@@ -1,13 +1,7 @@
 /* Tests that quantized tensors are restored as exactly as their number of bits allows. */
-#include <fenv.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <fenv.h>
 
 #include "convert.h"
 #include "quantize.h"
@@ -119,9 +113,8 @@ static void equals_twin(box *b)
     }
 }
 
-static void gives_what_the_definition_says(void **state)
+TEST(gives_what_the_definition_says)
 {
-    (void)state;
     for_all_forms(equals_twin);
 }
 
@@ -136,9 +129,8 @@ static void is_near(box *b)
     }
 }
 
-static void comes_back_within_half_a_bucket(void **state)
+TEST(comes_back_within_half_a_bucket)
 {
-    (void)state;
     for_all_forms(is_near);
 }
 
@@ -150,9 +142,8 @@ static void has_no_lowest_code(box *b)
         assert_true(abs(code_at(b, i)) <= (int)buckets_of(b->q.storage));
 }
 
-static void never_uses_the_lowest_code(void **state)
+TEST(never_uses_the_lowest_code)
 {
-    (void)state;
     for_all_forms(has_no_lowest_code);
 }
 
@@ -168,9 +159,8 @@ static void keeps_diagonal(box *b)
     }
 }
 
-static void a_diagonal_apart_is_exact_and_does_not_widen_buckets(void **state)
+TEST(a_diagonal_apart_is_exact_and_does_not_widen_buckets)
 {
-    (void)state;
     for_all_forms(keeps_diagonal);
 }
 
@@ -185,9 +175,8 @@ static void is_zero(box *b)
     assert_true(pd_quantized_holds(&b->q, b->x));
 }
 
-static void zeros_stay_zeros_and_are_zero_bytes(void **state)
+TEST(zeros_stay_zeros_and_are_zero_bytes)
 {
-    (void)state;
     for_all_forms(is_zero);
 }
 
@@ -208,9 +197,8 @@ static void is_quantized_once(box *b)
     assert_true(pd_quantized_holds(&b->q, b->back) == (n == 0));
 }
 
-static void holds_what_was_read_until_one_element_changes(void **state)
+TEST(holds_what_was_read_until_one_element_changes)
 {
-    (void)state;
     for_all_forms(is_quantized_once);
 }
 
@@ -222,18 +210,16 @@ static void quantizes_back(box *b)
     assert_true(pd_quantized_holds(&b->q, b->back));
 }
 
-static void what_was_read_is_quantized_without_loss(void **state)
+TEST(what_was_read_is_quantized_without_loss)
 {
-    (void)state;
     for_all_forms(quantizes_back);
 }
 
-static void columns_do_not_know_each_other(void **state)
+TEST(columns_do_not_know_each_other)
 {
     box b = new_box(PD_STORE_INT16, false, 40, 1030);
     float *other = malloc(40 * 1030 * sizeof(float));
 
-    (void)state;
     fill(&b, 9);
     round_trip(&b);
     memcpy(other, b.back, 40 * 1030 * sizeof(float));
@@ -262,11 +248,10 @@ static void spoils_one_column(pd_storage storage, bool apart, int64_t row, float
     free_box(&b);
 }
 
-static void what_is_not_finite_makes_its_column_nan_and_no_other(void **state)
+TEST(what_is_not_finite_makes_its_column_nan_and_no_other)
 {
     static const float values[] = { NAN, -NAN, INFINITY, -INFINITY };
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         spoils_one_column(PD_STORE_INT8, false, 3, values[i]);
         spoils_one_column(PD_STORE_INT16, false, 3, values[i]);
@@ -275,12 +260,11 @@ static void what_is_not_finite_makes_its_column_nan_and_no_other(void **state)
     }
 }
 
-static void the_largest_and_the_smallest_numbers_survive(void **state)
+TEST(the_largest_and_the_smallest_numbers_survive)
 {
     static const float x[6] = { 3.4e38f, -3.4e38f, 1e38f, 1e-37f, -1e-37f, 3e-38f };
     box b = new_box(PD_STORE_INT8, false, 3, 2);
 
-    (void)state;
     for (int i = 0; i < 6; i++) b.x[i % 3 * 2 + i / 3] = x[i]; /* large numbers in column 0 */
     round_trip(&b);
     for (int i = 0; i < 3; i++) {
@@ -292,11 +276,10 @@ static void the_largest_and_the_smallest_numbers_survive(void **state)
 
 /* The largest value is 190 s, where s is the smallest subnormal number. The bucket, 190 s / 127 = 1.496 s, is
  * rounded to s. So the quotient is 190, which is beyond the last code, 127. */
-static void a_quotient_beyond_the_last_code_is_the_last(void **state)
+TEST(a_quotient_beyond_the_last_code_is_the_last)
 {
     box b = new_box(PD_STORE_INT8, false, 2, 1);
 
-    (void)state;
     b.x[0] = 190 * 0x1p-149f;
     b.x[1] = -190 * 0x1p-149f;
     pd_quantize(&b.q, b.x);
@@ -308,11 +291,10 @@ static void a_quotient_beyond_the_last_code_is_the_last(void **state)
 
 /* The values are 50 s and -50 s, where s is the smallest subnormal number. The bucket, 50 s / 127, is rounded to 0.
  * The function must not divide by it. */
-static void what_is_too_small_for_a_bucket_is_code_zero(void **state)
+TEST(what_is_too_small_for_a_bucket_is_code_zero)
 {
     box b = new_box(PD_STORE_INT8, false, 2, 1);
 
-    (void)state;
     b.x[0] = 50 * 0x1p-149f;
     b.x[1] = -50 * 0x1p-149f;
     round_trip(&b);
@@ -322,13 +304,12 @@ static void what_is_too_small_for_a_bucket_is_code_zero(void **state)
 
 /* ---- rounding ---- */
 
-static void halves_go_to_the_even_code_in_every_rounding_mode(void **state)
+TEST(halves_go_to_the_even_code_in_every_rounding_mode)
 {
     static const float x[8] = { 127, .5f, 1.5f, 2.5f, -.5f, -1.5f, -2.5f, 100.5f };
     static const int codes[8] = { 127, 0, 2, 2, 0, -2, -2, 100 };
     static const int modes[] = { FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO };
 
-    (void)state;
     for (int m = 0; m < 4; m++) {
         box b = new_box(PD_STORE_INT8, false, 8, 1);
         memcpy(b.x, x, sizeof x);
@@ -379,26 +360,23 @@ static float from_f16(uint16_t h)
     return pd_f32_from_f16(h);
 }
 
-static void bfloat16_is_a_cast_and_keeps_what_is_not_finite(void **state)
+TEST(bfloat16_is_a_cast_and_keeps_what_is_not_finite)
 {
-    (void)state;
     is_a_cast(PD_STORE_BF16, to_bf16, from_bf16);
 }
 
-static void float16_is_a_cast_and_keeps_what_is_not_finite(void **state)
+TEST(float16_is_a_cast_and_keeps_what_is_not_finite)
 {
-    (void)state;
     is_a_cast(PD_STORE_F16, to_f16, from_f16);
 }
 
 /* ---- runs ---- */
 
-static void a_run_gives_what_the_whole_gives(void **state)
+TEST(a_run_gives_what_the_whole_gives)
 {
     static const pd_storage storages[] = { PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16, PD_STORE_F16 };
     static const int64_t runs[][2] = { { 0, 49 }, { 0, 1 }, { 48, 1 }, { 3, 20 }, { 6, 9 }, { 21, 7 }, { 5, 0 } };
 
-    (void)state;
     for (size_t s = 0; s < 4; s++)
         for (int apart = 0; apart < 2; apart++) {
             box b = new_box(storages[s], apart != 0, 7, 7);
@@ -415,9 +393,8 @@ static void a_run_gives_what_the_whole_gives(void **state)
 
 /* ---- memory ---- */
 
-static void bytes_are_those_of_codes_buckets_and_diagonal(void **state)
+TEST(bytes_are_those_of_codes_buckets_and_diagonal)
 {
-    (void)state;
     assert_int_equal(pd_quantized_bytes(PD_STORE_F32, false, 7, 5), 140);
     assert_int_equal(pd_quantized_bytes(PD_STORE_BF16, false, 7, 5), 70);
     assert_int_equal(pd_quantized_bytes(PD_STORE_BF16, true, 7, 7), 98);
@@ -430,19 +407,17 @@ static void bytes_are_those_of_codes_buckets_and_diagonal(void **state)
     assert_int_equal(pd_quantized_room(PD_STORE_INT8, false, 0, 0), 0);
 }
 
-static void parts_are_aligned_and_do_not_overlap(void **state)
+TEST(parts_are_aligned_and_do_not_overlap)
 {
     box b = new_box(PD_STORE_INT16, true, 7, 7);
 
-    (void)state;
     assert_int_equal((char *)b.q.bucket - (char *)b.memory, 128);
     assert_int_equal((char *)b.q.diagonal - (char *)b.memory, 192);
     free_box(&b);
 }
 
-static void sizes_that_do_not_fit_are_the_largest_number(void **state)
+TEST(sizes_that_do_not_fit_are_the_largest_number)
 {
-    (void)state;
     assert_true(pd_quantized_bytes(PD_STORE_INT8, false, INT64_MAX / 2, 3) == INT64_MAX);
     assert_true(pd_quantized_bytes(PD_STORE_INT16, false, INT64_MAX / 2 + 1, 1) == INT64_MAX);
     assert_true(pd_quantized_bytes(PD_STORE_INT8, false, 1, INT64_MAX / 4) == INT64_MAX);
@@ -451,40 +426,12 @@ static void sizes_that_do_not_fit_are_the_largest_number(void **state)
     assert_true(pd_quantized_bytes(PD_STORE_INT8, false, (int64_t)1 << 40, 1000) == ((int64_t)1000 << 40) + 4000);
 }
 
-static void every_storage_has_a_name(void **state)
+TEST(every_storage_has_a_name)
 {
-    (void)state;
     assert_string_equal(pd_storage_name(PD_STORE_F32), "float32");
     assert_string_equal(pd_storage_name(PD_STORE_BF16), "bfloat16");
     assert_string_equal(pd_storage_name(PD_STORE_INT8), "int8");
     assert_string_equal(pd_storage_name(PD_STORE_INT16), "int16");
     assert_string_equal(pd_storage_name(PD_STORE_F16), "float16");
     assert_string_equal(pd_storage_name(PD_STORE_F64), "float64");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_what_the_definition_says),
-        cmocka_unit_test(comes_back_within_half_a_bucket),
-        cmocka_unit_test(never_uses_the_lowest_code),
-        cmocka_unit_test(a_diagonal_apart_is_exact_and_does_not_widen_buckets),
-        cmocka_unit_test(zeros_stay_zeros_and_are_zero_bytes),
-        cmocka_unit_test(holds_what_was_read_until_one_element_changes),
-        cmocka_unit_test(what_was_read_is_quantized_without_loss),
-        cmocka_unit_test(columns_do_not_know_each_other),
-        cmocka_unit_test(what_is_not_finite_makes_its_column_nan_and_no_other),
-        cmocka_unit_test(the_largest_and_the_smallest_numbers_survive),
-        cmocka_unit_test(a_quotient_beyond_the_last_code_is_the_last),
-        cmocka_unit_test(what_is_too_small_for_a_bucket_is_code_zero),
-        cmocka_unit_test(halves_go_to_the_even_code_in_every_rounding_mode),
-        cmocka_unit_test(bfloat16_is_a_cast_and_keeps_what_is_not_finite),
-        cmocka_unit_test(float16_is_a_cast_and_keeps_what_is_not_finite),
-        cmocka_unit_test(a_run_gives_what_the_whole_gives),
-        cmocka_unit_test(bytes_are_those_of_codes_buckets_and_diagonal),
-        cmocka_unit_test(parts_are_aligned_and_do_not_overlap),
-        cmocka_unit_test(sizes_that_do_not_fit_are_the_largest_number),
-        cmocka_unit_test(every_storage_has_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Tests connecting to the first of several addresses that answers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
@@ -71,12 +63,11 @@ static int run(scene *s, int timeout_ms, uint16_t *port)
     return 0;
 }
 
-static void a_silent_address_costs_a_moment(void **state)
+TEST(a_silent_address_costs_a_moment)
 {
     scene s = { .n = 0 };
     double begin = seconds_now();
     uint16_t port;
-    (void)state;
 
     add(&s, SILENT);
     add(&s, SILENT);
@@ -88,11 +79,10 @@ static void a_silent_address_costs_a_moment(void **state)
     clear(&s);
 }
 
-static void the_first_address_that_answers_is_taken(void **state)
+TEST(the_first_address_that_answers_is_taken)
 {
     scene s = { .n = 0 };
     uint16_t port;
-    (void)state;
 
     add(&s, OPEN);
     add(&s, OPEN);
@@ -101,12 +91,11 @@ static void the_first_address_that_answers_is_taken(void **state)
     clear(&s);
 }
 
-static void an_address_that_refuses_costs_nothing(void **state)
+TEST(an_address_that_refuses_costs_nothing)
 {
     scene s = { .n = 0 };
     double begin = seconds_now();
     uint16_t port;
-    (void)state;
 
     add(&s, REFUSING);
     add(&s, OPEN);
@@ -116,12 +105,11 @@ static void an_address_that_refuses_costs_nothing(void **state)
     clear(&s);
 }
 
-static void the_time_ends_where_all_are_silent(void **state)
+TEST(the_time_ends_where_all_are_silent)
 {
     scene s = { .n = 0 };
     double begin = seconds_now();
     uint16_t port;
-    (void)state;
 
     add(&s, SILENT);
     add(&s, REFUSING);
@@ -131,11 +119,10 @@ static void the_time_ends_where_all_are_silent(void **state)
     clear(&s);
 }
 
-static void the_last_error_is_told_where_all_refuse(void **state)
+TEST(the_last_error_is_told_where_all_refuse)
 {
     scene s = { .n = 0 };
     uint16_t port;
-    (void)state;
 
     add(&s, REFUSING);
     add(&s, REFUSING);
@@ -143,29 +130,15 @@ static void the_last_error_is_told_where_all_refuse(void **state)
     clear(&s);
 }
 
-static void a_race_ends_when_its_thread_has_to_end(void **state)
+TEST(a_race_ends_when_its_thread_has_to_end)
 {
     scene s = { .n = 0 };
     double begin = seconds_now();
     int stop = eventfd(1, 0), fd;
-    (void)state;
 
     add(&s, SILENT);
     assert_int_equal(pd_race_connect(&fd, s.list, stop, 60000), -1);
     assert_true(seconds_now() - begin < patient(1));
     clear(&s);
     close(stop);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_silent_address_costs_a_moment),
-        cmocka_unit_test(the_first_address_that_answers_is_taken),
-        cmocka_unit_test(an_address_that_refuses_costs_nothing),
-        cmocka_unit_test(the_time_ends_where_all_are_silent),
-        cmocka_unit_test(the_last_error_is_told_where_all_refuse),
-        cmocka_unit_test(a_race_ends_when_its_thread_has_to_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

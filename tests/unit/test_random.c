@@ -1,14 +1,6 @@
 /* Tests random numbers that depend only on where they are used: the cipher against published answers, how numbers
  * are made from it, and the statistics of the numbers. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdbool.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "random.h"
 
@@ -17,7 +9,7 @@ enum { MANY = 1 << 20 };
 /* ---- the cipher and its streams ---- */
 
 /* Published test vectors of Random123 for threefry2x32 with 20 rounds: zeros, ones, digits of pi. */
-static void the_cipher_gives_the_published_answers(void **state)
+TEST(the_cipher_gives_the_published_answers)
 {
     static const struct {
         uint32_t counter[2], key[2], out[2];
@@ -27,7 +19,6 @@ static void the_cipher_gives_the_published_answers(void **state)
         { { 0x243f6a88, 0x85a308d3 }, { 0x13198a2e, 0x03707344 }, { 0xc4923a9c, 0x483df7a0 } },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         uint32_t out[2];
         pd_threefry(known[i].key, known[i].counter, out);
@@ -40,11 +31,10 @@ static bool same_stream(pd_random a, pd_random b)
     return a.key[0] == b.key[0] && a.key[1] == b.key[1];
 }
 
-static void a_fold_enciphers_its_number(void **state)
+TEST(a_fold_enciphers_its_number)
 {
     pd_random stream = { { 0x13198a2e, 0x03707344 } }, folded = pd_random_fold(stream, UINT64_C(0x85a308d3243f6a88));
 
-    (void)state;
     assert_int_equal(folded.key[0], 0xc4923a9c);
     assert_int_equal(folded.key[1], 0x483df7a0);
 }
@@ -56,25 +46,23 @@ static pd_random plain(uint64_t seed)
 
 /* The name is folded into the seed eight bytes at a time, first byte lowest. Then the length of the name is folded
  * in. */
-static void a_stream_folds_its_name_into_the_seed(void **state)
+TEST(a_stream_folds_its_name_into_the_seed)
 {
     uint64_t seed = UINT64_C(0x123456789abcdef0);
     pd_random twelve = pd_random_fold(pd_random_fold(plain(seed), UINT64_C(0x6867666564636261)), 0x6c6b6a69);
 
-    (void)state;
     assert_true(same_stream(pd_random_stream(seed, ""), pd_random_fold(plain(seed), 0)));
     assert_true(same_stream(pd_random_stream(seed, "\xff"), pd_random_fold(pd_random_fold(plain(seed), 0xff), 1)));
     assert_true(same_stream(pd_random_stream(seed, "abcdefghijkl"), pd_random_fold(twelve, 12)));
 }
 
-static void streams_differ_by_seed_name_and_fold(void **state)
+TEST(streams_differ_by_seed_name_and_fold)
 {
     static const char *const names[] = { "",         "a",          "b",         "ab",         "ba",
                                          "abcdefgh", "abcdefgh\1", "abcdefghi", "layers.0.w", "layers.1.w" };
     pd_random streams[200];
     size_t n = 0;
 
-    (void)state;
     for (uint64_t seed = 0; seed < 4; seed++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             streams[n] = pd_random_stream(seed < 2 ? seed : seed << 32, names[i]);
@@ -111,13 +99,12 @@ static float normal_of(uint32_t word)
     return z;
 }
 
-static void number_i_is_made_of_word_i(void **state)
+TEST(number_i_is_made_of_word_i)
 {
     static const uint64_t starts[] = { 0, 1, 7, (UINT64_C(1) << 33) - 5, (UINT64_C(1) << 33) + 3, UINT64_MAX / 2 };
     pd_random stream = pd_random_stream(5, "w");
     float uniform[2100], normal[2100];
 
-    (void)state;
     for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
         pd_random_uniform(stream, 3, starts[s], uniform, 2100);
         pd_random_normal(stream, 3, starts[s], normal, 2100);
@@ -146,20 +133,18 @@ static void assert_cuts_do_not_matter(draw_function *draw, uint64_t start)
     }
 }
 
-static void cuts_do_not_matter(void **state)
+TEST(cuts_do_not_matter)
 {
-    (void)state;
     for (uint64_t start = 0; start < 2; start++) {
         assert_cuts_do_not_matter(pd_random_uniform, start);
         assert_cuts_do_not_matter(pd_random_normal, start + (UINT64_C(1) << 33) - 3000);
     }
 }
 
-static void nothing_beyond_the_last_number_is_written(void **state)
+TEST(nothing_beyond_the_last_number_is_written)
 {
     float out[4] = { 7, 7, 7, 7 };
 
-    (void)state;
     pd_random_normal(pd_random_stream(1, ""), 0, 0, out, 0);
     assert_true(out[0] == 7);
     pd_random_normal(pd_random_stream(1, ""), 0, 1, out, 1);
@@ -168,12 +153,11 @@ static void nothing_beyond_the_last_number_is_written(void **state)
     assert_true(out[2] != 7 && out[3] == 7);
 }
 
-static void draws_of_other_keys_are_others(void **state)
+TEST(draws_of_other_keys_are_others)
 {
     pd_random stream = pd_random_stream(1, "w");
     float a[64], b[64];
 
-    (void)state;
     pd_random_uniform(stream, 1, 0, a, 64);
     for (uint64_t key = 0; key < 64; key++) {
         int same = 0;
@@ -204,13 +188,12 @@ static void assert_mean(double sum, double expected, double deviation)
     if (!(fabs(mean - expected) < 5 * deviation / sqrt(MANY))) fail_msg("mean %.6f, expected %.6f", mean, expected);
 }
 
-static void uniform_numbers_fill_their_interval_evenly(void **state)
+TEST(uniform_numbers_fill_their_interval_evenly)
 {
     float *x = drawn(pd_random_uniform);
     double sum = 0, squares = 0, next = 0, chi = 0;
     int count[256] = { 0 };
 
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         double d = (double)x[i] - 0.5;
         assert_true(x[i] >= 0 && x[i] < 1);
@@ -225,12 +208,11 @@ static void uniform_numbers_fill_their_interval_evenly(void **state)
     free(x);
 }
 
-static void normal_numbers_have_the_moments_of_a_normal_distribution(void **state)
+TEST(normal_numbers_have_the_moments_of_a_normal_distribution)
 {
     float *x = drawn(pd_random_normal);
     double first = 0, second = 0, third = 0, fourth = 0, next = 0, beyond = 0;
 
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         double z = (double)x[i];
         first += z, second += z * z, third += z * z * z, fourth += z * z * z * z;
@@ -260,11 +242,10 @@ static double off_by(float u, float z)
     return fabs(gap / slope) / (double)(nextafterf(fabsf(z), INFINITY) - fabsf(z));
 }
 
-static void quantiles_are_right_to_a_few_units_in_the_last_place(void **state)
+TEST(quantiles_are_right_to_a_few_units_in_the_last_place)
 {
     double worst = 0;
 
-    (void)state;
     for (int64_t k = 1; k < 1 << 24; k += k < 4096 || k > (1 << 24) - 4096 ? 1 : 61) {
         float u = ldexpf((float)k, -24), z;
         double off;
@@ -276,11 +257,10 @@ static void quantiles_are_right_to_a_few_units_in_the_last_place(void **state)
     assert_true(worst < 4);
 }
 
-static void quantiles_are_odd_and_grow(void **state)
+TEST(quantiles_are_odd_and_grow)
 {
     float last = 0;
 
-    (void)state;
     for (int64_t k = 0; k < 1 << 24; k += 4099) {
         float u = ldexpf((float)k, -24), minus = -u, z, of_minus;
         pd_random_normal_of(&u, &z, 1);
@@ -291,11 +271,10 @@ static void quantiles_are_odd_and_grow(void **state)
     }
 }
 
-static void extreme_words_give_the_ends_of_the_distribution(void **state)
+TEST(extreme_words_give_the_ends_of_the_distribution)
 {
     static const float least = -5.4199832f; /* a normal variable is smaller than this with probability 2^-25 */
 
-    (void)state;
     assert_true(fabsf(normal_of(0) - least) < 2e-6f);
     assert_true(normal_of(UINT32_MAX) == -normal_of(0));
     assert_true(normal_of(UINT32_C(0x80000000)) > 0 && normal_of(UINT32_C(0x80000000)) < 1e-7f);
@@ -303,13 +282,12 @@ static void extreme_words_give_the_ends_of_the_distribution(void **state)
 }
 
 /* Compares a checksum with a constant: all machines, compilers and instruction sets must give the same bits. */
-static void the_bits_are_these(void **state)
+TEST(the_bits_are_these)
 {
     static const uint64_t expected = UINT64_C(0x127db17816b6efe3);
     float x[4096];
     uint64_t sum = 0;
 
-    (void)state;
     pd_random_normal(pd_random_stream(UINT64_C(0xfeedfacecafe), "bits"), 11, 12345, x, 4096);
     for (int i = 0; i < 4096; i++) {
         uint32_t bits;
@@ -317,26 +295,4 @@ static void the_bits_are_these(void **state)
         sum = sum * UINT64_C(6364136223846793005) + bits;
     }
     if (sum != expected) fail_msg("%#llx", (unsigned long long)sum);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cipher_gives_the_published_answers),
-        cmocka_unit_test(a_fold_enciphers_its_number),
-        cmocka_unit_test(a_stream_folds_its_name_into_the_seed),
-        cmocka_unit_test(streams_differ_by_seed_name_and_fold),
-        cmocka_unit_test(number_i_is_made_of_word_i),
-        cmocka_unit_test(cuts_do_not_matter),
-        cmocka_unit_test(nothing_beyond_the_last_number_is_written),
-        cmocka_unit_test(draws_of_other_keys_are_others),
-        cmocka_unit_test(uniform_numbers_fill_their_interval_evenly),
-        cmocka_unit_test(normal_numbers_have_the_moments_of_a_normal_distribution),
-        cmocka_unit_test(quantiles_are_right_to_a_few_units_in_the_last_place),
-        cmocka_unit_test(quantiles_are_odd_and_grow),
-        cmocka_unit_test(extreme_words_give_the_ends_of_the_distribution),
-        cmocka_unit_test(the_bits_are_these),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

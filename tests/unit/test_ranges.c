@@ -1,14 +1,8 @@
 /* Tests parameters that each rank holds only a range of, as with FSDP and HSDP: ranks declare, initialise and push
  * ranges, and the store steps the whole tensor. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 150, CHUNK = 64, CONN = 10, STEPS = 5 };
 
@@ -135,10 +129,10 @@ static const float *whole_weights(void)
     return weights;
 }
 
-static void slices_of_four_ranks_step_like_the_whole_of_one(void **state)
-{
-    rig *r = *state;
+FIXTURE(set_up, tear_down);
 
+TEST(slices_of_four_ranks_step_like_the_whole_of_one, rig *r)
+{
     start(r, 4, quarters, NULL);
     for (uint64_t step = 1; step <= STEPS; step++) {
         float g[N];
@@ -154,10 +148,9 @@ static void slices_of_four_ranks_step_like_the_whole_of_one(void **state)
     assert_memory_equal(rig_weights(r, r->job, 0), whole_weights(), N * sizeof(float));
 }
 
-static void replicas_of_a_shard_are_averaged_first(void **state)
+TEST(replicas_of_a_shard_are_averaged_first, rig *r)
 {
     static const rig_range ranges[] = { { 0, 75 }, { 0, 75 }, { 75, 150 }, { 75, 150 } };
-    rig *r = *state;
 
     start(r, 4, ranges, NULL);
     for (uint64_t step = 1; step <= STEPS; step++) {
@@ -174,10 +167,9 @@ static void replicas_of_a_shard_are_averaged_first(void **state)
 
 /* ---- empty shards ---- */
 
-static void a_rank_with_an_empty_shard_is_not_waited_for(void **state)
+TEST(a_rank_with_an_empty_shard_is_not_waited_for, rig *r)
 {
     static const rig_range ranges[] = { { 0, 0 }, { 0, 75 }, { 75, 75 }, { 75, 150 }, { 150, 150 } };
-    rig *r = *state;
 
     start(r, 5, ranges, NULL);
     for (uint64_t step = 1; step <= STEPS; step++) {
@@ -197,11 +189,10 @@ static void a_rank_with_an_empty_shard_is_not_waited_for(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].duplicates, 0);
 }
 
-static void an_empty_shard_has_one_piece_of_nothing(void **state)
+TEST(an_empty_shard_has_one_piece_of_nothing, rig *r)
 {
     static const rig_range ranges[] = { { 0, 150 }, { 75, 75 } };
     float g[N] = { 0 };
-    rig *r = *state;
 
     start(r, 2, ranges, NULL);
     assert_int_equal(push_nothing(r, 1, 1, 0), PD_INVALID_ARGUMENT);
@@ -216,12 +207,11 @@ static void an_empty_shard_has_one_piece_of_nothing(void **state)
 
 /* ---- ranges in a declaration ---- */
 
-static void a_range_lies_within_the_parameter(void **state)
+TEST(a_range_lies_within_the_parameter, rig *r)
 {
     static const rig_range wrong[] = {
         { 0, N + 1 }, { 5, 4 }, { N + 1, N + 1 }, { 10, INT64_MAX }, { INT64_MAX, INT64_MAX }
     };
-    rig *r = *state;
 
     assert_int_equal(hello(r, 0, 2, NULL), PD_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -235,10 +225,9 @@ static void a_range_lies_within_the_parameter(void **state)
     assert_int_equal(declare(r, 1, 100, 150), PD_OK);
 }
 
-static void elements_that_no_rank_has_refuse_the_last_declare(void **state)
+TEST(elements_that_no_rank_has_refuse_the_last_declare, rig *r)
 {
     float values[N];
-    rig *r = *state;
 
     rig_noise(7, values, N);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(hello(r, rank, 3, NULL), PD_OK);
@@ -261,10 +250,8 @@ static void elements_that_no_rank_has_refuse_the_last_declare(void **state)
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
 }
 
-static void a_single_worker_declares_every_element(void **state)
+TEST(a_single_worker_declares_every_element, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(hello(r, 0, 1, NULL), PD_OK);
     assert_int_equal(declare(r, 0, 1, 150), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "no rank has elements 0 to 1 of 150"));
@@ -272,10 +259,8 @@ static void a_single_worker_declares_every_element(void **state)
     assert_int_equal(declare(r, 0, 0, 150), PD_OK);
 }
 
-static void a_parameter_is_ranged_on_every_rank_or_on_none(void **state)
+TEST(a_parameter_is_ranged_on_every_rank_or_on_none, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(hello(r, 0, 2, NULL), PD_OK);
     assert_int_equal(hello(r, 1, 2, NULL), PD_OK);
     assert_int_equal(declare(r, 1, 0, 150), PD_OK);
@@ -285,10 +270,9 @@ static void a_parameter_is_ranged_on_every_rank_or_on_none(void **state)
     assert_int_equal(declare(r, 0, 0, 150), PD_OK);
 }
 
-static void the_range_of_a_rank_stays_the_same(void **state)
+TEST(the_range_of_a_rank_stays_the_same, rig *r)
 {
     static const rig_range ranges[] = { { 0, 75 }, { 75, 150 } };
-    rig *r = *state;
 
     start(r, 2, ranges, NULL);
     for (uint64_t nonce = CONN + 1; nonce <= CONN + 2; nonce++) { /* first the process that has declared, then a new
@@ -304,14 +288,13 @@ static void the_range_of_a_rank_stays_the_same(void **state)
     }
 }
 
-static void memory_is_reserved_for_what_a_rank_has(void **state)
+TEST(memory_is_reserved_for_what_a_rank_has)
 {
     static const pd_shape large = { 1, { 100000 } };
     static const rig_range ranges[] = { { 0, 1 }, { 1, 65 }, { 65, 65 }, { 65, 6000 }, { 6000, 100000 } };
     static const uint64_t reserves[] = { 4096, 4096, 4096, 24576, 32768 };
     pd_store_config config = rig_config();
     rig r;
-    (void)state;
 
     config.frame_bytes = 32768;
     config.chunk_elements = CHUNK;
@@ -326,14 +309,13 @@ static void memory_is_reserved_for_what_a_rank_has(void **state)
     rig_free(&r);
 }
 
-static void declare_refuses_a_range_that_the_ingest_budget_cannot_hold(void **state)
+TEST(declare_refuses_a_range_that_the_ingest_budget_cannot_hold)
 {
     static const rig_range small = { 0, 75 };
     static const pd_shape wide = { 1, { 2048 + 75 } };
     static const rig_range large = { 75, 2048 + 75 };
     pd_store_config config = rig_config();
     rig r;
-    (void)state;
 
     config.frame_bytes = 1 << 20;
     config.chunk_elements = CHUNK;
@@ -353,11 +335,10 @@ static void declare_refuses_a_range_that_the_ingest_budget_cannot_hold(void **st
 
 /* ---- initial weights ---- */
 
-static void every_rank_with_elements_is_asked_for_initial_weights(void **state)
+TEST(every_rank_with_elements_is_asked_for_initial_weights, rig *r)
 {
     static const rig_range ranges[] = { { 0, 0 }, { 0, 75 }, { 75, 150 } };
     float values[N];
-    rig *r = *state;
 
     rig_noise(7, values, N);
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -381,10 +362,9 @@ static void every_rank_with_elements_is_asked_for_initial_weights(void **state)
     assert_int_equal(r->versions[r->job][0].closed, 1);
 }
 
-static void initial_weights_wait_for_the_ranks_that_have_not_declared(void **state)
+TEST(initial_weights_wait_for_the_ranks_that_have_not_declared, rig *r)
 {
     float values[N];
-    rig *r = *state;
 
     rig_noise(7, values, N);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(hello(r, rank, 3, NULL), PD_OK);
@@ -397,11 +377,10 @@ static void initial_weights_wait_for_the_ranks_that_have_not_declared(void **sta
     assert_true(r->initialised[0]);
 }
 
-static void the_lowest_rank_decides_each_initial_value_in_any_order(void **state)
+TEST(the_lowest_rank_decides_each_initial_value_in_any_order)
 {
     enum { WORLD = 4 };
     uint64_t seed = 9;
-    (void)state;
 
     for (int turn = 0; turn < 60; turn++) {
         float values[WORLD][N], expected[N];
@@ -438,11 +417,10 @@ static void the_lowest_rank_decides_each_initial_value_in_any_order(void **state
     }
 }
 
-static void another_process_cannot_initialise_a_range_again(void **state)
+TEST(another_process_cannot_initialise_a_range_again, rig *r)
 {
     static const rig_range ranges[] = { { 0, 75 }, { 75, 150 } };
     float values[N] = { 1 };
-    rig *r = *state;
 
     start(r, 2, ranges, NULL);
     assert_int_equal(rig_hello(r, "job", 1, 2, 99, CONN + 1, NULL, rule), PD_OK);
@@ -451,10 +429,9 @@ static void another_process_cannot_initialise_a_range_again(void **state)
     assert_non_null(strstr(r->error.text, "has weights already"));
 }
 
-static void initial_weights_of_another_range_are_refused(void **state)
+TEST(initial_weights_of_another_range_are_refused, rig *r)
 {
     float values[N] = { 1 };
-    rig *r = *state;
 
     assert_int_equal(hello(r, 0, 2, NULL), PD_OK);
     assert_int_equal(declare(r, 0, 10, 75), PD_OK);
@@ -466,12 +443,11 @@ static void initial_weights_of_another_range_are_refused(void **state)
 
 /* ---- rounds ---- */
 
-static void a_push_brings_exactly_the_pieces_of_its_range(void **state)
+TEST(a_push_brings_exactly_the_pieces_of_its_range, rig *r)
 {
     static const rig_range ranges[] = { { 0, 70 }, { 70, 150 } },
                            wrong[] = { { 0, 64 }, { 64, 150 }, { 71, 150 }, { 70, 127 }, { 128, 149 }, { 0, 150 } };
     float g[N] = { 0 };
-    rig *r = *state;
 
     start(r, 2, ranges, NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
@@ -483,11 +459,10 @@ static void a_push_brings_exactly_the_pieces_of_its_range(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].duplicates, 2);
 }
 
-static void pieces_of_one_range_stand_once_in_a_frame(void **state)
+TEST(pieces_of_one_range_stand_once_in_a_frame, rig *r)
 {
     static const rig_range ranges[] = { { 0, 70 }, { 70, 150 } };
     float g[N] = { 0 };
-    rig *r = *state;
     rig_frame *frame;
 
     start(r, 2, ranges, NULL);
@@ -501,11 +476,10 @@ static void pieces_of_one_range_stand_once_in_a_frame(void **state)
 
 /* A parameter without any gradient takes no step. A parameter with a gradient for only some of its elements takes no
  * step either, and the log names the missing elements. */
-static void a_step_needs_a_gradient_of_every_element(void **state)
+TEST(a_step_needs_a_gradient_of_every_element, rig *r)
 {
     static const rig_range ranges[] = { { 0, 75 }, { 75, 150 }, { 75, 100 } };
     float g[N], before[N];
-    rig *r = *state;
 
     start(r, 3, ranges, NULL);
     memcpy(before, rig_weights(r, r->job, 0), sizeof before);
@@ -535,11 +509,10 @@ static void a_step_needs_a_gradient_of_every_element(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].count, 1);
 }
 
-static void elements_without_weight_skip_the_step(void **state)
+TEST(elements_without_weight_skip_the_step, rig *r)
 {
     static const rig_range ranges[] = { { 0, 75 }, { 75, 150 } };
     float g[N];
-    rig *r = *state;
 
     start(r, 2, ranges, "aggregate=weighted_mean");
     rig_noise(1, g, N);
@@ -550,44 +523,14 @@ static void elements_without_weight_skip_the_step(void **state)
     assert_non_null(strstr(r->warning, "all weights of "));
 }
 
-static void what_a_rank_said_it_cannot_take_back(void **state)
+TEST(what_a_rank_said_it_cannot_take_back, rig *r)
 {
     static const rig_range ranges[] = { { 0, 10 }, { 10, 150 } };
     float g[N] = { 0 };
-    rig *r = *state;
 
     start(r, 2, ranges, NULL);
     assert_int_equal(be_absent(r, 1, 1), PD_OK);
     assert_int_equal(push(r, 1, 1, g, 10, 150), PD_FAILED_PRECONDITION);
     assert_int_equal(push(r, 0, 1, g, 0, 10), PD_OK);
     assert_int_equal(be_absent(r, 0, 1), PD_FAILED_PRECONDITION);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(slices_of_four_ranks_step_like_the_whole_of_one),
-        TEST(replicas_of_a_shard_are_averaged_first),
-        TEST(a_rank_with_an_empty_shard_is_not_waited_for),
-        TEST(an_empty_shard_has_one_piece_of_nothing),
-        TEST(a_range_lies_within_the_parameter),
-        TEST(elements_that_no_rank_has_refuse_the_last_declare),
-        TEST(a_single_worker_declares_every_element),
-        TEST(a_parameter_is_ranged_on_every_rank_or_on_none),
-        TEST(the_range_of_a_rank_stays_the_same),
-        cmocka_unit_test(memory_is_reserved_for_what_a_rank_has),
-        cmocka_unit_test(declare_refuses_a_range_that_the_ingest_budget_cannot_hold),
-        TEST(every_rank_with_elements_is_asked_for_initial_weights),
-        TEST(initial_weights_wait_for_the_ranks_that_have_not_declared),
-        cmocka_unit_test(the_lowest_rank_decides_each_initial_value_in_any_order),
-        TEST(another_process_cannot_initialise_a_range_again),
-        TEST(initial_weights_of_another_range_are_refused),
-        TEST(a_push_brings_exactly_the_pieces_of_its_range),
-        TEST(pieces_of_one_range_stand_once_in_a_frame),
-        TEST(a_step_needs_a_gradient_of_every_element),
-        TEST(elements_without_weight_skip_the_step),
-        TEST(what_a_rank_said_it_cannot_take_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* Tests the disk that reads ahead of its user: same bytes, and errors at the reads that they concern. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
+#include "test.h"
 
 #include "mem_disk.h"
-#include "readahead.h"
+#include "overlapped.h"
 
 enum { BYTES = 9 << 20, FAILING = -1 };
 
@@ -102,9 +93,10 @@ static void close_it(fixture *f)
     assert_int_equal(f->disk->close(f->disk->arg, f->file), 0);
 }
 
-static void a_file_that_is_read_in_pieces_has_the_same_bytes(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_file_that_is_read_in_pieces_has_the_same_bytes, fixture *f)
 {
-    fixture *f = *state;
     const size_t pieces[] = { 100003, 1 << 20, (3 << 20) + 1, BYTES };
 
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
@@ -115,10 +107,8 @@ static void a_file_that_is_read_in_pieces_has_the_same_bytes(void **state)
     close_it(f);
 }
 
-static void a_reader_may_leap(void **state)
+TEST(a_reader_may_leap, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(read_at(f, BYTES - 24, 24), 0);
     assert_int_equal(read_at(f, 0, 16), 0);
     assert_int_equal(read_at(f, 16, 5000), 0);
@@ -130,9 +120,8 @@ static void a_reader_may_leap(void **state)
     close_it(f);
 }
 
-static void bytes_before_an_error_are_read_and_the_error_comes_after_them(void **state)
+TEST(bytes_before_an_error_are_read_and_the_error_comes_after_them, fixture *f)
 {
-    fixture *f = *state;
     const size_t piece = 1 << 16;
     uint64_t at = 0;
 
@@ -146,10 +135,8 @@ static void bytes_before_an_error_are_read_and_the_error_comes_after_them(void *
     close_it(f);
 }
 
-static void a_file_that_ends_too_early_is_told(void **state)
+TEST(a_file_that_ends_too_early_is_told, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(read_on(f, 0, 1 << 20), 0);
     assert_int_equal(f->disk->read(f->disk->arg, f->file, BYTES, f->read, 1), ENODATA);
     assert_int_equal(read_on(f, 0, 1 << 20), 0);
@@ -157,10 +144,8 @@ static void a_file_that_ends_too_early_is_told(void **state)
     close_it(f);
 }
 
-static void a_file_may_be_closed_while_it_is_read_ahead(void **state)
+TEST(a_file_may_be_closed_while_it_is_read_ahead, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(read_at(f, 0, 16), 0);
     assert_int_equal(read_at(f, 16, 16), 0);
     close_it(f);
@@ -168,17 +153,4 @@ static void a_file_may_be_closed_while_it_is_read_ahead(void **state)
     assert_int_equal(read_on(f, 0, 1 << 20), 0);
     assert_memory_equal(f->read, f->bytes, BYTES);
     close_it(f);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_file_that_is_read_in_pieces_has_the_same_bytes),
-        TEST(a_reader_may_leap),
-        TEST(bytes_before_an_error_are_read_and_the_error_comes_after_them),
-        TEST(a_file_that_ends_too_early_is_told),
-        TEST(a_file_may_be_closed_while_it_is_read_ahead),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

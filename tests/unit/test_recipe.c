@@ -1,12 +1,5 @@
 /* Tests which hyperparameters a recorded configuration asks for, and for which parameters. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "recipe.h"
 
@@ -47,11 +40,10 @@ static const char grouped[] =
     "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.25, \"groups\": ["
     "{\"params\": [\"a\", \"b.weight\"], \"lr\": 2}, {\"params\": [\"*\"], \"momentum\": 0, \"weight_decay\": 1}]}";
 
-static void what_a_group_does_not_say_is_as_the_configuration_around_it_says(void **state)
+TEST(what_a_group_does_not_say_is_as_the_configuration_around_it_says)
 {
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_recipe(&recipe, grouped, NULL), PD_OK);
     assert_int_equal(recipe.n_groups, 3);
     assert_true(value_for(&recipe, "a", "lr") == 2 && value_for(&recipe, "a", "momentum") == .25 &&
@@ -62,11 +54,10 @@ static void what_a_group_does_not_say_is_as_the_configuration_around_it_says(voi
     pd_recipe_free(&recipe);
 }
 
-static void parameters_of_one_group_share_its_number_and_others_do_not(void **state)
+TEST(parameters_of_one_group_share_its_number_and_others_do_not)
 {
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_recipe(&recipe, grouped, NULL), PD_OK);
     assert_int_equal(pd_recipe_group(&recipe, "a"), pd_recipe_group(&recipe, "b.weight"));
     assert_int_not_equal(pd_recipe_group(&recipe, "a"), pd_recipe_group(&recipe, "*"));
@@ -74,12 +65,11 @@ static void parameters_of_one_group_share_its_number_and_others_do_not(void **st
     pd_recipe_free(&recipe);
 }
 
-static void each_group_becomes_a_rule_with_its_own_values(void **state)
+TEST(each_group_becomes_a_rule_with_its_own_values)
 {
     pd_recipe recipe;
     char *rule;
 
-    (void)state;
     assert_int_equal(read_recipe(&recipe, grouped, NULL), PD_OK);
     assert_non_null(rule = pd_recipe_rule(&recipe, 1, "1/*"));
     assert_string_equal(rule, "1/* sgd lr=2 momentum=0.25 dampening=0 weight_decay=0 nesterov=no maximize=no");
@@ -90,12 +80,11 @@ static void each_group_becomes_a_rule_with_its_own_values(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void schedules_of_groups_are_their_own(void **state)
+TEST(schedules_of_groups_are_their_own)
 {
     pd_recipe recipe;
     char *rule;
 
-    (void)state;
     assert_int_equal(
         read_recipe(
             &recipe,
@@ -111,9 +100,8 @@ static void schedules_of_groups_are_their_own(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void groups_that_cannot_be_are_refused_by_name(void **state)
+TEST(groups_that_cannot_be_are_refused_by_name)
 {
-    (void)state;
     assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"params\": [\"a\"]}, {\"params\": [\"b\", \"a\"]}]}",
                    "parameter a is in two groups");
     assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"lr\": 1}]}", "group 0 has no list of params");
@@ -123,13 +111,12 @@ static void groups_that_cannot_be_are_refused_by_name(void **state)
     assert_refused("{\"optimizer\": \"SGD\", \"groups\": [{\"params\": [], \"nesterov\": true}]}", "nesterov");
 }
 
-static void groups_without_end_are_refused(void **state)
+TEST(groups_without_end_are_refused)
 {
     json_t *config = json_pack("{s:s, s:[]}", "optimizer", "SGD", "groups"), *list = json_object_get(config, "groups");
     pd_recipe recipe;
     pd_error err;
 
-    (void)state;
     for (int i = 0; i < 1001; i++) json_array_append_new(list, json_pack("{s:[]}", "params"));
     assert_int_equal(pd_recipe_read(&recipe, "torch_optim", config, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "1001 groups; a replay takes at most 1000"));
@@ -155,12 +142,11 @@ static void assert_rule_has(const pd_recipe *recipe, size_t group, const char *c
     free(rule);
 }
 
-static void lists_and_objects_of_meta_are_read_member_by_member(void **state)
+TEST(lists_and_objects_of_meta_are_read_member_by_member)
 {
     pd_recipe recipe;
     pd_error err;
 
-    (void)state;
     if (read_as("meta_shampoo", &recipe,
                 "{\"betas\": [0.75, 0.875], \"inv_root_override\": [9, 1], \"grafting_config\": {\"beta2\": 0.5, "
                 "\"epsilon\": 1e-3, \"type\": \"adam\"},"
@@ -177,12 +163,11 @@ static void lists_and_objects_of_meta_are_read_member_by_member(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void null_is_off_and_one_root_is_for_blocks_of_every_order(void **state)
+TEST(null_is_off_and_one_root_is_for_blocks_of_every_order)
 {
     pd_recipe recipe;
     pd_error err;
 
-    (void)state;
     if (read_as("meta_shampoo", &recipe,
                 "{\"grafting_config\": null, \"precision_config\": null, \"preconditioner_dtype\": null, "
                 "\"inv_root_override\": 3}",
@@ -194,12 +179,11 @@ static void null_is_off_and_one_root_is_for_blocks_of_every_order(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void of_a_distribution_only_what_changes_numbers_is_read(void **state)
+TEST(of_a_distribution_only_what_changes_numbers_is_read)
 {
     pd_recipe recipe;
     pd_error err;
 
-    (void)state;
     if (read_as("meta_shampoo", &recipe,
                 "{\"distributed_config\": {\"type\": \"ddp\", \"world_size\": 4, \"num_trainers_per_group\": 2, "
                 "\"communicate_params\": true, \"communication_dtype\": \"BF16\"},"
@@ -219,12 +203,11 @@ static void of_a_distribution_only_what_changes_numbers_is_read(void **state)
 
 /* The object grafting_config of a parameter group replaces the outer object as a whole: keys that it leaves out get
  * their defaults. */
-static void a_group_of_meta_has_a_graft_of_its_own(void **state)
+TEST(a_group_of_meta_has_a_graft_of_its_own)
 {
     pd_recipe recipe;
     pd_error err;
 
-    (void)state;
     if (read_as("meta_shampoo", &recipe,
                 "{\"betas\": [0.75, 1], \"grafting_config\": {\"beta2\": 0.5, \"type\": \"adam\"}, \"groups\": ["
                 "{\"params\": [\"b\"], \"grafting_config\": {\"type\": \"sgd\"}, \"betas\": [0, 0.5]}, {\"params\": "
@@ -241,13 +224,12 @@ static void a_group_of_meta_has_a_graft_of_its_own(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void the_rate_of_each_step_may_stand_in_the_configuration(void **state)
+TEST(the_rate_of_each_step_may_stand_in_the_configuration)
 {
     pd_recipe recipe;
     pd_error err;
     double rate = 7;
 
-    (void)state;
     if (read_as("meta_shampoo", &recipe, "{\"lr\": 0.5, \"lr_schedule\": [0.25, 1]}", &err) != PD_OK)
         fail_msg("%s", err.text);
     assert_true(pd_recipe_rate(&recipe, 1, &rate) && rate == .25);
@@ -260,7 +242,7 @@ static void the_rate_of_each_step_may_stand_in_the_configuration(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void values_that_cannot_be_are_refused_with_their_name(void **state)
+TEST(values_that_cannot_be_are_refused_with_their_name)
 {
     static const char *const configs[] = { "{\"betas\": [0.5]}",
                                            "{\"betas\": [0.5, [1]]}",
@@ -272,7 +254,6 @@ static void values_that_cannot_be_are_refused_with_their_name(void **state)
     static const char *const names[] = { "betas", "betas",      "betas", "grafting_config", "grafting_config.beta2",
                                          "lr",    "lr_schedule" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         pd_recipe recipe;
         pd_error err = { 0 };
@@ -283,11 +264,10 @@ static void values_that_cannot_be_are_refused_with_their_name(void **state)
     }
 }
 
-static void a_key_without_a_value_leaves_the_default(void **state)
+TEST(a_key_without_a_value_leaves_the_default)
 {
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(
         read_recipe(&recipe, "{\"optimizer\": \"Adam\", \"lr\": null, \"eps\": 0.5, \"foreach\": null}", NULL), PD_OK);
     assert_true(value_for(&recipe, "w", "lr") == 1e-3 && value_for(&recipe, "w", "eps") == .5);
@@ -303,11 +283,10 @@ static const char masked[] =
     "\"layers\": true}, "
     "\"params_partition_specs\": {\"w\": [\"fsdp\"]}, \"preconditioner_partition_spec\": [\"fsdp\"]}";
 
-static void a_mask_of_kron_takes_the_decay_off_some(void **state)
+TEST(a_mask_of_kron_takes_the_decay_off_some)
 {
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_as("distributed_kron", &recipe, masked, NULL), PD_OK);
     assert_true(value_for(&recipe, "w", "weight_decay") == 0.25);
     assert_true(value_for(&recipe, "b", "weight_decay") == 0);
@@ -317,7 +296,7 @@ static void a_mask_of_kron_takes_the_decay_off_some(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void trees_of_kron_name_a_parameter_by_the_way_to_it(void **state)
+TEST(trees_of_kron_name_a_parameter_by_the_way_to_it)
 {
     static const char config[] =
         "{\"weight_decay\": 0.25, \"weight_decay_mask\": {\"b\": true, \"e\": {\"l\": {\"w\": true, \"b\": false}}}, "
@@ -325,7 +304,6 @@ static void trees_of_kron_name_a_parameter_by_the_way_to_it(void **state)
     pd_recipe recipe;
     char *axes;
 
-    (void)state;
     assert_int_equal(read_as("distributed_kron", &recipe, config, NULL), PD_OK);
     assert_true(value_for(&recipe, "e/l/w", "weight_decay") == 0.25 && value_for(&recipe, "b", "weight_decay") == 0.25);
     assert_true(value_for(&recipe, "e/l/b", "weight_decay") == 0);
@@ -335,13 +313,12 @@ static void trees_of_kron_name_a_parameter_by_the_way_to_it(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void the_probability_of_kron_is_upstreams_schedule(void **state)
+TEST(the_probability_of_kron_is_upstreams_schedule)
 {
     double at[PD_MAX_HYPERS];
     pd_recipe recipe;
     int i;
 
-    (void)state;
     assert_int_equal(read_as("distributed_kron", &recipe, masked, NULL), PD_OK);
     i = pd_hypers_find(recipe.groups[0].row, "preconditioner_update_probability");
     pd_hypers_at(&recipe.groups[0], 0, at);
@@ -351,7 +328,7 @@ static void the_probability_of_kron_is_upstreams_schedule(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void a_scanned_parameter_of_kron_has_layers(void **state)
+TEST(a_scanned_parameter_of_kron_has_layers)
 {
     static const struct {
         const char *name;
@@ -363,7 +340,6 @@ static void a_scanned_parameter_of_kron_has_layers(void **state)
     };
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_as("distributed_kron", &recipe, masked, NULL), PD_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *axes = pd_recipe_axes(&recipe, cases[i].name, cases[i].rank);
@@ -373,12 +349,11 @@ static void a_scanned_parameter_of_kron_has_layers(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void a_mask_of_kron_may_be_a_rule_for_dimensions(void **state)
+TEST(a_mask_of_kron_may_be_a_rule_for_dimensions)
 {
     pd_recipe recipe;
     pd_error err;
 
-    (void)state;
     assert_int_equal(read_as("distributed_kron", &recipe,
                              "{\"weight_decay\": 1, \"weight_decay_mask\": \"callable:ndim>=2\"}", NULL),
                      PD_OK);
@@ -398,7 +373,7 @@ static const char *text_for(const pd_recipe *recipe, const char *hyper)
     return pd_hypers_given_text(&recipe->groups[0], pd_hypers_find(recipe->groups[0].row, hyper));
 }
 
-static void rules_of_adafactor_become_text(void **state)
+TEST(rules_of_adafactor_become_text)
 {
     static const char config[] = "{\"learning_rate\": 0.5, \"factor_map\": [[\"it's (a|b)\", [\"BATCH\", \"ROW\"]], "
                                  "[\"x\", \"HEURISTIC\"], [\"\", null]], "
@@ -406,7 +381,6 @@ static void rules_of_adafactor_become_text(void **state)
                                  "\"logical_factor_rules\": {\"embed\": \"row\"}}";
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_as("t5x_adafactor", &recipe, config, NULL), PD_OK);
     assert_string_equal(text_for(&recipe, "factor_map"), "['it''s (a|b)':(BATCH,ROW),'x':HEURISTIC,'':none]");
     assert_string_equal(text_for(&recipe, "multiply_by_parameter_scale"), "['bias':no,'.*':yes]");
@@ -414,11 +388,10 @@ static void rules_of_adafactor_become_text(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void null_of_adafactor_is_none(void **state)
+TEST(null_of_adafactor_is_none)
 {
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_as("t5x_adafactor", &recipe,
                              "{\"learning_rate\": 1, \"clipping_threshold\": null, \"factor_map\": null}", NULL),
                      PD_OK);
@@ -427,12 +400,11 @@ static void null_of_adafactor_is_none(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void axes_and_the_first_step_are_declared(void **state)
+TEST(axes_and_the_first_step_are_declared)
 {
     pd_recipe recipe;
     char *axes, *none;
 
-    (void)state;
     assert_int_equal(read_as("t5x_adafactor", &recipe,
                              "{\"learning_rate\": 1, \"start_step\": 7, \"param_axes\": {\"w\": [\"embed\", \"mlp\"]}}",
                              NULL),
@@ -450,11 +422,10 @@ static void axes_and_the_first_step_are_declared(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void a_run_of_nadam_from_before_torch_2_has_its_defect(void **state)
+TEST(a_run_of_nadam_from_before_torch_2_has_its_defect)
 {
     pd_recipe recipe;
 
-    (void)state;
     assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"betas\": [0.5, 0.75]}", NULL),
                      PD_OK);
     assert_true(value_for(&recipe, "w", "mu_counted_twice") == 1 && value_for(&recipe, "w", "betas[1]") == .75);
@@ -463,33 +434,4 @@ static void a_run_of_nadam_from_before_torch_2_has_its_defect(void **state)
                      PD_OK);
     assert_true(value_for(&recipe, "w", "mu_counted_twice") == 0);
     pd_recipe_free(&recipe);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_group_does_not_say_is_as_the_configuration_around_it_says),
-        cmocka_unit_test(parameters_of_one_group_share_its_number_and_others_do_not),
-        cmocka_unit_test(each_group_becomes_a_rule_with_its_own_values),
-        cmocka_unit_test(schedules_of_groups_are_their_own),
-        cmocka_unit_test(groups_that_cannot_be_are_refused_by_name),
-        cmocka_unit_test(groups_without_end_are_refused),
-        cmocka_unit_test(lists_and_objects_of_meta_are_read_member_by_member),
-        cmocka_unit_test(null_is_off_and_one_root_is_for_blocks_of_every_order),
-        cmocka_unit_test(of_a_distribution_only_what_changes_numbers_is_read),
-        cmocka_unit_test(a_group_of_meta_has_a_graft_of_its_own),
-        cmocka_unit_test(the_rate_of_each_step_may_stand_in_the_configuration),
-        cmocka_unit_test(values_that_cannot_be_are_refused_with_their_name),
-        cmocka_unit_test(a_key_without_a_value_leaves_the_default),
-        cmocka_unit_test(a_mask_of_kron_takes_the_decay_off_some),
-        cmocka_unit_test(trees_of_kron_name_a_parameter_by_the_way_to_it),
-        cmocka_unit_test(the_probability_of_kron_is_upstreams_schedule),
-        cmocka_unit_test(a_scanned_parameter_of_kron_has_layers),
-        cmocka_unit_test(a_mask_of_kron_may_be_a_rule_for_dimensions),
-        cmocka_unit_test(rules_of_adafactor_become_text),
-        cmocka_unit_test(null_of_adafactor_is_none),
-        cmocka_unit_test(axes_and_the_first_step_are_declared),
-        cmocka_unit_test(a_run_of_nadam_from_before_torch_2_has_its_defect),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests which jobs come back from a state directory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "disk_pass.h"
 #include "keeper.h"
@@ -127,10 +119,10 @@ static void log_steps(fixture *f, uint64_t creator, uint64_t base, uint64_t firs
     pd_wal_writer_free(logs);
 }
 
-static void the_newest_checkpoint_of_a_job_comes_back(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(the_newest_checkpoint_of_a_job_comes_back, fixture *f)
+{
     assert_int_equal(recover(f, NULL), PD_OK);
     assert_int_equal(f->restored, 0);
     for (uint64_t step = 1; step <= 3; step++) write_one(f, 7, step, step, false);
@@ -140,9 +132,8 @@ static void the_newest_checkpoint_of_a_job_comes_back(void **state)
     assert_false(f->foreign);
 }
 
-static void a_checkpoint_with_damaged_weights_is_passed_over(void **state)
+TEST(a_checkpoint_with_damaged_weights_is_passed_over, fixture *f)
 {
-    fixture *f = *state;
     uint8_t *file;
     size_t bytes;
 
@@ -162,9 +153,8 @@ static void a_checkpoint_with_damaged_weights_is_passed_over(void **state)
     assert_int_equal(f->step, 2);
 }
 
-static void a_damaged_checkpoint_is_passed_over(void **state)
+TEST(a_damaged_checkpoint_is_passed_over, fixture *f)
 {
-    fixture *f = *state;
     size_t bytes;
 
     write_one(f, 7, 1, 1, false);
@@ -179,10 +169,8 @@ static void a_damaged_checkpoint_is_passed_over(void **state)
     assert_int_equal(f->restored, 0);
 }
 
-static void the_steps_in_the_log_follow_the_checkpoint(void **state)
+TEST(the_steps_in_the_log_follow_the_checkpoint, fixture *f)
 {
-    fixture *f = *state;
-
     write_one(f, 7, 2, 1, false);
     log_steps(f, 7, 2, 3, 5);
     assert_int_equal(recover(f, NULL), PD_OK);
@@ -218,9 +206,8 @@ static bool files_are_unchanged(const fixture *f)
     return true;
 }
 
-static void a_daemon_that_has_to_stop_loads_no_more_and_changes_nothing(void **state)
+TEST(a_daemon_that_has_to_stop_loads_no_more_and_changes_nothing, fixture *f)
 {
-    fixture *f = *state;
     pd_disk below = f->disk;
     pd_error err;
 
@@ -242,10 +229,8 @@ static void a_daemon_that_has_to_stop_loads_no_more_and_changes_nothing(void **s
     assert_int_equal(f->step, 5);
 }
 
-static void a_step_that_cannot_be_repeated_ends_the_log(void **state)
+TEST(a_step_that_cannot_be_repeated_ends_the_log, fixture *f)
 {
-    fixture *f = *state;
-
     write_one(f, 7, 2, 1, false);
     log_steps(f, 7, 2, 3, 9);
     f->refused_step = 6;
@@ -256,10 +241,8 @@ static void a_step_that_cannot_be_repeated_ends_the_log(void **state)
     assert_int_equal(f->step, 5); /* the job has gone on from there, so the old step 6 is not its past */
 }
 
-static void a_job_that_a_step_of_the_log_spoils_comes_back_up_to_the_step_before(void **state)
+TEST(a_job_that_a_step_of_the_log_spoils_comes_back_up_to_the_step_before, fixture *f)
 {
-    fixture *f = *state;
-
     write_one(f, 7, 2, 1, false);
     log_steps(f, 7, 2, 3, 9);
     f->spoiled_step = 6;
@@ -268,9 +251,8 @@ static void a_job_that_a_step_of_the_log_spoils_comes_back_up_to_the_step_before
     assert_int_equal(f->step, 5);
 }
 
-static void a_damaged_log_ends_before_its_damage(void **state)
+TEST(a_damaged_log_ends_before_its_damage, fixture *f)
 {
-    fixture *f = *state;
     size_t bytes;
 
     write_one(f, 7, 2, 1, false);
@@ -281,9 +263,8 @@ static void a_damaged_log_ends_before_its_damage(void **state)
     assert_true(f->step < 5);
 }
 
-static void a_log_of_a_newer_version_stops_the_start(void **state)
+TEST(a_log_of_a_newer_version_stops_the_start, fixture *f)
 {
-    fixture *f = *state;
     uint64_t hash;
     uint8_t *file;
     size_t bytes;
@@ -300,10 +281,8 @@ static void a_log_of_a_newer_version_stops_the_start(void **state)
     assert_non_null(strstr(err.text, "to start without this job"));
 }
 
-static void a_job_that_has_ended_does_not_come_back(void **state)
+TEST(a_job_that_has_ended_does_not_come_back, fixture *f)
 {
-    fixture *f = *state;
-
     write_one(f, 7, 1, 1, false);
     write_one(f, 8, 2, 2, false);
     write_one(f, 8, 2, 2, true);
@@ -312,10 +291,8 @@ static void a_job_that_has_ended_does_not_come_back(void **state)
     assert_int_equal(f->creator, 7);
 }
 
-static void of_jobs_of_the_same_name_the_later_one_comes_back(void **state)
+TEST(of_jobs_of_the_same_name_the_later_one_comes_back, fixture *f)
 {
-    fixture *f = *state;
-
     write_one(f, 7, 1, 200, false);
     write_one(f, 6, 9, 100, false);
     write_one(f, 8, 5, 150, false);
@@ -324,9 +301,8 @@ static void of_jobs_of_the_same_name_the_later_one_comes_back(void **state)
     assert_int_equal(f->creator, 7);
 }
 
-static void a_checkpoint_that_does_not_fit_ends_the_start(void **state)
+TEST(a_checkpoint_that_does_not_fit_ends_the_start, fixture *f)
 {
-    fixture *f = *state;
     pd_error err = { 0 };
 
     write_one(f, 7, 1, 1, false);
@@ -335,9 +311,8 @@ static void a_checkpoint_that_does_not_fit_ends_the_start(void **state)
     assert_non_null(strstr(err.text, "it does not fit; to start without this job, move " ROOT));
 }
 
-static void checkpoints_of_other_hardware_are_foreign(void **state)
+TEST(checkpoints_of_other_hardware_are_foreign, fixture *f)
 {
-    fixture *f = *state;
     pd_checkpoint_image *kept = sample_kept(1, 1);
 
     assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &(pd_checkpoint_about){ .blas = "Katmai" }, NULL),
@@ -345,25 +320,4 @@ static void checkpoints_of_other_hardware_are_foreign(void **state)
     assert_int_equal(recover(f, NULL), PD_OK);
     assert_true(f->foreign);
     pd_checkpoint_image_free(kept);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_newest_checkpoint_of_a_job_comes_back),
-        TEST(a_damaged_checkpoint_is_passed_over),
-        TEST(a_checkpoint_with_damaged_weights_is_passed_over),
-        TEST(the_steps_in_the_log_follow_the_checkpoint),
-        TEST(of_jobs_of_the_same_name_the_later_one_comes_back),
-        TEST(a_step_that_cannot_be_repeated_ends_the_log),
-        TEST(a_job_that_a_step_of_the_log_spoils_comes_back_up_to_the_step_before),
-        TEST(a_damaged_log_ends_before_its_damage),
-        TEST(a_log_of_a_newer_version_stops_the_start),
-        TEST(a_job_that_has_ended_does_not_come_back),
-        TEST(a_checkpoint_that_does_not_fit_ends_the_start),
-        TEST(checkpoints_of_other_hardware_are_foreign),
-        TEST(a_daemon_that_has_to_stop_loads_no_more_and_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

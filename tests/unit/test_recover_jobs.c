@@ -1,14 +1,7 @@
 /* Tests jobs that come back from a disk into a store, as when a daemon starts: their steps, and what is refused. */
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <inttypes.h>
 
 #include "checkpoint_files.h"
 #include "keeper.h"
@@ -126,10 +119,10 @@ static const pd_job_info *only_job(fixture *f)
 
 /* ---- tests ---- */
 
-static void a_job_comes_back_with_its_step_which_is_durable(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(a_job_comes_back_with_its_step_which_is_durable, fixture *f)
+{
     write_job(f, "j", NULL, 3, NULL);
     recover(f);
     assert_string_equal(only_job(f)->name, "j");
@@ -139,10 +132,8 @@ static void a_job_comes_back_with_its_step_which_is_durable(void **state)
     assert_true(only_job(f)->checkpoint_bytes > 5 * sizeof(float));
 }
 
-static void several_jobs_come_back(void **state)
+TEST(several_jobs_come_back, fixture *f)
 {
-    fixture *f = *state;
-
     write_job(f, "j", NULL, 3, NULL);
     write_job(f, "k/l", NULL, 2, NULL);
     recover(f);
@@ -171,19 +162,18 @@ static void expect_step_2_without(fixture *f, const char *name)
     assert_int_equal(only_job(f)->step_least, 2);
 }
 
-static void a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged(void **state)
+TEST(a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged, fixture *f)
 {
-    expect_step_2_without(*state, "state.bin");
+    expect_step_2_without(f, "state.bin");
 }
 
-static void a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged(void **state)
+TEST(a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged, fixture *f)
 {
-    expect_step_2_without(*state, "weights.safetensors");
+    expect_step_2_without(f, "weights.safetensors");
 }
 
-static void a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact(void **state)
+TEST(a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact, fixture *f)
 {
-    fixture *f = *state;
     char manifest[128];
 
     write_job(f, "lax", NULL, 2, &elsewhere);
@@ -194,18 +184,15 @@ static void a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact(voi
     assert_true(mem_disk_has(f->memory, manifest));
 }
 
-static void a_job_that_must_be_exact_comes_back_on_the_same_instructions(void **state)
+TEST(a_job_that_must_be_exact_comes_back_on_the_same_instructions, fixture *f)
 {
-    fixture *f = *state;
-
     write_job(f, "strict", "exact=yes", 3, NULL);
     recover(f);
     assert_string_equal(only_job(f)->name, "strict");
 }
 
-static void a_job_that_does_not_fit_the_limits_ends_the_start(void **state)
+TEST(a_job_that_does_not_fit_the_limits_ends_the_start, fixture *f)
 {
-    fixture *f = *state;
     pd_store_config config = keeping_config();
     pd_error err;
 
@@ -217,19 +204,4 @@ static void a_job_that_does_not_fit_the_limits_ends_the_start(void **state)
                      PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, f->dir));
     assert_int_equal(count_jobs(f), 0);
-}
-
-int main(void)
-{
-#define ON_A_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        ON_A_DISK(a_job_comes_back_with_its_step_which_is_durable),
-        ON_A_DISK(several_jobs_come_back),
-        ON_A_DISK(a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged),
-        ON_A_DISK(a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged),
-        ON_A_DISK(a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact),
-        ON_A_DISK(a_job_that_must_be_exact_comes_back_on_the_same_instructions),
-        ON_A_DISK(a_job_that_does_not_fit_the_limits_ends_the_start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* Tests the blocks that a flat range of elements is cut into. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "recovery.h"
+#include "replay_run.h"
 
 static int64_t elements_of(const pd_shape *shape)
 {
@@ -49,9 +44,8 @@ static void check_cover(const pd_shape *shape, int64_t start, int64_t end, const
     assert_int_equal(at, end);
 }
 
-static void blocks_cover_the_range_in_order_without_gaps(void **state)
+TEST(blocks_cover_the_range_in_order_without_gaps)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) each_range(&shapes[s], check_cover);
 }
 
@@ -73,9 +67,8 @@ static void check_whole(const pd_shape *shape, int64_t start, int64_t end, const
     }
 }
 
-static void blocks_are_whole_in_every_dimension_but_their_first(void **state)
+TEST(blocks_are_whole_in_every_dimension_but_their_first)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) each_range(&shapes[s], check_whole);
 }
 
@@ -95,15 +88,13 @@ static void check_largest(const pd_shape *shape, int64_t start, int64_t end, con
     }
 }
 
-static void nothing_is_cut_that_need_not_be(void **state)
+TEST(nothing_is_cut_that_need_not_be)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) each_range(&shapes[s], check_largest);
 }
 
-static void the_whole_range_is_the_tensor(void **state)
+TEST(the_whole_range_is_the_tensor)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         pd_recovered r;
         assert_int_equal(pd_recover_blocks(&r, &shapes[s], 0, elements_of(&shapes[s]), NULL), PD_OK);
@@ -114,7 +105,7 @@ static void the_whole_range_is_the_tensor(void **state)
 
 /* Elements 7 to 46 of a tensor of shape (3, 4, 5). The blocks are: 3 elements of a row, 2 rows, the whole matrix at
  * index 1 of the first dimension, 1 row, 1 element. */
-static void a_range_in_the_middle_has_blocks_of_every_rank(void **state)
+TEST(a_range_in_the_middle_has_blocks_of_every_rank)
 {
     static const pd_shape shape = { .rank = 3, .dim = { 3, 4, 5 } };
     static const pd_shape expected[] = { { .rank = 1, .dim = { 3 } },
@@ -123,7 +114,6 @@ static void a_range_in_the_middle_has_blocks_of_every_rank(void **state)
                                          { .rank = 2, .dim = { 1, 5 } },
                                          { .rank = 1, .dim = { 1 } } };
     pd_recovered r;
-    (void)state;
 
     assert_int_equal(pd_recover_blocks(&r, &shape, 7, 46, NULL), PD_OK);
     assert_int_equal(r.n, 5);
@@ -131,57 +121,52 @@ static void a_range_in_the_middle_has_blocks_of_every_rank(void **state)
 }
 
 /* A range of all elements but the first and the last, in a tensor with 8 dimensions of 3, has 15 blocks. */
-static void the_most_blocks_there_can_be_fit(void **state)
+TEST(the_most_blocks_there_can_be_fit)
 {
     pd_shape shape = { .rank = 8, .dim = { 3, 3, 3, 3, 3, 3, 3, 3 } };
     pd_recovered r;
-    (void)state;
 
     assert_int_equal(pd_recover_blocks(&r, &shape, 1, 6561 - 1, NULL), PD_OK);
     assert_int_equal(r.n, PD_MAX_RECOVERED);
     check_cover(&shape, 1, 6560, &r);
 }
 
-static void a_scalar_is_a_vector_of_one(void **state)
+TEST(a_scalar_is_a_vector_of_one)
 {
     static const pd_shape scalar = { 0 }, one = { .rank = 1, .dim = { 1 } };
     pd_recovered r;
-    (void)state;
 
     assert_int_equal(pd_recover_blocks(&r, &scalar, 0, 1, NULL), PD_OK);
     assert_true(r.n == 1 && r.at[0].offset == 0 && pd_shape_equal(&r.at[0].shape, &one));
 }
 
-static void a_tensor_without_elements_has_no_blocks(void **state)
+TEST(a_tensor_without_elements_has_no_blocks)
 {
     static const pd_shape empty = { .rank = 3, .dim = { 4, 0, 2 } };
     pd_recovered r;
-    (void)state;
 
     assert_int_equal(pd_recover_blocks(&r, &empty, 0, 0, NULL), PD_OK);
     assert_int_equal(r.n, 0);
     assert_int_equal(pd_recover_blocks(&r, &empty, 0, 1, NULL), PD_INVALID_ARGUMENT);
 }
 
-static void more_than_2_31_elements_are_well(void **state)
+TEST(more_than_2_31_elements_are_well)
 {
     static const pd_shape large = { .rank = 3, .dim = { 1 << 20, 1 << 20, 3 } };
     pd_recovered r;
     int64_t n = elements_of(&large);
-    (void)state;
 
     assert_int_equal(pd_recover_blocks(&r, &large, 1, n - 1, NULL), PD_OK);
     assert_int_equal(r.n, 5);
     check_cover(&large, 1, n - 1, &r);
 }
 
-static void what_is_no_range_is_refused(void **state)
+TEST(what_is_no_range_is_refused)
 {
     static const pd_shape shape = { .rank = 2, .dim = { 3, 4 } }, wrong = { .rank = 2, .dim = { 3, -4 } };
     static const int64_t bad[][2] = { { -1, 3 }, { 5, 4 }, { 0, 13 }, { 13, 13 }, { INT64_MIN, INT64_MAX } };
     pd_recovered r;
     pd_error err;
-    (void)state;
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(pd_recover_blocks(&r, &shape, bad[i][0], bad[i][1], &err), PD_INVALID_ARGUMENT);
@@ -189,21 +174,4 @@ static void what_is_no_range_is_refused(void **state)
         assert_int_equal(r.n, 0);
     }
     assert_int_equal(pd_recover_blocks(&r, &wrong, 0, 0, &err), PD_INVALID_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_cover_the_range_in_order_without_gaps),
-        cmocka_unit_test(blocks_are_whole_in_every_dimension_but_their_first),
-        cmocka_unit_test(nothing_is_cut_that_need_not_be),
-        cmocka_unit_test(the_whole_range_is_the_tensor),
-        cmocka_unit_test(a_range_in_the_middle_has_blocks_of_every_rank),
-        cmocka_unit_test(the_most_blocks_there_can_be_fit),
-        cmocka_unit_test(a_scalar_is_a_vector_of_one),
-        cmocka_unit_test(a_tensor_without_elements_has_no_blocks),
-        cmocka_unit_test(more_than_2_31_elements_are_well),
-        cmocka_unit_test(what_is_no_range_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

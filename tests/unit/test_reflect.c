@@ -1,21 +1,15 @@
 /* Tests how messages are written as JSON by means of their descriptors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "message.h"
 #include "result.h"
 
-static void a_list_of_signed_numbers_is_told_number_by_number(void **state)
+TEST(a_list_of_signed_numbers_is_told_number_by_number)
 {
     Paramd__StateInfo info = PARAMD__STATE_INFO__INIT;
     int32_t follows[] = { 1, -1, 0 };
     json_t *json, *list;
 
-    (void)state;
     info.number = -1;
     info.follows = follows;
     info.n_follows = 3;
@@ -25,10 +19,4 @@ static void a_list_of_signed_numbers_is_told_number_by_number(void **state)
     for (size_t i = 0; i < 3; i++) assert_int_equal(json_integer_value(json_array_get(list, i)), follows[i]);
     assert_int_equal(json_integer_value(json_object_get(json, "number")), -1);
     json_decref(json);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_list_of_signed_numbers_is_told_number_by_number) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* Tests steps that an optimizer refuses. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "convert.h"
-#include "oom.h"
 #include "stern_steps.h"
 
 /* Takes a step of the first parameter alone. Keeps the new weights unless the step is refused. */
@@ -27,10 +19,10 @@ static void step_alone(stern_steps *f)
 
 /* ---- steps of one parameter ---- */
 
-static void a_refused_step_writes_no_weights_and_is_counted(void **state)
-{
-    stern_steps *f = *state;
+EACH_TEST(stern_set_up, stern_tear_down);
 
+TEST(a_refused_step_writes_no_weights_and_is_counted, stern_steps *f)
+{
     stern_make(f, STERN_OPTIONS("lr", "1"));
     stern_fill(f, 1);
     step_alone(f);
@@ -45,9 +37,8 @@ static void a_refused_step_writes_no_weights_and_is_counted(void **state)
     stern_finish(f);
 }
 
-static void tasks_before_the_refused_one_are_adopted_those_behind_it_are_not(void **state)
+TEST(tasks_before_the_refused_one_are_adopted_those_behind_it_are_not, stern_steps *f)
 {
-    stern_steps *f = *state;
     pd_root_stats stats;
 
     stern_make(f, STERN_OPTIONS("lr", "1"));
@@ -68,10 +59,8 @@ static void tasks_before_the_refused_one_are_adopted_those_behind_it_are_not(voi
     stern_finish(f);
 }
 
-static void the_first_task_in_the_order_of_the_plan_tells_why(void **state)
+TEST(the_first_task_in_the_order_of_the_plan_tells_why, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("refuses", "failures"));
     stern_fill(f, 1);
     f->gradient[0][11] = NAN;
@@ -81,10 +70,8 @@ static void the_first_task_in_the_order_of_the_plan_tells_why(void **state)
     stern_finish(f);
 }
 
-static void a_failure_that_the_row_lets_pass_is_none(void **state)
+TEST(a_failure_that_the_row_lets_pass_is_none, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("refuses", "unfit"));
     stern_fill(f, 1);
     f->gradient[0][6] = -100;
@@ -95,9 +82,8 @@ static void a_failure_that_the_row_lets_pass_is_none(void **state)
     stern_finish(f);
 }
 
-static void what_earlier_phases_left_is_stored_in_its_form(void **state)
+TEST(what_earlier_phases_left_is_stored_in_its_form, stern_steps *f)
 {
-    stern_steps *f = *state;
     float kept[STERN_N];
 
     stern_make(f, STERN_OPTIONS("storage", "float16"));
@@ -112,10 +98,8 @@ static void what_earlier_phases_left_is_stored_in_its_form(void **state)
     stern_finish(f);
 }
 
-static void the_next_step_is_as_if_it_had_not_been_refused(void **state)
+TEST(the_next_step_is_as_if_it_had_not_been_refused, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("lr", "1", "refuses", "failures"));
     stern_fill(f, 1);
     f->gradient[0][0] = -100;
@@ -138,10 +122,8 @@ static void the_next_step_is_as_if_it_had_not_been_refused(void **state)
     stern_finish(f);
 }
 
-static void with_a_delay_the_step_that_adopts_is_refused(void **state)
+TEST(with_a_delay_the_step_that_adopts_is_refused, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("root_delay", "2", "refuses", "failures"));
     for (int s = 1; s <= 5; s++) {
         stern_fill(f, s);
@@ -164,10 +146,8 @@ static void with_a_delay_the_step_that_adopts_is_refused(void **state)
     stern_finish(f);
 }
 
-static void of_roots_of_several_steps_the_oldest_are_adopted(void **state)
+TEST(of_roots_of_several_steps_the_oldest_are_adopted, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("root_delay", "3", "refuses", "failures"));
     for (int s = 1; s <= 3; s++) {
         stern_fill(f, s);
@@ -185,10 +165,8 @@ static void of_roots_of_several_steps_the_oldest_are_adopted(void **state)
     stern_finish(f);
 }
 
-static void ready_roots_are_refused_when_they_are_back(void **state)
+TEST(ready_roots_are_refused_when_they_are_back, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("root_delay", "ready", "refuses", "failures"));
     stern_fill(f, 1);
     f->gradient[0][4] = -100;
@@ -218,10 +196,8 @@ static void give_back_first(stern_steps *f, int n)
     memmove(f->out, f->out + n, (size_t)f->n_out * sizeof f->out[0]);
 }
 
-static void a_failure_older_than_the_root_in_use_is_no_reason(void **state)
+TEST(a_failure_older_than_the_root_in_use_is_no_reason, stern_steps *f)
 {
-    stern_steps *f = *state;
-
     stern_make(f, STERN_OPTIONS("root_delay", "ready", "refuses", "failures"));
     for (int s = 1; s <= 4; s++) {
         stern_fill(f, s);
@@ -248,9 +224,8 @@ static void a_failure_older_than_the_root_in_use_is_no_reason(void **state)
 }
 
 /* Fails each allocation of a step once. The step is not refused if a task gets no memory for copies of its inputs. */
-static void a_task_without_memory_is_no_refusal(void **state)
+TEST(a_task_without_memory_is_no_refusal, stern_steps *f)
 {
-    stern_steps *f = *state;
     int64_t failed = 0;
 
     for (int64_t n = 0;; n++) {
@@ -274,25 +249,4 @@ static void a_task_without_memory_is_no_refusal(void **state)
         if (!short_of_memory) break;
     }
     assert_true(failed >= STERN_BLOCKS);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, stern_set_up, stern_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_refused_step_writes_no_weights_and_is_counted),
-        TEST(tasks_before_the_refused_one_are_adopted_those_behind_it_are_not),
-        TEST(the_first_task_in_the_order_of_the_plan_tells_why),
-        TEST(a_failure_that_the_row_lets_pass_is_none),
-        TEST(what_earlier_phases_left_is_stored_in_its_form),
-        TEST(the_next_step_is_as_if_it_had_not_been_refused),
-        TEST(with_a_delay_the_step_that_adopts_is_refused),
-        TEST(of_roots_of_several_steps_the_oldest_are_adopted),
-        TEST(ready_roots_are_refused_when_they_are_back),
-        TEST(a_failure_older_than_the_root_in_use_is_no_reason),
-        TEST(a_task_without_memory_is_no_refusal),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Tests a process that returns to a server that may have lost its job. The process finds the job or learns that there
  * is none, and never creates it. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 2, CONN = 10, NONCE = 10 };
 static const int64_t sizes[] = { 3 };
@@ -21,18 +17,17 @@ static int rejoin(rig *r, uint32_t rank, const char *options)
     return rc;
 }
 
-static void a_job_that_is_not_there_is_not_created(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(a_job_that_is_not_there_is_not_created, rig *r)
+{
     assert_int_equal(rejoin(r, 0, NULL), PD_NOT_FOUND);
     assert_non_null(strstr(r->error.text, "the job job"));
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 0);
 }
 
-static void a_job_that_is_there_is_joined(void **state)
+TEST(a_job_that_is_there_is_joined, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
 
     assert_int_equal(rejoin(r, 1, NULL), PD_OK);
@@ -40,9 +35,8 @@ static void a_job_that_is_there_is_joined(void **state)
     assert_false(r->created);
 }
 
-static void every_welcome_tells_which_job_it_is(void **state)
+TEST(every_welcome_tells_which_job_it_is, rig *r)
 {
-    rig *r = *state;
     uint64_t creator;
 
     rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
@@ -82,9 +76,8 @@ static uint64_t create_after(uint64_t start)
     return creator;
 }
 
-static void a_job_that_its_creator_creates_again_is_another_job(void **state)
+TEST(a_job_that_its_creator_creates_again_is_another_job, rig *r)
 {
-    rig *r = *state;
     uint64_t first;
 
     rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
@@ -94,10 +87,8 @@ static void a_job_that_its_creator_creates_again_is_another_job(void **state)
 }
 
 /* Rank 1 had answers to its initial weights. Rank 0 had none, and creates the job again, on a server without it. */
-static void who_was_in_the_first_job_does_not_rejoin_the_second(void **state)
+TEST(who_was_in_the_first_job_does_not_rejoin_the_second, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "job", WORLD, CONN, sizes, 1, NULL, NULL);
     r->means = r->creator;
     create_again(r);
@@ -108,10 +99,8 @@ static void who_was_in_the_first_job_does_not_rejoin_the_second(void **state)
 }
 
 /* Only rank 0's start_step counts. A rank that rejoins takes the step of the job, whatever start_step it sends. */
-static void who_rejoins_takes_the_jobs_start_step(void **state)
+TEST(who_rejoins_takes_the_jobs_start_step, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_hello(r, "job", 0, WORLD, NONCE, CONN, "start_step=41", "* sgd lr=1"), PD_OK);
     assert_int_equal(rejoin(r, 1, "start_step=7"), PD_OK);
     assert_int_equal(rejoin(r, 1, "aggregate=sum"), PD_FAILED_PRECONDITION);
@@ -123,30 +112,12 @@ static int join_anew(rig *r, const char *options)
     return rig_hello(r, "job", 1, WORLD, 99, 60, options, "* sgd lr=1");
 }
 
-static void a_new_process_that_names_no_step_may_join_once_there_are_weights(void **state)
+TEST(a_new_process_that_names_no_step_may_join_once_there_are_weights, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_hello(r, "job", 0, WORLD, NONCE, CONN, "start_step=41", "* sgd lr=1"), PD_OK);
     assert_int_equal(join_anew(r, NULL), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "start_step = 41"));
     rig_start(r, "job", WORLD, CONN, sizes, 1, "start_step=41", NULL);
     assert_int_equal(join_anew(r, NULL), PD_OK);
     assert_int_equal(join_anew(r, "start_step=40"), PD_FAILED_PRECONDITION);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_job_that_is_not_there_is_not_created),
-        CASE(a_job_that_is_there_is_joined),
-        CASE(every_welcome_tells_which_job_it_is),
-        CASE(a_job_that_its_creator_creates_again_is_another_job),
-        CASE(who_was_in_the_first_job_does_not_rejoin_the_second),
-        CASE(who_rejoins_takes_the_jobs_start_step),
-        CASE(a_new_process_that_names_no_step_may_join_once_there_are_weights),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests reloads of the configuration: which keys change, which need a restart, and how a wrong file is treated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/stat.h>
 #include <syslog.h>
@@ -99,10 +91,10 @@ static void expect(const fixture *f, const char *text)
     if (strstr(f->log, text) == NULL) fail_msg("the log does not say \"%s\":\n%s", text, f->log);
 }
 
-static void marked_keys_change(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(marked_keys_change, fixture *f)
+{
     write_file(f, "[log]\nlevel = debug\n[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\ndrain_timeout = 1m\n");
     assert_true(reload(f));
     assert_int_equal(f->reload.config->log_level, 4);
@@ -112,10 +104,8 @@ static void marked_keys_change(void **state)
     expect(f, "reload: done, 3 keys have changed");
 }
 
-static void other_keys_stay_and_are_named(void **state)
+TEST(other_keys_stay_and_are_named, fixture *f)
 {
-    fixture *f = *state;
-
     write_file(f, "[limits]\nmax_jobs = 5\nmax_params = 7\n[server]\nlisten = :7071\nstate_dir = /elsewhere\n");
     assert_false(reload(f));
     assert_string_equal(f->reload.config->listen, ":7070");
@@ -125,34 +115,28 @@ static void other_keys_stay_and_are_named(void **state)
     expect(f, "warning: reload: limits.max_params = 7 needs a restart; it stays 65536");
 }
 
-static void a_wrong_file_changes_nothing_and_says_why(void **state)
+TEST(a_wrong_file_changes_nothing_and_says_why, fixture *f)
 {
-    fixture *f = *state;
-
     write_file(f, "[limits]\nmax_jobs = 9\nmax_prams = 7\n");
     assert_false(reload(f));
     assert_int_equal(f->reload.config->max_jobs, 5);
-    expect(f, "error: reload: the configuration is wrong, the old values stay: ");
+    expect(f, "error: reload: invalid configuration, the old values stay in use: ");
     expect(f, ":3: there is no key max_prams in [limits]");
     unlink(f->path);
     assert_false(reload(f));
     expect(f, "cannot be read: No such file or directory");
 }
 
-static void a_file_that_the_start_would_refuse_is_refused(void **state)
+TEST(a_file_that_the_start_would_refuse_is_refused, fixture *f)
 {
-    fixture *f = *state;
-
     write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = *:7070\n");
     assert_false(reload(f));
     assert_int_equal(f->reload.config->max_jobs, 5);
     expect(f, "refusing to listen on 0.0.0.0:7070");
 }
 
-static void a_good_file_after_a_wrong_one_is_taken(void **state)
+TEST(a_good_file_after_a_wrong_one_is_taken, fixture *f)
 {
-    fixture *f = *state;
-
     write_file(f, "nonsense\n");
     assert_false(reload(f));
     write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\n");
@@ -160,28 +144,23 @@ static void a_good_file_after_a_wrong_one_is_taken(void **state)
     assert_int_equal(f->reload.config->max_jobs, 9);
 }
 
-static void flags_still_win_over_the_file(void **state)
+TEST(flags_still_win_over_the_file, fixture *f)
 {
-    fixture *f = *state;
-
     write_file(f, "[limits]\nmax_jobs = 5\n[server]\nlisten = :7070\nwrite_timeout = 9s\n");
     assert_false(reload(f));
     assert_int_equal(f->reload.config->write_timeout, 7000);
     expect(f, "reload: done, 0 keys have changed");
 }
 
-static void another_spelling_of_a_value_is_no_change(void **state)
+TEST(another_spelling_of_a_value_is_no_change, fixture *f)
 {
-    fixture *f = *state;
-
     write_file(f, "[limits]\nmax_jobs = 5\nchunk_bytes = 4M\n[server]\nlisten = :7070\ndrain_timeout = 30000ms\n");
     assert_false(reload(f));
     assert_null(strstr(f->log, "needs a restart"));
 }
 
-static void roles_are_read_with_the_keys_or_neither(void **state)
+TEST(roles_are_read_with_the_keys_or_neither, fixture *f)
 {
-    fixture *f = *state;
     char path[] = "/tmp/reload_roles_XXXXXX";
 
     close(mkstemp(path));
@@ -207,9 +186,8 @@ static void write_token(const char *path, const char *token)
     assert_int_equal(chmod(path, 0600), 0);
 }
 
-static void the_http_token_is_taken_with_the_keys_or_neither(void **state)
+TEST(the_http_token_is_taken_with_the_keys_or_neither, fixture *f)
 {
-    fixture *f = *state;
     char path[] = "/tmp/reload_token_XXXXXX", text[128];
 
     close(mkstemp(path));
@@ -233,26 +211,23 @@ static void the_http_token_is_taken_with_the_keys_or_neither(void **state)
     unlink(path);
 }
 
-static void credentials_are_not_taken_away_while_listeners_are_open(void **state)
+TEST(credentials_are_not_taken_away_while_listeners_are_open, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", "/nowhere", NULL), PD_OK);
     assert_false(reload(f));
-    expect(f, "tls.tokens and tls.client_ca are gone");
+    expect(f, "tls.tokens and tls.client_ca were removed");
     assert_int_equal(pd_config_set(f->reload.config, "tls", "tokens", "", NULL), PD_OK);
     assert_int_equal(pd_config_set(f->reload.config, "http", "token", "/nowhere", NULL), PD_OK);
     assert_false(reload(f));
-    expect(f, "http.token is gone");
+    expect(f, "http.token was removed");
     assert_int_equal(pd_config_set(f->reload.config, "server", "insecure", "yes", NULL), PD_OK);
     f->token = strdup("0123456789abcdef");
     assert_true(reload(f)); /* insecure: whoever comes without credentials may come */
     assert_null(f->token);
 }
 
-static void keys_of_an_open_listener_are_read_although_the_file_names_other_addresses(void **state)
+TEST(keys_of_an_open_listener_are_read_although_the_file_names_other_addresses, fixture *f)
 {
-    fixture *f = *state;
     char path[64], line[PD_TOKEN_LINE], text[200];
     pd_error err;
 
@@ -270,9 +245,8 @@ static void keys_of_an_open_listener_are_read_although_the_file_names_other_addr
 }
 
 /* Each reloadable key is a number, a choice or the path of a file, which nobody borrows. */
-static void every_marked_key_can_be_taken(void **state)
+TEST(every_marked_key_can_be_taken, fixture *f)
 {
-    fixture *f = *state;
     pd_config *fresh = pd_config_new();
     int marked = 0;
 
@@ -284,24 +258,4 @@ static void every_marked_key_can_be_taken(void **state)
     }
     assert_int_equal(marked, 14);
     pd_config_free(fresh);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(marked_keys_change, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(other_keys_stay_and_are_named, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_wrong_file_changes_nothing_and_says_why, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_the_start_would_refuse_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_good_file_after_a_wrong_one_is_taken, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(flags_still_win_over_the_file, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_spelling_of_a_value_is_no_change, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(roles_are_read_with_the_keys_or_neither, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_http_token_is_taken_with_the_keys_or_neither, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(credentials_are_not_taken_away_while_listeners_are_open, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(keys_of_an_open_listener_are_read_although_the_file_names_other_addresses,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_marked_key_can_be_taken, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* Tests weights that a program has changed by hand: rank 0 sends them between two steps, they come into force together,
  * and the pushes of all ranks must tell of the same change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "exporting.h"
 #include "kept_job.h"
-#include "oom.h"
 #include "store_inside.h"
 
 enum { NUMBER = 77, OTHER = 78, OPERATOR = 99, MOST = 256, PARAMS = 2 };
@@ -130,10 +124,10 @@ static void assert_says(const rig *r, const char *text)
 
 /* ---- they come into force together ---- */
 
-static void weights_come_into_force_when_all_of_them_have_come(void **state)
-{
-    rig *r = *state;
+FIXTURE(set_up, rig_tear_down);
 
+TEST(weights_come_into_force_when_all_of_them_have_come, rig *r)
+{
     assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 2, 0, 128), PD_OK);
     assert_int_equal(send_param(r, 1, 1, NUMBER, 2), PD_OK);
     assert_false(is_in_force(r, 1, NUMBER));
@@ -145,19 +139,16 @@ static void weights_come_into_force_when_all_of_them_have_come(void **state)
     }
 }
 
-static void a_chunk_that_comes_twice_counts_once(void **state)
+TEST(a_chunk_that_comes_twice_counts_once, rig *r)
 {
-    rig *r = *state;
-
     for (int i = 0; i < 4; i++) assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 1, 0, 64), PD_OK);
     assert_false(is_in_force(r, 0, NUMBER));
     assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 1, 64, 200), PD_OK);
     assert_true(is_in_force(r, 0, NUMBER));
 }
 
-static void other_parameters_keep_their_weights(void **state)
+TEST(other_parameters_keep_their_weights, rig *r)
 {
-    rig *r = *state;
     float before[MOST];
 
     memcpy(before, rig_weights(r, r->job, 1), (size_t)kept_job_sizes[1] * sizeof(float));
@@ -167,17 +158,15 @@ static void other_parameters_keep_their_weights(void **state)
     step_all(r, 2, NUMBER);
 }
 
-static void a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one(void **state)
+TEST(a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one, rig *r)
 {
-    rig *r = *state;
-
     replace(r, 1, NUMBER);
     replace(r, 1, OTHER);
     assert_true(is_in_force(r, 1, OTHER));
     step_all(r, 2, OTHER);
 }
 
-static void the_next_step_goes_on_from_them(void **state)
+TEST(the_next_step_goes_on_from_them)
 {
     static const float one = 1;
     const int64_t size = 1;
@@ -185,7 +174,6 @@ static void the_next_step_goes_on_from_them(void **state)
     rig r;
     rig_frame *frame;
 
-    (void)state;
     rig_new(&r, &config);
     rig_start(&r, "job", 1, KEPT_CONN, &size, 1, NULL, "* sgd lr=1");
     frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, KEPT_CONN, 0);
@@ -213,7 +201,7 @@ static void send_two(rig *r, uint64_t number, pd_dtype dtype, const float *weigh
     rig_work(r);
 }
 
-static void weights_of_16_bits_leave_those_that_they_round_alike(void **state)
+TEST(weights_of_16_bits_leave_those_that_they_round_alike)
 {
     const float fine[] = { 1 + 0x1p-12f, 2 };
     const float coarse[] = { 1, 4 };
@@ -221,7 +209,6 @@ static void weights_of_16_bits_leave_those_that_they_round_alike(void **state)
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     rig_start(&r, "job", 1, KEPT_CONN, &size, 1, NULL, "* sgd lr=1");
     send_two(&r, NUMBER, PD_F32, fine);
@@ -230,39 +217,31 @@ static void weights_of_16_bits_leave_those_that_they_round_alike(void **state)
     rig_free(&r);
 }
 
-static void an_update_does_not_build_on_weights_that_were_replaced(void **state)
+TEST(an_update_does_not_build_on_weights_that_were_replaced, rig *r)
 {
-    rig *r = *state;
-
     replace(r, 1, NUMBER);
     assert_int_equal(rig_versions(r, r->job, 0)->published->builds_on, 0);
 }
 
 /* ---- what is refused ---- */
 
-static void only_rank_0_sends_them(void **state)
+TEST(only_rank_0_sends_them, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(send_chunks(r, 1, 1, 1, NUMBER, 1, 0, 100), PD_FAILED_PRECONDITION);
     assert_says(r, "rank 0 sends them");
     assert_false(is_in_force(r, 1, NUMBER));
 }
 
-static void they_replace_those_of_the_step_that_is_closed(void **state)
+TEST(they_replace_those_of_the_step_that_is_closed, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(send_param(r, 0, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
     assert_says(r, "replace those of step 0, but it has closed step 1");
     assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
     replace(r, 1, NUMBER);
 }
 
-static void they_come_before_rank_0_begins_the_next_step(void **state)
+TEST(they_come_before_rank_0_begins_the_next_step, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(push(r, 0, 1, 2, 0), PD_OK);
     assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
     assert_says(r, "p1: rank 0 has begun step 2");
@@ -272,10 +251,8 @@ static void they_come_before_rank_0_begins_the_next_step(void **state)
     assert_int_equal(kept_job_step_of(r, 0), 2);
 }
 
-static void a_part_of_them_is_dropped_when_rank_0_pushes(void **state)
+TEST(a_part_of_them_is_dropped_when_rank_0_pushes, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(send_param(r, 1, 0, NUMBER, 2), PD_OK);
     step_all(r, 2, 0);
     assert_int_equal(send_param(r, 2, 1, NUMBER, 2), PD_OK);
@@ -284,10 +261,8 @@ static void a_part_of_them_is_dropped_when_rank_0_pushes(void **state)
     assert_true(is_in_force(r, 0, NUMBER) && is_in_force(r, 1, NUMBER));
 }
 
-static void a_part_that_an_earlier_process_has_sent_does_not_count(void **state)
+TEST(a_part_that_an_earlier_process_has_sent_does_not_count, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(send_param(r, 1, 0, NUMBER, 2), PD_OK);
     succeed(r, 0, 55);
     assert_int_equal(send_param(r, 1, 1, NUMBER, 2), PD_OK);
@@ -296,7 +271,7 @@ static void a_part_that_an_earlier_process_has_sent_does_not_count(void **state)
     assert_true(is_in_force(r, 1, NUMBER));
 }
 
-static void those_of_a_ranged_parameter_are_refused(void **state)
+TEST(those_of_a_ranged_parameter_are_refused)
 {
     static const rig_range halves[2] = { { 0, 50 }, { 50, 100 } };
     const pd_shape shape = { 1, { 100 } };
@@ -305,7 +280,6 @@ static void those_of_a_ranged_parameter_are_refused(void **state)
     rig_frame *frame;
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(rig_hello(&r, "job", rank, 2, KEPT_CONN + rank, KEPT_CONN + rank, NULL, "* sgd"), PD_OK);
@@ -328,9 +302,8 @@ static void those_of_a_ranged_parameter_are_refused(void **state)
     rig_free(&r);
 }
 
-static void without_memory_nothing_changes(void **state)
+TEST(without_memory_nothing_changes, rig *r)
 {
-    rig *r = *state;
     size_t bytes = (size_t)kept_job_sizes[1] * sizeof(float);
     float before[MOST];
     bool survived = false;
@@ -357,10 +330,8 @@ static void without_memory_nothing_changes(void **state)
 
 /* ---- all ranks must have made the same change ---- */
 
-static void a_rank_that_has_not_changed_its_weights_is_refused(void **state)
+TEST(a_rank_that_has_not_changed_its_weights_is_refused, rig *r)
 {
-    rig *r = *state;
-
     replace(r, 1, NUMBER);
     assert_int_equal(push(r, 1, 0, 2, 0), PD_FAILED_PRECONDITION);
     assert_says(r, "rank 1 pushes p0 for step 2 with other weights than rank 0");
@@ -368,75 +339,59 @@ static void a_rank_that_has_not_changed_its_weights_is_refused(void **state)
     step_all(r, 2, NUMBER);
 }
 
-static void a_rank_that_alone_has_changed_its_weights_is_refused(void **state)
+TEST(a_rank_that_alone_has_changed_its_weights_is_refused, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
     assert_int_equal(push(r, 1, 0, 2, NUMBER), PD_FAILED_PRECONDITION);
     assert_says(r, "rank 1 pushes p0 for step 2 with other weights than rank 0");
 }
 
-static void the_rank_whose_push_is_second_has_the_error(void **state)
+TEST(the_rank_whose_push_is_second_has_the_error, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(push(r, 1, 0, 2, NUMBER), PD_OK);
     assert_int_equal(push(r, 0, 0, 2, 0), PD_FAILED_PRECONDITION);
     assert_says(r, "rank 0 pushes p0 for step 2 with other weights than rank 1");
 }
 
-static void weights_are_not_replaced_if_another_rank_has_pushed_with_others(void **state)
+TEST(weights_are_not_replaced_if_another_rank_has_pushed_with_others, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(push(r, 1, 1, 2, OTHER), PD_OK);
     assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
     assert_says(r, "rank 1 has pushed p1 for it with other weights");
     assert_false(is_in_force(r, 0, NUMBER));
 }
 
-static void a_push_with_the_same_change_may_come_before_it(void **state)
+TEST(a_push_with_the_same_change_may_come_before_it, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 1, p, 2, NUMBER), PD_OK);
     replace(r, 1, NUMBER);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 0, p, 2, NUMBER), PD_OK);
     assert_int_equal(kept_job_step_of(r, 0), 2);
 }
 
-static void rank_0_cannot_push_with_weights_that_it_has_not_sent(void **state)
+TEST(rank_0_cannot_push_with_weights_that_it_has_not_sent, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(push(r, 0, 0, 2, NUMBER), PD_FAILED_PRECONDITION);
     assert_says(r, "has not sent them");
     assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
 }
 
-static void the_step_after_the_next_needs_no_number(void **state)
+TEST(the_step_after_the_next_needs_no_number, rig *r)
 {
-    rig *r = *state;
-
     replace(r, 1, NUMBER);
     step_all(r, 2, NUMBER);
     step_all(r, 3, 0);
 }
 
-static void what_a_process_that_has_gone_has_said_does_not_bind_its_successor(void **state)
+TEST(what_a_process_that_has_gone_has_said_does_not_bind_its_successor, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(push(r, 1, 0, 2, NUMBER), PD_OK);
     succeed(r, 1, 55);
     step_all(r, 2, 0);
 }
 
-static void a_new_process_learns_the_number(void **state)
+TEST(a_new_process_learns_the_number, rig *r)
 {
-    rig *r = *state;
-
     replace(r, 1, NUMBER);
     succeed(r, 1, 55);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(r->replaced[p], NUMBER);
@@ -447,9 +402,8 @@ static void a_new_process_learns_the_number(void **state)
 
 /* ---- exports, checkpoints and logs ---- */
 
-static void an_export_that_is_read_keeps_the_weights_that_it_has(void **state)
+TEST(an_export_that_is_read_keeps_the_weights_that_it_has, rig *r)
 {
-    rig *r = *state;
     float before[MOST];
 
     memcpy(before, rig_weights(r, r->job, 0), (size_t)kept_job_sizes[0] * sizeof(float));
@@ -464,10 +418,8 @@ static void an_export_that_is_read_keeps_the_weights_that_it_has(void **state)
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
 }
 
-static void an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameters(void **state)
+TEST(an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameters, rig *r)
 {
-    rig *r = *state;
-
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(push(r, rank, 0, 2, 0), PD_OK);
     assert_int_equal(export_begin(r, "job", OPERATOR, false, 30), PD_OK);
     assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_OK);
@@ -478,9 +430,9 @@ static void an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameter
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
 }
 
-static void a_checkpoint_has_the_new_weights_and_the_number(void **state)
+TEST(a_checkpoint_has_the_new_weights_and_the_number, void *given)
 {
-    rig *r = *state, next;
+    rig *r = given, next;
     pd_store_config config = kept_config();
 
     replace(r, 1, NUMBER);
@@ -499,9 +451,9 @@ static void a_checkpoint_has_the_new_weights_and_the_number(void **state)
     rig_free(&next);
 }
 
-static void a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_number(void **state)
+TEST(a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_number, void *given)
 {
-    rig *r = *state, next;
+    rig *r = given, next;
     pd_store_config config = kept_config();
 
     make_checkpoint(r);
@@ -514,9 +466,8 @@ static void a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_n
     rig_free(&next);
 }
 
-static void the_last_checkpoint_of_a_server_that_stops_has_them(void **state)
+TEST(the_last_checkpoint_of_a_server_that_stops_has_them, rig *r)
 {
-    rig *r = *state;
     uint64_t kept;
 
     make_checkpoint(r);
@@ -528,12 +479,11 @@ static void the_last_checkpoint_of_a_server_that_stops_has_them(void **state)
     assert_int_equal(r->disk->step, 1);
 }
 
-static void a_log_begins_anew_behind_a_checkpoint_that_has_them(void **state)
+TEST(a_log_begins_anew_behind_a_checkpoint_that_has_them)
 {
     pd_store_config config = kept_config();
     rig r, next;
 
-    (void)state;
     start(&r, "durability=log checkpoint_every=100");
     kept_job_step(&r, 1);
     assert_int_equal(r.n_entries, 1);
@@ -556,11 +506,10 @@ static void a_log_begins_anew_behind_a_checkpoint_that_has_them(void **state)
     rig_free(&r);
 }
 
-static void no_entry_is_written_before_that_checkpoint_is(void **state)
+TEST(no_entry_is_written_before_that_checkpoint_is)
 {
     rig r;
 
-    (void)state;
     start(&r, "durability=log checkpoint_every=1");
     kept_job_step(&r, 1);
     assert_int_equal(r.disk->step, 1);
@@ -574,43 +523,4 @@ static void no_entry_is_written_before_that_checkpoint_is(void **state)
     rig_work(&r);
     assert_int_equal(r.durable, 2);
     rig_free(&r);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(weights_come_into_force_when_all_of_them_have_come),
-        TEST(a_chunk_that_comes_twice_counts_once),
-        TEST(other_parameters_keep_their_weights),
-        TEST(a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one),
-        cmocka_unit_test(the_next_step_goes_on_from_them),
-        cmocka_unit_test(weights_of_16_bits_leave_those_that_they_round_alike),
-        TEST(an_update_does_not_build_on_weights_that_were_replaced),
-        TEST(only_rank_0_sends_them),
-        TEST(they_replace_those_of_the_step_that_is_closed),
-        TEST(they_come_before_rank_0_begins_the_next_step),
-        TEST(a_part_of_them_is_dropped_when_rank_0_pushes),
-        TEST(a_part_that_an_earlier_process_has_sent_does_not_count),
-        cmocka_unit_test(those_of_a_ranged_parameter_are_refused),
-        TEST(without_memory_nothing_changes),
-        TEST(a_rank_that_has_not_changed_its_weights_is_refused),
-        TEST(a_rank_that_alone_has_changed_its_weights_is_refused),
-        TEST(the_rank_whose_push_is_second_has_the_error),
-        TEST(weights_are_not_replaced_if_another_rank_has_pushed_with_others),
-        TEST(a_push_with_the_same_change_may_come_before_it),
-        TEST(rank_0_cannot_push_with_weights_that_it_has_not_sent),
-        TEST(the_step_after_the_next_needs_no_number),
-        TEST(what_a_process_that_has_gone_has_said_does_not_bind_its_successor),
-        TEST(a_new_process_learns_the_number),
-        TEST(an_export_that_is_read_keeps_the_weights_that_it_has),
-        TEST(an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameters),
-        TEST(a_checkpoint_has_the_new_weights_and_the_number),
-        TEST(a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_number),
-        TEST(the_last_checkpoint_of_a_server_that_stops_has_them),
-        cmocka_unit_test(a_log_begins_anew_behind_a_checkpoint_that_has_them),
-        cmocka_unit_test(no_entry_is_written_before_that_checkpoint_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Tests when a replay of a recorded training run is judged ok, failed or skipped. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "replay_step.h"
+#include "replay_run.h"
 #include "replayed.h"
 
 /* A recorded run of one parameter: two steps w <- w - 0.5 g, without momentum. */
@@ -28,21 +21,19 @@ static tracefile sgd_file(void)
     return file;
 }
 
-static void the_same_weights_are_ok(void **state)
+TEST(the_same_weights_are_ok)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
 /* The first schedule gives lr 0.5 in both steps, as recorded. The second gives 0.25 in step 1: w moves half as far
  * as recorded, and the replay fails. */
-static void a_schedule_in_the_configuration_is_followed(void **state)
+TEST(a_schedule_in_the_configuration_is_followed)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config",
                    "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, "
                    "\"warmup_steps\": 1}, \"momentum\": 0}");
@@ -54,12 +45,11 @@ static void a_schedule_in_the_configuration_is_followed(void **state)
 }
 
 /* A learning rate that is recorded for a step overrides the configured schedule, in that step only. */
-static void a_recorded_rate_overrides_the_schedule(void **state)
+TEST(a_recorded_rate_overrides_the_schedule)
 {
     static const float half = 0.5f;
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config",
                    "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, "
                    "\"warmup_steps\": 2}, \"momentum\": 0}");
@@ -67,23 +57,21 @@ static void a_recorded_rate_overrides_the_schedule(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void a_schedule_that_is_not_there_fails_with_the_list(void **state)
+TEST(a_schedule_that_is_not_there_fails_with_the_list)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"zigzag\", \"peak\": 0.5}}");
     assert_outcome(&file, PD_REPLAY_FAILED, "there is no schedule zigzag; there are: linear_warmup");
     tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"peak\": 0.5}}");
     assert_outcome(&file, PD_REPLAY_FAILED, "neither number, word, flag, list nor schedule");
 }
 
-static void a_recipe_becomes_a_rule_of_any_length(void **state)
+TEST(a_recipe_becomes_a_rule_of_any_length)
 {
     char text[6000] = "table(0.5", *whole;
     pd_recipe recipe = { .n_groups = 1, .groups = calloc(1, sizeof(pd_hypers)) };
 
-    (void)state;
     assert_non_null(recipe.groups);
     while (strlen(text) < sizeof text - 8) strcat(text, ",0.25");
     strcat(text, ")");
@@ -98,13 +86,12 @@ static void a_recipe_becomes_a_rule_of_any_length(void **state)
     pd_recipe_free(&recipe);
 }
 
-static void one_weight_beside_the_tolerance_fails_and_is_located(void **state)
+TEST(one_weight_beside_the_tolerance_fails_and_is_located)
 {
     static const float off[2] = { -4, 1.0001f };
     tracefile file = sgd_file();
     pd_replay_result r;
 
-    (void)state;
     file.entry[4].at = off;
     r = replayed(&file);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
@@ -114,81 +101,73 @@ static void one_weight_beside_the_tolerance_fails_and_is_located(void **state)
     pd_replay_result_free(&r);
 }
 
-static void the_noise_of_the_trace_widens_the_tolerance(void **state)
+TEST(the_noise_of_the_trace_widens_the_tolerance)
 {
     static const float off[2] = { -4, 1.0001f };
     tracefile file = sgd_file();
 
-    (void)state;
     file.entry[4].at = off;
     tracefile_meta(&file, "noise", "1e-5");
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void an_optimizer_that_is_not_there_is_skipped(void **state)
+TEST(an_optimizer_that_is_not_there_is_skipped)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config", "{\"optimizer\": \"Marvel\", \"lr\": 0.5}");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "optimizer marvel is not implemented");
 }
 
-static void a_system_that_is_not_there_is_skipped(void **state)
+TEST(a_system_that_is_not_there_is_skipped)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "system", "other_system");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "system other_system is not implemented");
 }
 
-static void a_hyperparameter_that_is_not_there_is_skipped(void **state)
+TEST(a_hyperparameter_that_is_not_there_is_skipped)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"wings\": 2}");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "wings");
 }
 
-static void a_hyperparameter_out_of_range_fails(void **state)
+TEST(a_hyperparameter_out_of_range_fails)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": \"fast\"}");
     assert_outcome(&file, PD_REPLAY_FAILED, "lr");
 }
 
-static void a_file_that_is_no_trace_fails(void **state)
+TEST(a_file_that_is_no_trace_fails)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     file.n_meta = 0;
     assert_outcome(&file, PD_REPLAY_FAILED, "metadata");
 }
 
-static void a_trace_without_anything_to_compare_is_not_ok(void **state)
+TEST(a_trace_without_anything_to_compare_is_not_ok)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "param_steps", "[]");
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_step_that_should_fail_and_does_not_fails(void **state)
+TEST(a_step_that_should_fail_and_does_not_fails)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "errors", "[{\"step\": 2}]");
     assert_outcome(&file, PD_REPLAY_FAILED, "step 2 was recorded to fail");
 }
 
-static void another_cause_than_the_recorded_one_is_no_agreement(void **state)
+TEST(another_cause_than_the_recorded_one_is_no_agreement)
 {
     const pd_error nan_error = { PD_FAILED_PRECONDITION, "parameter w: Encountered nan values in it" },
                    full = { PD_NO_MEMORY, "out of memory" };
@@ -196,7 +175,6 @@ static void another_cause_than_the_recorded_one_is_no_agreement(void **state)
     pd_trace *trace;
     pd_error err;
 
-    (void)state;
     tracefile_meta(&file, "errors",
                    "[{\"step\": 1, \"message\": \"Encountered nan values in factor 0\"}, {\"step\": 2, \"message\": "
                    "\"found inf values\"}]");
@@ -211,14 +189,13 @@ static void another_cause_than_the_recorded_one_is_no_agreement(void **state)
     pd_trace_close(trace);
 }
 
-static void an_error_where_none_was_recorded_is_told_as_it_is(void **state)
+TEST(an_error_where_none_was_recorded_is_told_as_it_is)
 {
     const pd_error ours = { PD_FAILED_PRECONDITION, "parameter w: no" };
     tracefile file = sgd_file();
     pd_trace *trace;
     pd_error err;
 
-    (void)state;
     trace = tracefile_open(&file);
     assert_int_equal(pd_replay_judge_step(trace, 1, PD_OK, &ours, &err), PD_OK);
     assert_int_equal(pd_replay_judge_step(trace, 1, PD_FAILED_PRECONDITION, &ours, &err), PD_FAILED_PRECONDITION);
@@ -226,12 +203,11 @@ static void an_error_where_none_was_recorded_is_told_as_it_is(void **state)
     pd_trace_close(trace);
 }
 
-static void a_recorded_defect_is_skipped_with_its_reason_and_excused(void **state)
+TEST(a_recorded_defect_is_skipped_with_its_reason_and_excused)
 {
     tracefile file = sgd_file();
     pd_replay_result r;
 
-    (void)state;
     tracefile_meta(&file, "quirk", "weights are written twice");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "records a defect: weights are written twice");
     tracefile_meta(&file, "errors", "[{\"step\": 1}]");
@@ -241,32 +217,29 @@ static void a_recorded_defect_is_skipped_with_its_reason_and_excused(void **stat
 }
 
 /* The recorded optimizer failed in both steps, and ours does not fail. */
-static void a_defect_that_we_do_not_have_is_skipped_with_its_reason(void **state)
+TEST(a_defect_that_we_do_not_have_is_skipped_with_its_reason)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "quirk", "nothing works");
     tracefile_meta(&file, "errors", "[{\"step\": 1}, {\"step\": 2}]");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "records a defect: nothing works");
 }
 
-static void what_a_build_lacks_is_skipped_and_not_excused(void **state)
+TEST(what_a_build_lacks_is_skipped_and_not_excused)
 {
     tracefile file = sgd_file();
     pd_replay_result r = replayed_with(&file, "system", "other_system");
 
-    (void)state;
     assert_true(r.outcome == PD_REPLAY_SKIPPED && !r.excused);
     pd_replay_result_free(&r);
 }
 
-static void data_is_no_run_and_excused(void **state)
+TEST(data_is_no_run_and_excused)
 {
     tracefile file = { 0 };
     pd_replay_result r;
 
-    (void)state;
     tracefile_meta(&file, "system", "data");
     tracefile_meta(&file, "case", "digits");
     tracefile_meta(&file, "steps", "1");
@@ -278,12 +251,11 @@ static void data_is_no_run_and_excused(void **state)
 }
 
 /* Parameter v is in a group with half the learning rate of w, so it moves half as far. */
-static void each_parameter_has_the_hyperparameters_of_its_group(void **state)
+TEST(each_parameter_has_the_hyperparameters_of_its_group)
 {
     static const float v1[2] = { .5f, 1 }, v2[2] = { -1.5f, 1.5f };
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "config",
                    "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"v\"], \"lr\": 0.25}]}");
     tracefile_add(&file, "param/0000/v", w0, 2);
@@ -297,12 +269,11 @@ static void each_parameter_has_the_hyperparameters_of_its_group(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_recorded_schedule_sets_the_rate_of_each_step(void **state)
+TEST(a_recorded_schedule_sets_the_rate_of_each_step)
 {
     static const float rates[2] = { .5f, .25f }, slower[2] = { -2, .5f };
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_add(&file, "table/learning_rate", rates, 2);
     file.entry[4].at = slower;
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -310,12 +281,11 @@ static void a_recorded_schedule_sets_the_rate_of_each_step(void **state)
 
 /* The configuration has no learning rate. The trace records 0.5 for step 1 and 0.25 for step 2. Each update is the
  * sign of the gradient times the rate. */
-static void rates_may_be_recorded_where_the_configuration_has_none(void **state)
+TEST(rates_may_be_recorded_where_the_configuration_has_none)
 {
     static const float rates[2] = { .5f, .25f }, signs[2] = { .5f, 1.5f }, again[2] = { .25f, 1.25f };
     tracefile file = sgd_file();
 
-    (void)state;
     tracefile_meta(&file, "system", "t5x_adafactor");
     tracefile_meta(&file, "config",
                    "{\"learning_rate\": null, \"multiply_by_parameter_scale\": false, \"clipping_threshold\": null}");
@@ -328,11 +298,10 @@ static void rates_may_be_recorded_where_the_configuration_has_none(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void a_parameter_without_gradient_stays(void **state)
+TEST(a_parameter_without_gradient_stays)
 {
     tracefile file = sgd_file();
 
-    (void)state;
     file.entry[3] = file.entry[4]; /* grad/0002/w goes */
     file.n--;
     file.entry[3].at = w1;
@@ -341,51 +310,46 @@ static void a_parameter_without_gradient_stays(void **state)
 
 /* ---- how errors are measured ---- */
 
-static void error_is_relative_to_what_was_recorded(void **state)
+TEST(error_is_relative_to_what_was_recorded)
 {
     static const float ours[2] = { 3, 4.5f };
     static const double recorded[2] = { 3, 4 };
 
-    (void)state;
     assert_true(pd_relative_error(ours, recorded, 2, 0) == .1);
 }
 
-static void error_is_absolute_where_zero_was_recorded(void **state)
+TEST(error_is_absolute_where_zero_was_recorded)
 {
     static const float ours[1] = { .25f };
     static const double recorded[1] = { 0 };
 
-    (void)state;
     assert_true(pd_relative_error(ours, recorded, 1, 0) == .25);
 }
 
-static void error_of_an_average_is_relative_to_the_larger_input(void **state)
+TEST(error_of_an_average_is_relative_to_the_larger_input)
 {
     static const float ours[1] = { .25f };
     static const double recorded[1] = { 0 };
 
-    (void)state;
     assert_true(pd_relative_error(ours, recorded, 1, 10) == .025);
 }
 
-static void entries_that_are_not_finite_must_coincide(void **state)
+TEST(entries_that_are_not_finite_must_coincide)
 {
     static const float ours[3] = { NAN, INFINITY, 1 };
     static const double same[3] = { NAN, INFINITY, 1 }, sign[3] = { NAN, -INFINITY, 1 }, finite[3] = { 1, INFINITY, 1 };
     static const double nan_for_one[3] = { NAN, INFINITY, NAN };
 
-    (void)state;
     assert_true(pd_relative_error(ours, same, 3, 0) == 0);
     assert_true(isinf(pd_relative_error(ours, sign, 3, 0)));
     assert_true(isinf(pd_relative_error(ours, finite, 3, 0)));
     assert_true(isinf(pd_relative_error(ours, nan_for_one, 3, 0)));
 }
 
-static void a_verdict_keeps_the_worst_and_where_it_was(void **state)
+TEST(a_verdict_keeps_the_worst_and_where_it_was)
 {
     pd_verdict v = { 0 }, other = { 0 };
 
-    (void)state;
     assert_false(pd_verdict_holds(&v, 1));
     pd_verdict_add(&v, 0, 1, 0);
     assert_true(pd_verdict_holds(&v, 0));
@@ -396,40 +360,4 @@ static void a_verdict_keeps_the_worst_and_where_it_was(void **state)
     assert_false(pd_verdict_holds(&v, .4));
     pd_verdict_add(&v, 5, 9, NAN);
     assert_false(pd_verdict_holds(&v, 1e300));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_weights_are_ok),
-        cmocka_unit_test(a_schedule_in_the_configuration_is_followed),
-        cmocka_unit_test(a_recorded_rate_overrides_the_schedule),
-        cmocka_unit_test(a_schedule_that_is_not_there_fails_with_the_list),
-        cmocka_unit_test(a_recipe_becomes_a_rule_of_any_length),
-        cmocka_unit_test(one_weight_beside_the_tolerance_fails_and_is_located),
-        cmocka_unit_test(the_noise_of_the_trace_widens_the_tolerance),
-        cmocka_unit_test(an_optimizer_that_is_not_there_is_skipped),
-        cmocka_unit_test(a_system_that_is_not_there_is_skipped),
-        cmocka_unit_test(a_hyperparameter_that_is_not_there_is_skipped),
-        cmocka_unit_test(a_hyperparameter_out_of_range_fails),
-        cmocka_unit_test(a_file_that_is_no_trace_fails),
-        cmocka_unit_test(a_trace_without_anything_to_compare_is_not_ok),
-        cmocka_unit_test(a_step_that_should_fail_and_does_not_fails),
-        cmocka_unit_test(another_cause_than_the_recorded_one_is_no_agreement),
-        cmocka_unit_test(an_error_where_none_was_recorded_is_told_as_it_is),
-        cmocka_unit_test(a_recorded_defect_is_skipped_with_its_reason_and_excused),
-        cmocka_unit_test(a_defect_that_we_do_not_have_is_skipped_with_its_reason),
-        cmocka_unit_test(what_a_build_lacks_is_skipped_and_not_excused),
-        cmocka_unit_test(data_is_no_run_and_excused),
-        cmocka_unit_test(each_parameter_has_the_hyperparameters_of_its_group),
-        cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step),
-        cmocka_unit_test(rates_may_be_recorded_where_the_configuration_has_none),
-        cmocka_unit_test(a_parameter_without_gradient_stays),
-        cmocka_unit_test(error_is_relative_to_what_was_recorded),
-        cmocka_unit_test(error_is_absolute_where_zero_was_recorded),
-        cmocka_unit_test(error_of_an_average_is_relative_to_the_larger_input),
-        cmocka_unit_test(entries_that_are_not_finite_must_coincide),
-        cmocka_unit_test(a_verdict_keeps_the_worst_and_where_it_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests when recorded averages of gradients and weighted means are judged ok, failed or skipped. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "replayed.h"
 
@@ -35,7 +28,7 @@ static tracefile pair(const char *config, const float *first, const float *secon
     return file;
 }
 
-static void orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum(void **state)
+TEST(orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum)
 {
     static const float mean[2] = { 1.5f, 2 };
     tracefile of_mean = pair(CONFIG("mean", "false", 2, 1), a, b, mean),
@@ -43,7 +36,6 @@ static void orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum
     tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, b, c),
               older = pair(CONFIG("mean_2021", "false", 2, 1), a, b, mean);
 
-    (void)state;
     assert_outcome(&of_mean, PD_REPLAY_OK, "");
     assert_outcome(&older, PD_REPLAY_OK, "");
     assert_outcome(&tree, PD_REPLAY_OK, "");
@@ -52,12 +44,11 @@ static void orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum
     assert_outcome(&tree, PD_REPLAY_FAILED, "");
 }
 
-static void each_replica_is_compared(void **state)
+TEST(each_replica_is_compared)
 {
     static const float mean[2] = { 1.5f, 2 }, off[2] = { 1.5f, 2.001f };
     tracefile file = pair(CONFIG("mean", "false", 2, 1), a, b, mean);
 
-    (void)state;
     file.entry[1].at = off;
     assert_outcome(&file, PD_REPLAY_FAILED, "");
     file.entry[1].at = mean;
@@ -71,12 +62,11 @@ static void each_replica_is_compared(void **state)
  *   a with c: a a = 9, c c = 25, a c = 9, so the result r is a / 2 + (1 - 9/50) c = (3.96, 3.28)
  *   b with b: the result is b
  *   r with b: b b = 16, r b = 13.12 */
-static void adasum_of_four_merges_neighbours_first(void **state)
+TEST(adasum_of_four_merges_neighbours_first)
 {
     float first[2] = { 3.96f, 3.28f }, result[2], f = 13.12f / (2 * (3.96f * 3.96f + 3.28f * 3.28f)), g = 13.12f / 32;
     tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 4, 1));
 
-    (void)state;
     for (int i = 0; i < 2; i++) result[i] = (1 - f) * first[i] + (1 - g) * b[i];
     add_replica(&file, 0, a, result);
     add_replica(&file, 1, c, result);
@@ -88,34 +78,31 @@ static void adasum_of_four_merges_neighbours_first(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_zero_gradient_spoils_vdot_alone(void **state)
+TEST(a_zero_gradient_spoils_vdot_alone)
 {
     static const float zero[2] = { 0, 0 }, nans[2] = { NAN, NAN };
     tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, zero, nans),
               tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, zero, a);
 
-    (void)state;
     assert_outcome(&vdot, PD_REPLAY_OK, "");
     assert_outcome(&tree, PD_REPLAY_OK, "");
 }
 
-static void errors_are_measured_against_the_larger_input(void **state)
+TEST(errors_are_measured_against_the_larger_input)
 {
     static const float up[2] = { 1000, 0 }, down[2] = { -1000, 0 }, little[2] = { 5e-4f, 0 }, more[2] = { 5e-3f, 0 };
     tracefile file = pair(CONFIG("mean", "false", 2, 1), up, down, little);
 
-    (void)state;
     assert_outcome(&file, PD_REPLAY_OK, ""); /* 5e-7 of 1000 */
     file.entry[1].at = file.entry[3].at = more;
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void replicas_average_with_those_that_hold_the_same_shard(void **state)
+TEST(replicas_average_with_those_that_hold_the_same_shard)
 {
     static const float even[2] = { 2, 0 }, odd[2] = { 1.5f, 4 };
     tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("mean", "false", 4, 2));
 
-    (void)state;
     add_replica(&file, 0, a, even);
     add_replica(&file, 1, b, odd);
     add_replica(&file, 2, d, even);
@@ -125,12 +112,11 @@ static void replicas_average_with_those_that_hold_the_same_shard(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
+TEST(adasum_of_shards_is_a_defect_of_upstreams)
 {
     tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 4, 2));
     pd_replay_result r;
 
-    (void)state;
     for (int rank = 0; rank < 4; rank++) add_replica(&file, rank, a, a);
     r = replayed(&file);
     assert_true(r.outcome == PD_REPLAY_SKIPPED && r.excused && strstr(r.why.text, "different shards") != NULL);
@@ -139,12 +125,11 @@ static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
+TEST(adasum_of_other_than_a_power_of_two_is_refused)
 {
     tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 3, 1)),
               two = pair(CONFIG("adasum_butterfly", "true", 6, 1), a, b, c);
 
-    (void)state;
     assert_outcome(&two, PD_REPLAY_FAILED,
                    "adasum of 6 replicas"); /* the configured number of replicas is checked first */
     for (int rank = 0; rank < 3; rank++) add_replica(&file, rank, a, a);
@@ -154,11 +139,10 @@ static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
     assert_outcome_with(&file, "config", CONFIG("adasum_vdot", "true", 3, 1), PD_REPLAY_OK, "");
 }
 
-static void shards_divide_the_replicas(void **state)
+TEST(shards_divide_the_replicas)
 {
     tracefile file = pair(CONFIG("mean", "false", 2, 3), a, b, a);
 
-    (void)state;
     assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 2 and 3");
     assert_outcome_with(&file, "config", CONFIG("mean", "false", 3, 2), PD_REPLAY_FAILED,
                         "multiple of N_WEIGHTS_SHARDS; got 3 and 2");
@@ -168,11 +152,10 @@ static void shards_divide_the_replicas(void **state)
     assert_outcome_with(&file, "config", CONFIG("mean", "false", 2, -1), PD_REPLAY_FAILED, "got 2 and -1");
 }
 
-static void other_aggregates_are_skipped_by_name(void **state)
+TEST(other_aggregates_are_skipped_by_name)
 {
     tracefile file = pair(CONFIG("adasum_butterfly_2021", "true", 2, 1), a, b, a);
 
-    (void)state;
     assert_outcome(&file, PD_REPLAY_SKIPPED, "aggregate adasum_butterfly_2021 is not implemented");
     assert_outcome_with(&file, "config", "{\"n_devices\": 2}", PD_REPLAY_SKIPPED, "records no averages");
 }
@@ -205,12 +188,11 @@ static tracefile weighted_file(void)
     return file;
 }
 
-static void each_example_weighs_the_same_wherever_it_is(void **state)
+TEST(each_example_weighs_the_same_wherever_it_is)
 {
     tracefile file = weighted_file();
     pd_replay_result r = replayed(&file);
 
-    (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_OK);
     assert_true(r.cases && r.n == 1 && r.verdict.compared == 5);
     pd_replay_result_free(&r);
@@ -222,7 +204,7 @@ static void each_example_weighs_the_same_wherever_it_is(void **state)
     }
 }
 
-static void weights_that_are_all_zero_give_nan(void **state)
+TEST(weights_that_are_all_zero_give_nan)
 {
     static const float zero[2] = { 0, 0 }, nan[1] = { NAN };
     static const tracefile_values all[] = {
@@ -231,16 +213,14 @@ static void weights_that_are_all_zero_give_nan(void **state)
     };
     tracefile file = tracefile_of("trax_average", "weighted_one", "1", "{\"n_devices\": 1}");
 
-    (void)state;
     tracefile_add_all(&file, all, sizeof all / sizeof *all);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void a_weighted_mean_without_its_tensors_fails(void **state)
+TEST(a_weighted_mean_without_its_tensors_fails)
 {
     tracefile file;
 
-    (void)state;
     for (size_t i = 0; i < 9; i++) {
         file = weighted_file();
         strcpy(file.entry[i].name, "other");
@@ -252,13 +232,12 @@ static void a_weighted_mean_without_its_tensors_fails(void **state)
     assert_outcome_with(&file, "config", "{\"n_devices\": 65}", PD_REPLAY_FAILED, "n_devices, 1 to 64");
 }
 
-static void many_replicas_are_weighed(void **state)
+TEST(many_replicas_are_weighed)
 {
     static const float one[1] = { 1 };
     tracefile file = tracefile_of("trax_average", "weighted_many", "1", "{\"n_devices\": 15}");
     char name[40];
 
-    (void)state;
     for (int r = 0; r < 15; r++) {
         snprintf(name, sizeof name, "values/r%02d", r), tracefile_add(&file, name, one, 1);
         snprintf(name, sizeof name, "weights/r%02d", r), tracefile_add(&file, name, one, 1);
@@ -271,33 +250,10 @@ static void many_replicas_are_weighed(void **state)
 
 /* ---- memory ---- */
 
-static void without_memory_it_fails_and_leaks_nothing(void **state)
+TEST(without_memory_it_fails_and_leaks_nothing)
 {
     tracefile adasum = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, b, c), weighted = weighted_file();
 
-    (void)state;
     assert_fails_without_memory(&adasum);
     assert_fails_without_memory(&weighted);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum),
-        cmocka_unit_test(each_replica_is_compared),
-        cmocka_unit_test(adasum_of_four_merges_neighbours_first),
-        cmocka_unit_test(a_zero_gradient_spoils_vdot_alone),
-        cmocka_unit_test(errors_are_measured_against_the_larger_input),
-        cmocka_unit_test(replicas_average_with_those_that_hold_the_same_shard),
-        cmocka_unit_test(adasum_of_shards_is_a_defect_of_upstreams),
-        cmocka_unit_test(adasum_of_other_than_a_power_of_two_is_refused),
-        cmocka_unit_test(shards_divide_the_replicas),
-        cmocka_unit_test(other_aggregates_are_skipped_by_name),
-        cmocka_unit_test(each_example_weighs_the_same_wherever_it_is),
-        cmocka_unit_test(weights_that_are_all_zero_give_nan),
-        cmocka_unit_test(a_weighted_mean_without_its_tensors_fails),
-        cmocka_unit_test(many_replicas_are_weighed),
-        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

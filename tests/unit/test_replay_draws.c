@@ -1,14 +1,8 @@
 /* Tests replays with recorded random numbers, updates and counters, on a small run of kron that this optimizer library
  * recorded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
+#include "paramd/optim.h"
 #include "replayed.h"
 
 enum { STEPS = 6, ROWS = 3, COLS = 2, N = ROWS * COLS };
@@ -109,12 +103,11 @@ static void replace(tracefile *file, const char *name, const float *instead)
         if (strcmp(file->entry[i].name, name) == 0) file->entry[i].at = instead;
 }
 
-static void a_run_with_its_own_draws_is_the_same(void **state)
+TEST(a_run_with_its_own_draws_is_the_same)
 {
     tracefile file = recorded();
     pd_replay_result r = replayed(&file);
 
-    (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_OK);
     assert_true(r.verdict.error == 0 && r.verdict.compared == 2 * STEPS);
     assert_true(r.update.error == 0 && r.update.compared == STEPS && r.update_tolerance == 1e-6);
@@ -122,32 +115,29 @@ static void a_run_with_its_own_draws_is_the_same(void **state)
     pd_replay_result_free(&r);
 }
 
-static void another_probe_makes_another_run(void **state)
+TEST(another_probe_makes_another_run)
 {
     tracefile file = recorded();
 
-    (void)state;
     replace(&file, "probe/0002/w", probe[3]);
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
 /* Balancing leaves the product of the factors unchanged, and so the weights. Only the recorded factors show in which
  * steps they were balanced. */
-static void factors_are_balanced_in_the_steps_recorded_and_in_no_others(void **state)
+TEST(factors_are_balanced_in_the_steps_recorded_and_in_no_others)
 {
     static const char *const others[][2] = { { "[]", "" }, { "[4, 6]", "" }, { "4", "balanced_steps" } };
     tracefile file = recorded();
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         assert_outcome_with(&file, "balanced_steps", others[i][0], PD_REPLAY_FAILED, others[i][1]);
 }
 
-static void a_probe_of_another_size_is_refused(void **state)
+TEST(a_probe_of_another_size_is_refused)
 {
     tracefile file = recorded();
 
-    (void)state;
     for (size_t i = 0; i < file.n; i++) {
         if (strcmp(file.entry[i].name, "probe/0002/w") != 0) continue;
         file.entry[i].shape = (pd_shape){ .rank = 1, .dim = { N - 1 } };
@@ -156,13 +146,12 @@ static void a_probe_of_another_size_is_refused(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "parameter w: expected 6 normal numbers for a step, got 5");
 }
 
-static void an_update_is_judged_beside_the_weights(void **state)
+TEST(an_update_is_judged_beside_the_weights)
 {
     tracefile file = recorded();
     float off[N];
     pd_replay_result r;
 
-    (void)state;
     for (int i = 0; i < N; i++) off[i] = update[3][i] * (1 + 3e-6f);
     replace(&file, "update/0003/w", off);
     r = replayed(&file);
@@ -176,23 +165,21 @@ static void an_update_is_judged_beside_the_weights(void **state)
     assert_outcome_with(&file, "noise_update", "-1", PD_REPLAY_FAILED, "noise_update");
 }
 
-static void an_update_has_the_shape_of_its_parameter(void **state)
+TEST(an_update_has_the_shape_of_its_parameter)
 {
     tracefile file = recorded();
 
-    (void)state;
     for (size_t i = 0; i < file.n; i++)
         if (strcmp(file.entry[i].name, "update/0001/w") == 0)
             file.entry[i].shape = (pd_shape){ .rank = 1, .dim = { N } };
     assert_outcome(&file, PD_REPLAY_FAILED, "update/0001/w");
 }
 
-static void the_counter_is_state_of_every_step(void **state)
+TEST(the_counter_is_state_of_every_step)
 {
     tracefile file = recorded();
     pd_replay_result r = replayed_with(&file, "update_counter", "[1, 0, 1, 0, 1, 1]");
 
-    (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
     assert_true(r.verdict.error == 0 && r.state.error == 1);
     assert_string_equal(r.state.worst, "update_counter");
@@ -200,51 +187,32 @@ static void the_counter_is_state_of_every_step(void **state)
     assert_outcome_with(&file, "update_counter", "1", PD_REPLAY_FAILED, "update_counter");
 }
 
-static void a_daemon_that_would_draw_its_own_is_not_asked(void **state)
+TEST(a_daemon_that_would_draw_its_own_is_not_asked)
 {
     tracefile file = recorded();
     pd_replay_result r = replayed_by(&file, &(pd_replay_options){ .server = "tcp://127.0.0.1:1", .timeout = 1 });
 
-    (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_SKIPPED);
     assert_true(r.excused);
     assert_non_null(strstr(r.why.text, "random probes"));
     pd_replay_result_free(&r);
 }
 
-static void what_release_0_1_0_alone_did_is_left_out_and_said(void **state)
+TEST(what_release_0_1_0_alone_did_is_left_out_and_said)
 {
     static const char old[] = "{\"learning_rate\": 0.1, \"normalize_grads\": true}",
                       off[] = "{\"learning_rate\": 0.1, \"normalize_grads\": false}";
     tracefile file = recorded();
 
-    (void)state;
     assert_outcome_with(&file, "config", old, PD_REPLAY_SKIPPED, "records a defect: normalize_grads");
     assert_outcome_with(&file, "config", off, PD_REPLAY_FAILED, "");
 }
 
-static void without_memory_it_says_so(void **state)
+TEST(without_memory_it_says_so)
 {
     tracefile file = recorded();
 
-    (void)state;
     assert_fails_without_memory(&file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_with_its_own_draws_is_the_same),
-        cmocka_unit_test(another_probe_makes_another_run),
-        cmocka_unit_test(factors_are_balanced_in_the_steps_recorded_and_in_no_others),
-        cmocka_unit_test(a_probe_of_another_size_is_refused),
-        cmocka_unit_test(an_update_is_judged_beside_the_weights),
-        cmocka_unit_test(an_update_has_the_shape_of_its_parameter),
-        cmocka_unit_test(the_counter_is_state_of_every_step),
-        cmocka_unit_test(a_daemon_that_would_draw_its_own_is_not_asked),
-        cmocka_unit_test(what_release_0_1_0_alone_did_is_left_out_and_said),
-        cmocka_unit_test(without_memory_it_says_so),
-    };
-
-    return cmocka_run_group_tests(tests, run_kron, NULL);
-}
+GROUP(run_kron, NULL);

@@ -1,12 +1,6 @@
 /* Tests when recorded cases of distributed_kron's routines are judged ok, and what is reported for cases that cannot be
  * judged. The cases are small enough to compute by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "replayed.h"
 
@@ -62,30 +56,27 @@ static tracefile norm_file(void)
     return file;
 }
 
-static void bounds_are_judged_one_a_matrix(void **state)
+TEST(bounds_are_judged_one_a_matrix)
 {
     tracefile file = norm_file();
 
-    (void)state;
     assert_judged(&file, 2, norm_inputs);
     remove_last(&file);
     assert_outcome(&file, PD_REPLAY_FAILED, "out/0001: missing");
 }
 
-static void a_matrix_that_is_not_square_has_no_bound(void **state)
+TEST(a_matrix_that_is_not_square_has_no_bound)
 {
     tracefile file = norm_file();
 
-    (void)state;
     file.entry[1].shape = (pd_shape){ .rank = 2, .dim = { 1, 4 } };
     assert_outcome(&file, PD_REPLAY_FAILED, "in/0001: expected a square matrix");
 }
 
-static void a_file_without_its_tensors_has_no_cases(void **state)
+TEST(a_file_without_its_tensors_has_no_cases)
 {
     tracefile file = tracefile_of("distributed_kron", "norm_lower_bound", "0", "{}");
 
-    (void)state;
     tracefile_add(&file, "out/0000", bound, 0);
     assert_outcome(&file, PD_REPLAY_FAILED, "in/****");
 }
@@ -136,17 +127,16 @@ static tracefile update_file(const char *config)
 
 static const char two_updates[] = UPDATES("{\"shape\": [2], \"diag\": [true]}");
 
-static void every_part_of_an_update_is_judged(void **state)
+TEST(every_part_of_an_update_is_judged)
 {
     tracefile file = update_file(two_updates);
 
-    (void)state;
     assert_judged(&file, 2, update_inputs);
     remove_last(&file);
     assert_outcome(&file, PD_REPLAY_FAILED, "0001/newQ/0: missing");
 }
 
-static void an_update_of_another_shape_is_refused(void **state)
+TEST(an_update_of_another_shape_is_refused)
 {
     static const struct {
         const char *config, *why;
@@ -160,7 +150,6 @@ static void an_update_of_another_shape_is_refused(void **state)
         { UPDATES("{\"shape\": [4294967296, 4294967296], \"diag\": [true, true]}"), "0000/G" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tracefile file = update_file(cases[i].config);
         assert_outcome(&file, PD_REPLAY_FAILED, cases[i].why);
@@ -168,7 +157,7 @@ static void an_update_of_another_shape_is_refused(void **state)
 }
 
 /* Each dimension has size 1, and all numbers are 1. So T1 equals T2, and the update leaves Q unchanged. */
-static void an_update_may_have_as_many_dimensions_as_a_tensor(void **state)
+TEST(an_update_may_have_as_many_dimensions_as_a_tensor)
 {
     static const char *const whole[] = { "G", "V", "A", "conjB", "precond_grad" }, *const of_dim[] = { "Q", "term1",
                                                                                                        "term2",
@@ -179,7 +168,6 @@ static void an_update_may_have_as_many_dimensions_as_a_tensor(void **state)
     tracefile file = tracefile_of("distributed_kron", "single_update", "0", config);
     char name[32];
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "0000/%s", whole[i]);
         tracefile_add(&file, name, one, 1);
@@ -209,12 +197,11 @@ static tracefile probability_file(const char *config)
 
 static const char two_probabilities[] = "[0.5, {\"min_prob\": 0.5, \"decay\": 1, \"flat_start\": 2}]";
 
-static void updated_steps_are_judged_one_and_all(void **state)
+TEST(updated_steps_are_judged_one_and_all)
 {
     static const int32_t wrong[][3] = { { 2, 4, 8 }, { 2, 6, 8 }, { 2, 4, 5 } };
     tracefile file = probability_file(two_probabilities);
 
-    (void)state;
     assert_judged(&file, 2, probability_inputs);
     for (int i = 0; i < 3; i++) {
         file.entry[0].at = wrong[i];
@@ -222,13 +209,12 @@ static void updated_steps_are_judged_one_and_all(void **state)
     }
 }
 
-static void steps_without_an_update_are_judged_as_far_as_probabilities_reach(void **state)
+TEST(steps_without_an_update_are_judged_as_far_as_probabilities_reach)
 {
     static const float rare[5] = { .2f, .2f, .2f, .2f, .2f }, still_rare[6] = { .2f, .2f, .2f, .2f, .2f, .2f };
     tracefile file =
         tracefile_of("distributed_kron", "update_probability", "0", "[{\"min_prob\": 0.2, \"max_prob\": 0.2}]");
 
-    (void)state;
     tracefile_add_typed(&file, "updated_steps/0", PD_ST_I32, every_second, 1);
     file.entry[0].shape.dim[0] = 0;
     file.entry[0].bytes = 0;
@@ -239,7 +225,7 @@ static void steps_without_an_update_are_judged_as_far_as_probabilities_reach(voi
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void probabilities_that_are_none_are_refused(void **state)
+TEST(probabilities_that_are_none_are_refused)
 {
     static const struct {
         const char *config, *why;
@@ -251,7 +237,6 @@ static void probabilities_that_are_none_are_refused(void **state)
         { "[0.5, 0.5, 0.5]", "updated_steps/2" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tracefile file = probability_file(cases[i].config);
         assert_outcome(&file, PD_REPLAY_FAILED, cases[i].why);
@@ -281,24 +266,22 @@ static tracefile jax_file(void)
     return file;
 }
 
-static void draws_of_jax_are_judged(void **state)
+TEST(draws_of_jax_are_judged)
 {
     tracefile file = jax_file();
 
-    (void)state;
     assert_judged(&file, 1, jax_inputs);
     tracefile_add_typed(&file, "uniform/1", PD_ST_F32, uniform, 2);
     assert_outcome(&file, PD_REPLAY_FAILED, "fold_in/1: missing");
 }
 
-static void draws_of_jax_may_be_many_and_long(void **state)
+TEST(draws_of_jax_may_be_many_and_long)
 {
     enum { MANY = 40, LONG = 300 };
     static float same[LONG];
     tracefile file = jax_file(), other = file;
     char name[32];
 
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "normal/0/a%d", i);
         tracefile_add(&file, name, normal, 5);
@@ -310,34 +293,13 @@ static void draws_of_jax_may_be_many_and_long(void **state)
 
 /* ---- memory ---- */
 
-static void without_memory_they_fail_and_leak_nothing(void **state)
+TEST(without_memory_they_fail_and_leak_nothing)
 {
     tracefile norms = norm_file(), updates = update_file(two_updates),
               probabilities = probability_file(two_probabilities), draws = jax_file();
 
-    (void)state;
     assert_fails_without_memory(&norms);
     assert_fails_without_memory(&updates);
     assert_fails_without_memory(&probabilities);
     assert_fails_without_memory(&draws);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_are_judged_one_a_matrix),
-        cmocka_unit_test(a_matrix_that_is_not_square_has_no_bound),
-        cmocka_unit_test(a_file_without_its_tensors_has_no_cases),
-        cmocka_unit_test(every_part_of_an_update_is_judged),
-        cmocka_unit_test(an_update_of_another_shape_is_refused),
-        cmocka_unit_test(an_update_may_have_as_many_dimensions_as_a_tensor),
-        cmocka_unit_test(updated_steps_are_judged_one_and_all),
-        cmocka_unit_test(steps_without_an_update_are_judged_as_far_as_probabilities_reach),
-        cmocka_unit_test(probabilities_that_are_none_are_refused),
-        cmocka_unit_test(draws_of_jax_are_judged),
-        cmocka_unit_test(draws_of_jax_may_be_many_and_long),
-        cmocka_unit_test(without_memory_they_fail_and_leak_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

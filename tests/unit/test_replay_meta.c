@@ -1,12 +1,5 @@
 /* Tests when recorded roots of Meta's Shampoo are judged ok, failed, skipped or refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "replayed.h"
 
@@ -47,7 +40,7 @@ static void assert_case(const char *arguments, const float *a, const float *x, p
     assert_outcome(&file, outcome, "");
 }
 
-static void every_method_is_judged(void **state)
+TEST(every_method_is_judged)
 {
     tracefile file = new_file(
         "root_eigen",
@@ -60,7 +53,6 @@ static void every_method_is_judged(void **state)
         "\"max_iterations\": 100, \"noise\": 1e-4},"
         " {\"method\": \"eigen\", \"root\": \"1/1\", \"epsilon\": 0, \"noise\": 1e-7}]}");
     pd_replay_result r;
-    (void)state;
 
     add(&file, "A/0000", A, "X/0000", half);
     add(&file, "A/0001", A, "X/0001", three_halves);
@@ -78,27 +70,24 @@ static void every_method_is_judged(void **state)
 }
 
 /* The recorded root is off by 5e-4 of its size: too much for a noise of 1e-4, but not for a noise of 1e-3. */
-static void each_case_has_a_tolerance_of_its_own(void **state)
+TEST(each_case_has_a_tolerance_of_its_own)
 {
-    (void)state;
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 1e-4", A, half_and_little,
                 PD_REPLAY_FAILED);
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 1e-3", A, half_and_little,
                 PD_REPLAY_OK);
 }
 
-static void where_the_noise_is_large_there_is_only_to_be_a_root(void **state)
+TEST(where_the_noise_is_large_there_is_only_to_be_a_root)
 {
-    (void)state;
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 0.02", A, whole, PD_REPLAY_OK);
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 0.005", A, whole, PD_REPLAY_FAILED);
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 0.02", negative, whole,
                 PD_REPLAY_FAILED);
 }
 
-static void what_is_not_finite_for_them_must_be_refused(void **state)
+TEST(what_is_not_finite_for_them_must_be_refused)
 {
-    (void)state;
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"nonfinite\": true", negative, lost,
                 PD_REPLAY_OK);
     assert_case("\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"nonfinite\": true", A, lost, PD_REPLAY_FAILED);
@@ -109,9 +98,8 @@ static void what_is_not_finite_for_them_must_be_refused(void **state)
     "1e-6"
 
 /* Newton takes 6 steps to this root. */
-static void an_iteration_ends_as_theirs_after_as_many_steps(void **state)
+TEST(an_iteration_ends_as_theirs_after_as_many_steps)
 {
-    (void)state;
     assert_case(NEWTON ", \"flag\": \"CONVERGED\", \"iterations\": 6, \"float64\": {\"iterations\": 6}", A, half,
                 PD_REPLAY_OK);
     assert_case(NEWTON ", \"flag\": \"CONVERGED\", \"iterations\": 7, \"float64\": {\"iterations\": 5}", A, half,
@@ -127,17 +115,15 @@ static void an_iteration_ends_as_theirs_after_as_many_steps(void **state)
     "\"max_iterations\": 100, \"noise\": 1e-4"
 
 /* Below float32 precision, rounding decides after how many iterations the root stops improving. */
-static void below_float32_the_number_of_steps_is_not_judged(void **state)
+TEST(below_float32_the_number_of_steps_is_not_judged)
 {
-    (void)state;
     assert_case(FURTHER ", \"flag\": \"EARLY_STOP\", \"iterations\": 77", A, half, PD_REPLAY_OK);
     assert_case(FURTHER ", \"flag\": \"CONVERGED\", \"iterations\": 77", A, half, PD_REPLAY_OK);
     assert_case(FURTHER ", \"flag\": \"REACHED_MAX_ITERS\", \"iterations\": 100", A, half, PD_REPLAY_FAILED);
 }
 
-static void what_diverged_for_them_must_not_converge(void **state)
+TEST(what_diverged_for_them_must_not_converge)
 {
-    (void)state;
     assert_case("\"method\": \"newton\", \"root\": 2, \"epsilon\": 0, \"tolerance\": 1e-6, \"max_iterations\": 100, "
                 "\"noise\": 0.0, \"error\": NaN",
                 negative, half, PD_REPLAY_OK);
@@ -148,13 +134,12 @@ static void what_diverged_for_them_must_not_converge(void **state)
 
 #define RAISES ", \"raises\": {\"type\": \"ArithmeticError\"}"
 
-static void an_error_of_theirs_is_one_of_ours(void **state)
+TEST(an_error_of_theirs_is_one_of_ours)
 {
     static const char few[] = "\"method\": \"higher_order\", \"root\": 2, \"order\": 2, \"epsilon\": 1e-6, "
                               "\"tolerance\": 1e-6, \"max_iterations\": 2" RAISES;
     static const char many[] = "\"method\": \"higher_order\", \"root\": 2, \"order\": 2, \"epsilon\": 1e-6, "
                                "\"tolerance\": 1e-6, \"max_iterations\": 99" RAISES;
-    (void)state;
 
     assert_case(few, singular, NULL, PD_REPLAY_OK);
     assert_case(many, A, NULL, PD_REPLAY_FAILED);
@@ -162,10 +147,9 @@ static void an_error_of_theirs_is_one_of_ours(void **state)
 
 /* The recorded optimizer raised an error in float32 but found a root in float64. Ours need not fail, but its root
  * must then equal the float64 root. */
-static void an_error_that_rounding_made_may_be_a_root_instead(void **state)
+TEST(an_error_that_rounding_made_may_be_a_root_instead)
 {
     static const double wrong[4] = { 1, 0, 0, 1 };
-    (void)state;
 
     for (int right = 0; right < 2; right++) {
         tracefile file =
@@ -178,9 +162,8 @@ static void an_error_that_rounding_made_may_be_a_root_instead(void **state)
     }
 }
 
-static void a_failed_decomposition_is_tried_again_in_float64(void **state)
+TEST(a_failed_decomposition_is_tried_again_in_float64)
 {
-    (void)state;
     for (int wrong = 0; wrong < 3; wrong++) {
         tracefile file =
             new_file("root_retry_double", "{\"root\": 2, \"epsilon\": 0.0, \"retry_double_precision\": true}");
@@ -192,7 +175,7 @@ static void a_failed_decomposition_is_tried_again_in_float64(void **state)
     }
 }
 
-static void impossible_arguments_are_refused(void **state)
+TEST(impossible_arguments_are_refused)
 {
     static const struct {
         const char *arguments, *why;
@@ -220,7 +203,6 @@ static void impossible_arguments_are_refused(void **state)
         { "\"method\": \"higher_order\", \"root\": 4, \"epsilon\": 0, \"max_iterations\": 9, \"order\": 1",
           "an order of 2 to 64", PD_REPLAY_FAILED },
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char config[512];
@@ -232,11 +214,10 @@ static void impossible_arguments_are_refused(void **state)
     }
 }
 
-static void missing_tensors_are_named(void **state)
+TEST(missing_tensors_are_named)
 {
     tracefile file =
         new_file("root_eigen", "{\"items\": [{\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 0}]}");
-    (void)state;
 
     assert_outcome(&file, PD_REPLAY_FAILED, "A/0000: missing");
     tracefile_add_matrix(&file, "A/0000", A, 2, 2);
@@ -247,32 +228,11 @@ static void missing_tensors_are_named(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "A/0000: expected a square matrix");
 }
 
-static void there_must_be_items(void **state)
+TEST(there_must_be_items)
 {
     tracefile file = new_file("root_eigen", "{\"items\": []}");
-    (void)state;
 
     assert_outcome(&file, PD_REPLAY_FAILED, "expected `items`");
     file = new_file("root_eigen", "{}");
     assert_outcome(&file, PD_REPLAY_FAILED, "expected `items`");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_method_is_judged),
-        cmocka_unit_test(each_case_has_a_tolerance_of_its_own),
-        cmocka_unit_test(where_the_noise_is_large_there_is_only_to_be_a_root),
-        cmocka_unit_test(what_is_not_finite_for_them_must_be_refused),
-        cmocka_unit_test(an_iteration_ends_as_theirs_after_as_many_steps),
-        cmocka_unit_test(below_float32_the_number_of_steps_is_not_judged),
-        cmocka_unit_test(what_diverged_for_them_must_not_converge),
-        cmocka_unit_test(an_error_of_theirs_is_one_of_ours),
-        cmocka_unit_test(an_error_that_rounding_made_may_be_a_root_instead),
-        cmocka_unit_test(a_failed_decomposition_is_tried_again_in_float64),
-        cmocka_unit_test(impossible_arguments_are_refused),
-        cmocka_unit_test(missing_tensors_are_named),
-        cmocka_unit_test(there_must_be_items),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* Tests that a run without recorded gradients is judged by the losses of its network. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "replay.h"
 #include "replay_net.h"
@@ -91,8 +85,8 @@ typedef struct tensors {
 
 static void load(tensors *t, const pd_trace *trace)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     assert_int_equal(n, 4);
     for (size_t i = 0; i < n; i++) {
@@ -103,7 +97,7 @@ static void load(tensors *t, const pd_trace *trace)
     }
 }
 
-static void gradients_are_the_slopes_of_the_loss(void **state)
+TEST(gradients_are_the_slopes_of_the_loss)
 {
     static const float h = 1.0f / 1024;
     tracefile data = data_file();
@@ -111,7 +105,6 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
     pd_trace *trace;
     tensors t, moved;
 
-    (void)state;
     open_beside(&data, &trace, &net);
     for (int64_t step = 1; step <= 2; step++) {
         load(&t, trace);
@@ -178,24 +171,22 @@ static void assert_outcome(const tracefile *file, const tracefile *data, pd_repl
     pd_replay_result_free(&r);
 }
 
-static void a_run_with_the_same_losses_is_ok(void **state)
+TEST(a_run_with_the_same_losses_is_ok)
 {
     tracefile file, data = data_file();
     float loss[2];
 
-    (void)state;
     losses_of_sgd(loss);
     file = net_file(loss);
     assert_outcome(&file, &data, PD_REPLAY_OK, "");
 }
 
-static void a_run_with_other_losses_fails_and_the_step_is_named(void **state)
+TEST(a_run_with_other_losses_fails_and_the_step_is_named)
 {
     tracefile file, data = data_file();
     pd_replay_result r;
     float loss[2];
 
-    (void)state;
     losses_of_sgd(loss);
     loss[1] *= 1.001f;
     file = net_file(loss);
@@ -206,32 +197,29 @@ static void a_run_with_other_losses_fails_and_the_step_is_named(void **state)
     pd_replay_result_free(&r);
 }
 
-static void a_loss_that_is_not_a_number_fails(void **state)
+TEST(a_loss_that_is_not_a_number_fails)
 {
     static const float loss[2] = { NAN, 1 };
     tracefile file = net_file(loss), data = data_file();
 
-    (void)state;
     assert_outcome(&file, &data, PD_REPLAY_FAILED, "");
 }
 
-static void a_run_without_its_data_is_skipped(void **state)
+TEST(a_run_without_its_data_is_skipped)
 {
     static const float loss[2] = { 1, 1 };
     tracefile file = net_file(loss);
 
-    (void)state;
     assert_outcome(&file, NULL, PD_REPLAY_SKIPPED, "the data to compute them is not there");
     tracefile_meta(&file, "batch_seed", "../7");
     assert_outcome(&file, NULL, PD_REPLAY_SKIPPED, "no batch_seed");
 }
 
-static void parameters_of_another_network_are_skipped(void **state)
+TEST(parameters_of_another_network_are_skipped)
 {
     static const float loss[2] = { 1, 1 };
     tracefile file = net_file(loss), data = data_file();
 
-    (void)state;
     strcpy(file.entry[2].name, "param/0000/layers.0.other");
     assert_outcome(&file, &data, PD_REPLAY_SKIPPED, "dense layers");
     file = net_file(loss);
@@ -239,13 +227,12 @@ static void parameters_of_another_network_are_skipped(void **state)
     assert_outcome(&file, &data, PD_REPLAY_SKIPPED, "dense layers");
 }
 
-static void data_that_does_not_fit_is_refused(void **state)
+TEST(data_that_does_not_fit_is_refused)
 {
     static const float loss[2] = { 1, 1 };
     static const int64_t third[4] = { 0, 1, 2, 0 }, beyond[4] = { 0, 1, 4, 0 }, minus[4] = { 0, -1, 1, 0 };
     tracefile file = net_file(loss), data = data_file();
 
-    (void)state;
     data.entry[1].at = third;
     assert_outcome(&file, &data, PD_REPLAY_FAILED,
                    "y of the data beside the trace: expected whole numbers below 2, got 2");
@@ -264,18 +251,4 @@ static void data_that_does_not_fit_is_refused(void **state)
     data = data_file();
     strcpy(data.entry[0].name, "z");
     assert_outcome(&file, &data, PD_REPLAY_FAILED, "x of the data beside the trace: expected numbers in 2 dimensions");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
-        cmocka_unit_test(a_run_with_the_same_losses_is_ok),
-        cmocka_unit_test(a_run_with_other_losses_fails_and_the_step_is_named),
-        cmocka_unit_test(a_loss_that_is_not_a_number_fails),
-        cmocka_unit_test(a_run_without_its_data_is_skipped),
-        cmocka_unit_test(parameters_of_another_network_are_skipped),
-        cmocka_unit_test(data_that_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* Tests which parameters a replay declares for the parameters of a trace: whole ones, or the blocks of their shards. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "replay_parts.h"
+#include "replay_run.h"
 #include "replayed.h"
 
 static const float w0[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, g[12] = { 2, 4, 6, 8, 2, 4, 6, 8, 2, 4, 6, 8 };
@@ -63,12 +57,11 @@ static const pd_replay_part *named(const pd_replay_parts *parts, const char *nam
     return NULL;
 }
 
-static void without_shards_each_parameter_is_declared_whole(void **state)
+TEST(without_shards_each_parameter_is_declared_whole)
 {
     tracefile file = sgd_file(NULL);
     pd_replay_parts parts;
 
-    (void)state;
     assert_int_equal(find(&file, &parts, NULL), PD_OK);
     assert_int_equal(parts.n, 2);
     assert_true(named(&parts, "1/w")->shape.rank == 2 && named(&parts, "1/w")->group == 1 &&
@@ -78,12 +71,11 @@ static void without_shards_each_parameter_is_declared_whole(void **state)
 
 /* Elements 0 to 7 of w are declared as two rows and one element. Elements 7 to 12 are declared as the rest of that
  * row and one more row. No shard names b, so b is declared whole. */
-static void the_blocks_of_each_shard_are_declared_by_where_they_begin(void **state)
+TEST(the_blocks_of_each_shard_are_declared_by_where_they_begin)
 {
     tracefile file = sgd_file("[{\"w\": [0, 7]}, {\"w\": [7, 7]}, {\"w\": [7, 12]}]");
     pd_replay_parts parts;
 
-    (void)state;
     assert_int_equal(find(&file, &parts, NULL), PD_OK);
     assert_int_equal(parts.n, 5);
     assert_true(named(&parts, "1/w@0")->shape.rank == 2 && named(&parts, "1/w@0")->shape.dim[0] == 2 &&
@@ -96,20 +88,18 @@ static void the_blocks_of_each_shard_are_declared_by_where_they_begin(void **sta
     pd_replay_parts_free(&parts);
 }
 
-static void a_replay_of_shards_moves_every_element(void **state)
+TEST(a_replay_of_shards_moves_every_element)
 {
     tracefile file = sgd_file("[{\"w\": [0, 7], \"b\": [0, 1]}, {\"w\": [7, 12], \"b\": [1, 2]}]");
     pd_replay_result r = replayed(&file);
 
-    (void)state;
     if (r.outcome != PD_REPLAY_OK) fail_msg("%s", r.why.text);
     assert_int_equal(r.verdict.compared, 2);
     pd_replay_result_free(&r);
 }
 
-static void shards_that_do_not_cover_their_parameter_are_refused(void **state)
+TEST(shards_that_do_not_cover_their_parameter_are_refused)
 {
-    (void)state;
     assert_refused("[{\"w\": [0, 7]}]", "those of w end at element 7 of 12");
     assert_refused("[{\"w\": [0, 7]}, {\"w\": [8, 12]}]", "expected a range from 7 on within 12 elements, got 8 to 12");
     assert_refused("[{\"w\": [0, 7]}, {\"w\": [6, 12]}]", "got 6 to 12");
@@ -120,22 +110,9 @@ static void shards_that_do_not_cover_their_parameter_are_refused(void **state)
     assert_refused("{}", "expected a JSON list");
 }
 
-static void without_memory_it_fails_and_leaks_nothing(void **state)
+TEST(without_memory_it_fails_and_leaks_nothing)
 {
     tracefile file = sgd_file("[{\"w\": [0, 7]}, {\"w\": [7, 12]}]");
 
-    (void)state;
     assert_fails_without_memory(&file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_shards_each_parameter_is_declared_whole),
-        cmocka_unit_test(the_blocks_of_each_shard_are_declared_by_where_they_begin),
-        cmocka_unit_test(a_replay_of_shards_moves_every_element),
-        cmocka_unit_test(shards_that_do_not_cover_their_parameter_are_refused),
-        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests when recorded cases of a routine are judged ok, failed or skipped. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "replayed.h"
 
@@ -101,12 +94,11 @@ static tracefile power_file(void)
     return file;
 }
 
-static void right_cases_are_ok_one_verdict_each(void **state)
+TEST(right_cases_are_ok_one_verdict_each)
 {
     tracefile file = quantized_file();
     pd_replay_result r = replayed(&file);
 
-    (void)state;
     if (r.outcome != PD_REPLAY_OK)
         fail_msg("error %g in %s: %s", r.verdict.error, r.params[r.verdict.param], r.why.text);
     assert_true(r.cases && r.n == 3 && r.verdict.error == 0);
@@ -147,11 +139,10 @@ static void spoil(tracefile file, size_t entry, const char *expected)
     free(spoiled);
 }
 
-static void one_spoiled_tensor_fails_and_is_located(void **state)
+TEST(one_spoiled_tensor_fails_and_is_located)
 {
     tracefile quantized = quantized_file(), symmetric = symmetric_file(), roots = root_file(), power = power_file();
 
-    (void)state;
     for (size_t i = 0; i < roots.n; i++) spoil(roots, i, i < 4 ? "case 000" : "case 001");
     for (size_t i = 0; i < power.n; i++) spoil(power, i, "case 000");
     for (size_t i = 0; i < quantized.n; i++) {
@@ -166,13 +157,12 @@ static void one_spoiled_tensor_fails_and_is_located(void **state)
     for (size_t i = 0; i < symmetric.n; i++) spoil(symmetric, i, "case 007");
 }
 
-static void a_code_beside_the_right_one_is_an_infinite_error(void **state)
+TEST(a_code_beside_the_right_one_is_an_infinite_error)
 {
     static const int16_t beside[4] = { 0, 32766, -32767, 0 };
     tracefile file = quantized_file();
     pd_replay_result r;
 
-    (void)state;
     file.entry[5].at = beside;
     tracefile_meta(&file, "noise", "1000");
     r = replayed(&file);
@@ -181,21 +171,19 @@ static void a_code_beside_the_right_one_is_an_infinite_error(void **state)
     pd_replay_result_free(&r);
 }
 
-static void a_diagonal_beside_the_right_one_fails(void **state)
+TEST(a_diagonal_beside_the_right_one_fails)
 {
     static const float beside[2] = { 5, 7.0000005f };
     tracefile file = quantized_file();
 
-    (void)state;
     file.entry[7].at = beside;
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_missing_tensor_fails_by_name(void **state)
+TEST(a_missing_tensor_fails_by_name)
 {
     tracefile file = quantized_file(), symmetric = symmetric_file();
 
-    (void)state;
     strcpy(file.entry[5].name, "001/elsewhere");
     assert_outcome(&file, PD_REPLAY_FAILED, "001/value/quantized: missing");
     for (size_t i = 0; i < symmetric.n; i++) {
@@ -205,11 +193,10 @@ static void a_missing_tensor_fails_by_name(void **state)
     }
 }
 
-static void a_tensor_of_another_size_fails_by_name(void **state)
+TEST(a_tensor_of_another_size_fails_by_name)
 {
     tracefile file = quantized_file(), symmetric = symmetric_file();
 
-    (void)state;
     file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
     assert_outcome(&file, PD_REPLAY_FAILED, "001/value/bucket_size: not of the size");
     for (size_t i = 0; i < symmetric.n; i++) {
@@ -220,11 +207,10 @@ static void a_tensor_of_another_size_fails_by_name(void **state)
     }
 }
 
-static void what_cannot_be_quantized_fails(void **state)
+TEST(what_cannot_be_quantized_fails)
 {
     tracefile file = quantized_file();
 
-    (void)state;
     file.entry[0].shape = (pd_shape){ .rank = 0 }, file.entry[0].bytes = 4;
     assert_outcome(&file, PD_REPLAY_FAILED, "000/input: a scalar");
     file = quantized_file();
@@ -232,11 +218,10 @@ static void what_cannot_be_quantized_fails(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "001/input: only a square");
 }
 
-static void block_rows_that_are_none_fail(void **state)
+TEST(block_rows_that_are_none_fail)
 {
     tracefile file = symmetric_file();
 
-    (void)state;
     file.entry[1].shape.dim[1] = 2, file.entry[1].bytes = 8;
     assert_outcome(&file, PD_REPLAY_FAILED, "1 rows and 2 columns");
     file = symmetric_file();
@@ -244,12 +229,11 @@ static void block_rows_that_are_none_fail(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "2 rows are not a multiple of the block side 3");
 }
 
-static void a_refused_root_is_ok_where_upstream_has_nan(void **state)
+TEST(a_refused_root_is_ok_where_upstream_has_nan)
 {
     static const float nan_in[4] = { NAN, 0, 0, 1 }, nan_out[4] = { NAN, NAN, NAN, NAN }, nan_1[1] = { NAN };
     tracefile file = root_file();
 
-    (void)state;
     file.entry[4].at = nan_in, file.entry[4].bytes = 16;
     file.entry[4].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
     file.entry[6].at = file.entry[7].at = nan_1;
@@ -258,11 +242,10 @@ static void a_refused_root_is_ok_where_upstream_has_nan(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void roots_of_what_is_no_symmetric_matrix_fail(void **state)
+TEST(roots_of_what_is_no_symmetric_matrix_fail)
 {
     tracefile file = root_file();
 
-    (void)state;
     file.entry[4].shape.dim[1] = 2, file.entry[4].bytes = 8;
     assert_outcome(&file, PD_REPLAY_FAILED, "1 rows and 2 columns");
     file = root_file();
@@ -275,11 +258,10 @@ static void roots_of_what_is_no_symmetric_matrix_fail(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "000/matrix: expected a matrix");
 }
 
-static void options_that_are_not_there_are_skipped(void **state)
+TEST(options_that_are_not_there_are_skipped)
 {
     tracefile file = quantized_file();
 
-    (void)state;
     tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 0, \"dtype\": \"int4\"}]}");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "dtype");
     file = symmetric_file();
@@ -291,7 +273,7 @@ static void options_that_are_not_there_are_skipped(void **state)
     assert_outcome(&file, PD_REPLAY_SKIPPED, "num_iters");
 }
 
-static void a_file_without_cases_fails(void **state)
+TEST(a_file_without_cases_fails)
 {
     static const char *const configs[] = { "{}",
                                            "{\"cases\": []}",
@@ -300,7 +282,6 @@ static void a_file_without_cases_fails(void **state)
                                            "{\"cases\": [{\"index\": 1000}]}",
                                            "{\"cases\": [7]}" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         tracefile file = quantized_file();
         tracefile_meta(&file, "config", configs[i]);
@@ -308,43 +289,20 @@ static void a_file_without_cases_fails(void **state)
     }
 }
 
-static void a_server_does_not_judge_routines(void **state)
+TEST(a_server_does_not_judge_routines)
 {
     tracefile file = quantized_file();
     pd_replay_result r = replayed_by(&file, &(pd_replay_options){ .local = false });
 
-    (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_SKIPPED);
     assert_non_null(strstr(r.why.text, "--local"));
     pd_replay_result_free(&r);
 }
 
-static void without_memory_it_fails_and_leaks_nothing(void **state)
+TEST(without_memory_it_fails_and_leaks_nothing)
 {
     tracefile symmetric = symmetric_file(), roots = root_file();
 
-    (void)state;
     assert_fails_without_memory(&symmetric);
     assert_fails_without_memory(&roots);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_cases_are_ok_one_verdict_each),
-        cmocka_unit_test(one_spoiled_tensor_fails_and_is_located),
-        cmocka_unit_test(a_code_beside_the_right_one_is_an_infinite_error),
-        cmocka_unit_test(a_diagonal_beside_the_right_one_fails),
-        cmocka_unit_test(a_missing_tensor_fails_by_name),
-        cmocka_unit_test(a_tensor_of_another_size_fails_by_name),
-        cmocka_unit_test(what_cannot_be_quantized_fails),
-        cmocka_unit_test(block_rows_that_are_none_fail),
-        cmocka_unit_test(a_refused_root_is_ok_where_upstream_has_nan),
-        cmocka_unit_test(roots_of_what_is_no_symmetric_matrix_fail),
-        cmocka_unit_test(options_that_are_not_there_are_skipped),
-        cmocka_unit_test(a_file_without_cases_fails),
-        cmocka_unit_test(a_server_does_not_judge_routines),
-        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

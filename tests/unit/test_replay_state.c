@@ -1,13 +1,7 @@
 /* Tests when recorded optimizer state counts as equal to the state of a replay. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
+#include "replay_state.h"
 #include "replayed.h"
 #include "optimizer_ops.h"
 
@@ -30,12 +24,11 @@ static tracefile momentum_file(void)
     return file;
 }
 
-static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
+TEST(the_same_state_is_ok_at_the_steps_that_have_it)
 {
     tracefile file = momentum_file();
     pd_replay_result r;
 
-    (void)state;
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
     tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", b2, 2, 2);
     r = replayed(&file);
@@ -44,13 +37,12 @@ static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
     pd_replay_result_free(&r);
 }
 
-static void another_state_fails_by_name_though_the_weights_agree(void **state)
+TEST(another_state_fails_by_name_though_the_weights_agree)
 {
     static const float off[4] = { 9, 7, 1, 4.001f };
     tracefile file = momentum_file();
     pd_replay_result r;
 
-    (void)state;
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
     tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", off, 2, 2);
     r = replayed(&file);
@@ -64,12 +56,11 @@ static void another_state_fails_by_name_though_the_weights_agree(void **state)
     pd_replay_result_free(&r);
 }
 
-static void state_has_a_noise_of_its_own(void **state)
+TEST(state_has_a_noise_of_its_own)
 {
     static const float off[4] = { 9, 7, 1, 4.001f }, w_off[4] = { -4.5f, -3.5f, 2.5f, -2.001f };
     tracefile file = momentum_file();
 
-    (void)state;
     tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", off, 2, 2);
     tracefile_meta(&file, "noise_state", "1e-4");
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -84,14 +75,13 @@ static void state_has_a_noise_of_its_own(void **state)
 
 /* b2 = 0.5 (2^24 - 1) - (2^23 - 1) = 0.5. Two large numbers cancel, and the result is as small as their last bit. So
  * the recorded 0.625 differs from 0.5 by no more than rounding. */
-static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **state)
+TEST(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it)
 {
     static const float zeros[4] = { 0 }, big[4] = { 16777215, 4, 0, 8 }, minus[4] = { -8388607, 5, 1, 0 };
     static const float w_1[4] = { -8388607.5f, -2, 0, -4 }, w_2[4] = { -8388607.75f, -5.5f, -.5f, -6 };
     static const float left[4] = { .5f, 7, 1, 4 }, near[4] = { .625f, 7, 1, 4 }, far[4] = { .5f, .07f, .1f, .04f };
     tracefile file = momentum_file();
 
-    (void)state;
     file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus,
     file.entry[4].at = w_2;
     tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", left, 2, 2);
@@ -127,28 +117,25 @@ static void shares_noise(char other)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void noise_is_the_largest_of_the_slot(void **state)
+TEST(noise_is_the_largest_of_the_slot)
 {
-    (void)state;
     shares_noise('v');
     shares_noise('x');
 }
 
-static void shaking_turns_last_bits_of_numbers_alone(void **state)
+TEST(shaking_turns_last_bits_of_numbers_alone)
 {
     float x[5] = { 1, -2, 0, INFINITY, NAN };
 
-    (void)state;
     pd_replay_shake(x, 5, 0);
     assert_true(x[0] == 1 + 0x1p-23f && x[1] == -2 - 0x1p-22f && x[2] == 0 && isinf(x[3]) && isnan(x[4]));
 }
 
-static void each_way_of_shaking_turns_another_half(void **state)
+TEST(each_way_of_shaking_turns_another_half)
 {
     enum { N = 1000 };
     int turned[2] = { 0 }, apart = 0;
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         float x[2][N];
         for (int k = 0; k < N; k++) x[0][k] = x[1][k] = 1;
@@ -182,12 +169,11 @@ static void add_square(tracefile *file, const char *name, const float *values)
 }
 
 /* Recorded state: the factor L = g g' and the filtered gradient F = 0.5 g. */
-static void slots_of_blocks_are_found_by_block_and_number(void **state)
+TEST(slots_of_blocks_are_found_by_block_and_number)
 {
     static const float L[9] = { 1, 2, -2, 2, 4, -4, -2, -4, 4 }, F[3] = { .5f, 1, -1 }, off[3] = { .5f, 1, -1.001f };
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
 
-    (void)state;
     add_square(&file, "state/0001/w/block_0.factor_matrices.0", L);
     tracefile_add(&file, "state/0001/w/block_0.filtered_grad", F, 3);
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -212,11 +198,10 @@ static void add_root(tracefile *file, float *root, double epsilon, double off)
 
 /* The factor has eigenvalues 9.09 and 0.09, so its condition number is 101. Rounding it by 10 units of 2^-24 changes
  * the small eigenvalue by up to 101 * 6e-7 = 6e-5 of itself, and its inverse square root by half of that, 3e-5. */
-static void a_root_may_differ_by_what_rounding_its_factor_does_to_it(void **state)
+TEST(a_root_may_differ_by_what_rounding_its_factor_does_to_it)
 {
     static const double off[] = { 0, 2e-5, -2e-5, 1.2e-4, -1.2e-4 };
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         float root[9];
         tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"epsilon\": 0.09}");
@@ -225,13 +210,12 @@ static void a_root_may_differ_by_what_rounding_its_factor_does_to_it(void **stat
     }
 }
 
-static void the_bound_of_a_root_does_not_hide_another_epsilon(void **state)
+TEST(the_bound_of_a_root_does_not_hide_another_epsilon)
 {
     float root[9];
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"epsilon\": 0.0901}");
     pd_replay_result r;
 
-    (void)state;
     add_root(&file, root, 0.09, 0);
     r = replayed(&file);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
@@ -241,12 +225,11 @@ static void the_bound_of_a_root_does_not_hide_another_epsilon(void **state)
 
 /* The rounding error of the factor, 5e-7, is far larger than this epsilon, so the root may differ. But rounding
  * cannot make it infinite. */
-static void a_root_that_is_all_rounding_is_not_compared_but_must_be_finite(void **state)
+TEST(a_root_that_is_all_rounding_is_not_compared_but_must_be_finite)
 {
     float root[9];
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"epsilon\": 1e-12}");
 
-    (void)state;
     add_root(&file, root, 1e-12, 0.5);
     assert_outcome(&file, PD_REPLAY_OK, "");
     root[4] = INFINITY;
@@ -255,12 +238,11 @@ static void a_root_that_is_all_rounding_is_not_compared_but_must_be_finite(void 
 
 /* The last element is off by 1.5e-4, which is 1e-4 of the whole filtered gradient. Its tolerance is the noise that
  * was recorded for the distance of the weights from their initial values. */
-static void a_filtered_gradient_is_as_noisy_as_the_way_from_the_start(void **state)
+TEST(a_filtered_gradient_is_as_noisy_as_the_way_from_the_start)
 {
     static const float off[3] = { .5f, 1, -1.00015f };
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
 
-    (void)state;
     tracefile_add(&file, "state/0001/w/block_0.filtered_grad", off, 3);
     tracefile_meta(&file, "noise_bc32_displacement", "1e-5");
     assert_outcome(&file, PD_REPLAY_FAILED, "");
@@ -270,23 +252,21 @@ static void a_filtered_gradient_is_as_noisy_as_the_way_from_the_start(void **sta
 
 /* Factors are sums of recorded gradients, so noise in the displacement of the weights is no excuse for an error in
  * them. */
-static void factors_are_judged_by_the_noise_of_the_weights(void **state)
+TEST(factors_are_judged_by_the_noise_of_the_weights)
 {
     static const float off[9] = { 1, 2, -2, 2, 4.001f, -4, -2, -4, 4 };
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
 
-    (void)state;
     add_square(&file, "state/0001/w/block_0.factor_matrices.0", off);
     tracefile_meta(&file, "noise_bc32_displacement", "1e-2");
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void roots_of_a_parameter_without_a_gradient_are_passed_over(void **state)
+TEST(roots_of_a_parameter_without_a_gradient_are_passed_over)
 {
     static const float w[3] = { 1, 2, 3 }, root[9] = { 100, 0, 0, 0, 100, 0, 0, 0, 100 };
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
 
-    (void)state;
     tracefile_add(&file, "param/0000/idle", w, 3);
     tracefile_add(&file, "param/0001/idle", w, 3);
     add_square(&file, "state/0001/idle/block_0.inv_factor_matrices.0", root);
@@ -297,12 +277,11 @@ static void roots_of_a_parameter_without_a_gradient_are_passed_over(void **state
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_recorded_count_is_that_of_the_parameter(void **state)
+TEST(a_recorded_count_is_that_of_the_parameter)
 {
     static const int64_t one = 1, two = 2;
     tracefile file = momentum_file();
 
-    (void)state;
     tracefile_add_typed(&file, "state/0002/w/step", PD_ST_I64, &two, 0);
     assert_outcome(&file, PD_REPLAY_OK, "");
     file.entry[file.n - 1].at = &one;
@@ -310,13 +289,12 @@ static void a_recorded_count_is_that_of_the_parameter(void **state)
 }
 
 /* The step count of the group is recorded also for a parameter without a gradient. */
-static void a_recorded_count_is_that_of_the_group(void **state)
+TEST(a_recorded_count_is_that_of_the_group)
 {
     static const int64_t one = 1, two = 2;
     tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
     static const float w[3] = { 1, 2, 3 };
 
-    (void)state;
     tracefile_add(&file, "param/0000/idle", w, 3);
     tracefile_add(&file, "param/0001/idle", w, 3);
     tracefile_add_typed(&file, "state/0001/idle/step", PD_ST_I64, &one, 0);
@@ -327,7 +305,7 @@ static void a_recorded_count_is_that_of_the_group(void **state)
 
 /* One element of the recorded factor is off by 1/128 of itself, one unit in the last place of a bfloat16. That is
  * accepted if the factor is stored in bfloat16, and not if it is stored in float32. */
-static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
+TEST(what_is_stored_in_16_bits_may_be_off_by_a_unit)
 {
     static const float near[9] = { 1, 2, -2, 2, 4.03125f, -4, -2, -4, 4 },
                        far[9] = { 1, 2, -2, 2, 4.0625f, -4, -2, -4, 4 };
@@ -335,7 +313,6 @@ static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
                   "{\"lr\": 0, \"betas\": [0.5, 1], \"precision_config\": {\"factor_matrix_dtype\": \"bfloat16\"}}"),
               fine = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
 
-    (void)state;
     add_square(&coarse, "state/0001/w/block_0.factor_matrices.0", near);
     add_square(&fine, "state/0001/w/block_0.factor_matrices.0", near);
     assert_outcome(&coarse, PD_REPLAY_OK, "");
@@ -345,7 +322,7 @@ static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
 }
 
 /* Our momentum after step 1 is 0.5, the recorded one 0.501: equal in bfloat16, but not in float32. */
-static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
+TEST(adafactors_momentum_in_bfloat16_may_be_off_by_a_unit)
 {
     static const float zero[1] = { 0 }, gradient[1] = { -1 }, moved[1] = { -.5f }, off[1] = { .501f };
     static const char *const config[] = {
@@ -354,7 +331,6 @@ static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
         "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false}"
     };
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         tracefile file = shampoo_file(config[i]);
         file.n = 0;
@@ -370,13 +346,12 @@ static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
     }
 }
 
-static void state_that_is_not_finite_on_both_sides_coincides(void **state)
+TEST(state_that_is_not_finite_on_both_sides_coincides)
 {
     static const float huge[4] = { INFINITY, 4, 0, 8 }, w_1[4] = { -INFINITY, 0, 3, 0 }, kind[4] = { NAN, 4, 0, 8 },
                        one[4] = { 1, 4, 0, 8 };
     tracefile file = momentum_file();
 
-    (void)state;
     tracefile_meta(&file, "steps", "1");
     file.n = 3;
     file.entry[1].at = huge, file.entry[2].at = w_1;
@@ -388,11 +363,10 @@ static void state_that_is_not_finite_on_both_sides_coincides(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void without_recorded_state_weights_are_judged_alone(void **state)
+TEST(without_recorded_state_weights_are_judged_alone)
 {
     tracefile file = momentum_file();
 
-    (void)state;
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
@@ -411,14 +385,13 @@ static tracefile quantized_file(void)
     return file;
 }
 
-static void quantized_state_is_compared_as_what_it_stands_for(void **state)
+TEST(quantized_state_is_compared_as_what_it_stands_for)
 {
     static const int16_t other_codes[4] = { 0, 1, 3, 0 };
     static const float other_diagonal[2] = { 9, 5 }, other_bucket[2] = { .75f, 7 };
     tracefile file = quantized_file();
     pd_replay_result r = replayed(&file);
 
-    (void)state;
     if (r.outcome != PD_REPLAY_OK) fail_msg("error %g: %s", r.state.error, r.why.text);
     assert_int_equal(r.state.compared, 1);
     pd_replay_result_free(&r);
@@ -430,13 +403,12 @@ static void quantized_state_is_compared_as_what_it_stands_for(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void a_quantized_vector_has_one_bucket(void **state)
+TEST(a_quantized_vector_has_one_bucket)
 {
     static const float v0[2] = { 1, 1 }, v1[2] = { 0, -1 }, gv[2] = { 2, 4 }, one[1] = { 2 };
     static const int8_t vector_codes[2] = { 1, 2 };
     tracefile file = momentum_file();
 
-    (void)state;
     memset(file.entry, 0, sizeof file.entry), file.n = 0;
     tracefile_meta(&file, "steps", "1");
     tracefile_add(&file, "param/0000/v", v0, 2);
@@ -447,11 +419,10 @@ static void a_quantized_vector_has_one_bucket(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void quantized_state_without_its_parts_fails(void **state)
+TEST(quantized_state_without_its_parts_fails)
 {
     tracefile file = quantized_file();
 
-    (void)state;
     strcpy(file.entry[6].name, "elsewhere");
     assert_outcome(&file, PD_REPLAY_FAILED, "momentum_buffer/bucket_size: missing");
     file = quantized_file(), file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
@@ -463,13 +434,12 @@ static void quantized_state_without_its_parts_fails(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "not square");
 }
 
-static void state_without_a_slot_must_be_zero(void **state)
+TEST(state_without_a_slot_must_be_zero)
 {
     static const float zeros[4] = { 0 };
     tracefile file = momentum_file();
     pd_replay_result r;
 
-    (void)state;
     tracefile_add_matrix(&file, "state/0001/w/statistics/3", zeros, 2, 2);
     r = replayed(&file);
     assert_true(r.outcome == PD_REPLAY_OK && r.state.compared == 0);
@@ -480,16 +450,15 @@ static void state_without_a_slot_must_be_zero(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "no slot momentum_buffer.3");
 }
 
-static void state_of_another_size_fails(void **state)
+TEST(state_of_another_size_fails)
 {
     tracefile file = momentum_file();
 
-    (void)state;
     tracefile_add(&file, "state/0001/w/momentum_buffer", b1, 3);
     assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum_buffer");
 }
 
-static void state_of_no_parameter_or_step_fails(void **state)
+TEST(state_of_no_parameter_or_step_fails)
 {
     static const char *const names[] = { "state/0001/v/momentum",
                                          "state/0001/w",
@@ -498,7 +467,6 @@ static void state_of_no_parameter_or_step_fails(void **state)
                                          "state/0003/w/momentum_buffer",
                                          "state/0000/w/momentum_buffer" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tracefile file = momentum_file();
         tracefile_add_matrix(&file, names[i], b1, 2, 2);
@@ -528,66 +496,27 @@ static tracefile momentum_file_and(const char *param)
     return file;
 }
 
-static void state_belongs_to_the_longest_name(void **state)
+TEST(state_belongs_to_the_longest_name)
 {
     tracefile file = momentum_file_and("w/momentum");
 
-    (void)state;
     tracefile_add_matrix(&file, "state/0001/w/momentum/momentum_buffer", b1, 2, 2);
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-static void a_number_is_not_the_name_of_a_slot(void **state)
+TEST(a_number_is_not_the_name_of_a_slot)
 {
     tracefile file = momentum_file_and("w/momentum_buffer");
 
-    (void)state;
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer/0", b1, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED,
                    "state/0001/w/momentum_buffer/0: the optimizer has no slot momentum_buffer.0");
 }
 
-static void without_memory_it_fails_and_leaks_nothing(void **state)
+TEST(without_memory_it_fails_and_leaks_nothing)
 {
     tracefile file = quantized_file();
 
-    (void)state;
     assert_fails_without_memory(&file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_state_is_ok_at_the_steps_that_have_it),
-        cmocka_unit_test(another_state_fails_by_name_though_the_weights_agree),
-        cmocka_unit_test(state_has_a_noise_of_its_own),
-        cmocka_unit_test(adafactors_momentum_in_bfloat16_may_be_off_by_a_unit),
-        cmocka_unit_test(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it),
-        cmocka_unit_test(noise_is_the_largest_of_the_slot),
-        cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),
-        cmocka_unit_test(each_way_of_shaking_turns_another_half),
-        cmocka_unit_test(slots_of_blocks_are_found_by_block_and_number),
-        cmocka_unit_test(a_root_may_differ_by_what_rounding_its_factor_does_to_it),
-        cmocka_unit_test(the_bound_of_a_root_does_not_hide_another_epsilon),
-        cmocka_unit_test(a_root_that_is_all_rounding_is_not_compared_but_must_be_finite),
-        cmocka_unit_test(a_filtered_gradient_is_as_noisy_as_the_way_from_the_start),
-        cmocka_unit_test(factors_are_judged_by_the_noise_of_the_weights),
-        cmocka_unit_test(roots_of_a_parameter_without_a_gradient_are_passed_over),
-        cmocka_unit_test(a_recorded_count_is_that_of_the_parameter),
-        cmocka_unit_test(a_recorded_count_is_that_of_the_group),
-        cmocka_unit_test(what_is_stored_in_16_bits_may_be_off_by_a_unit),
-        cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
-        cmocka_unit_test(without_recorded_state_weights_are_judged_alone),
-        cmocka_unit_test(quantized_state_is_compared_as_what_it_stands_for),
-        cmocka_unit_test(a_quantized_vector_has_one_bucket),
-        cmocka_unit_test(quantized_state_without_its_parts_fails),
-        cmocka_unit_test(state_without_a_slot_must_be_zero),
-        cmocka_unit_test(state_of_another_size_fails),
-        cmocka_unit_test(state_of_no_parameter_or_step_fails),
-        cmocka_unit_test(state_belongs_to_the_longest_name),
-        cmocka_unit_test(a_number_is_not_the_name_of_a_slot),
-        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* Tests that the store counts contributions to steps that a restart has lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kept_job.h"
 
@@ -39,11 +34,10 @@ static void come_back(rig *r, uint64_t seen)
     kept_job_join(r, options);
 }
 
-static void contributions_to_steps_that_were_lost_are_counted(void **state)
+TEST(contributions_to_steps_that_were_lost_are_counted)
 {
     uint64_t before;
     rig r;
-    (void)state;
 
     come_back(&r, CHECKPOINT + 2);
     before = contributions(&r);
@@ -56,10 +50,9 @@ static void contributions_to_steps_that_were_lost_are_counted(void **state)
     rig_free(&r);
 }
 
-static void a_restart_that_loses_no_step_counts_nothing(void **state)
+TEST(a_restart_that_loses_no_step_counts_nothing)
 {
     rig r;
-    (void)state;
 
     come_back(&r, CHECKPOINT);
     kept_job_step(&r, CHECKPOINT + 1);
@@ -68,14 +61,13 @@ static void a_restart_that_loses_no_step_counts_nothing(void **state)
 }
 
 /* Rank 1 is a new process, which has seen nothing. */
-static void each_rank_counts_by_what_its_process_has_seen(void **state)
+TEST(each_rank_counts_by_what_its_process_has_seen)
 {
     static const char *const names[] = { "p0", "p1" };
     const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
     float values[256] = { 0 };
     uint64_t both;
     rig r;
-    (void)state;
 
     come_back(&r, CHECKPOINT + 1);
     kept_job_push(&r, 0, 0, CHECKPOINT + 1);
@@ -90,10 +82,9 @@ static void each_rank_counts_by_what_its_process_has_seen(void **state)
 }
 
 /* A process that rewinds knows of fewer steps when it connects again. */
-static void a_process_that_connects_again_has_seen_as_much_as_before(void **state)
+TEST(a_process_that_connects_again_has_seen_as_much_as_before)
 {
     rig r;
-    (void)state;
 
     come_back(&r, CHECKPOINT + 1);
     r.seen = CHECKPOINT;
@@ -103,11 +94,10 @@ static void a_process_that_connects_again_has_seen_as_much_as_before(void **stat
     rig_free(&r);
 }
 
-static void duplicates_are_not_counted(void **state)
+TEST(duplicates_are_not_counted)
 {
     uint64_t once;
     rig r;
-    (void)state;
 
     come_back(&r, CHECKPOINT + 1);
     kept_job_push(&r, 0, 0, CHECKPOINT + 1);
@@ -115,17 +105,4 @@ static void duplicates_are_not_counted(void **state)
     kept_job_push(&r, 0, 0, CHECKPOINT + 1);
     assert_int_equal(replayed(&r), once);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contributions_to_steps_that_were_lost_are_counted),
-        cmocka_unit_test(a_restart_that_loses_no_step_counts_nothing),
-        cmocka_unit_test(each_rank_counts_by_what_its_process_has_seen),
-        cmocka_unit_test(a_process_that_connects_again_has_seen_as_much_as_before),
-        cmocka_unit_test(duplicates_are_not_counted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

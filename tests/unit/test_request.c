@@ -1,21 +1,14 @@
 /* Tests requests: each request has the memory for the effects that answer it. */
+#include "test.h"
+
 #include "effects.h"
-#include "oom.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const pd_ticket ticket = { 3, 7 };
 
-static void frees_what_it_owns(void **state)
+TEST(frees_what_it_owns)
 {
     pd_request *request = pd_request_new(PD_REQ_HELLO, ticket);
 
-    (void)state;
     request->u.hello.job_name = strdup("job");
     request->u.hello.label = strdup("host:1");
     request->u.hello.options = calloc(1, sizeof(pd_option));
@@ -35,7 +28,7 @@ static void frees_what_it_owns(void **state)
     pd_info_free(NULL);
 }
 
-static void answers_without_asking_for_memory(void **state)
+TEST(answers_without_asking_for_memory)
 {
     pd_request *request = pd_request_new(PD_REQ_PUSH, ticket);
     pd_effects effects = { NULL, NULL };
@@ -43,7 +36,6 @@ static void answers_without_asking_for_memory(void **state)
     pd_effect *first, *second;
     int64_t before = oom_allocations();
 
-    (void)state;
     request->job = 5;
     pd_answer_error(&effects, request, &err);
     pd_effects_add(&effects, pd_request_become(request, PD_EFF_BUFFER, (pd_ticket){ 3, 0 }, 5));
@@ -62,23 +54,21 @@ static void answers_without_asking_for_memory(void **state)
     pd_effect_free(second);
 }
 
-static void says_nothing_where_nobody_waits(void **state)
+TEST(says_nothing_where_nobody_waits)
 {
     pd_request *request = pd_request_new(PD_REQ_LEAVE, (pd_ticket){ 3, 0 });
     pd_effects effects = { NULL, NULL };
 
-    (void)state;
     pd_answer_ok(&effects, request);
     assert_null(pd_effects_take(&effects));
     pd_request_free(request);
 }
 
-static void a_slim_frame_keeps_its_weight_and_buffer(void **state)
+TEST(a_slim_frame_keeps_its_weight_and_buffer)
 {
     pd_request *request = pd_request_new(PD_REQ_PUSH, ticket);
     pd_buffer buffer;
 
-    (void)state;
     request->u.data.pieces = calloc(3, sizeof(pd_piece));
     request->u.data.n = 3;
     request->u.data.scalars = calloc(2, sizeof(pd_scalar_value));
@@ -96,12 +86,11 @@ static void a_slim_frame_keeps_its_weight_and_buffer(void **state)
 
 /* When the server stops, reports of closed rounds may be left that nobody has read. Freeing a report frees its texts
  * and its references to scalars. */
-static void what_has_closed_frees_reasons_and_scalars_that_nobody_took(void **state)
+TEST(what_has_closed_frees_reasons_and_scalars_that_nobody_took)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, ticket, 1);
     pd_scalar_means *kept = calloc(1, sizeof *kept);
 
-    (void)state;
     kept->refs = 2;
     effect->u.closed.n = 2;
     effect->u.closed.at = calloc(2, sizeof *effect->u.closed.at);
@@ -112,9 +101,8 @@ static void what_has_closed_frees_reasons_and_scalars_that_nobody_took(void **st
     pd_scalar_means_unref(kept);
 }
 
-static void is_refused_when_memory_is_short(void **state)
+TEST(is_refused_when_memory_is_short)
 {
-    (void)state;
     for (int64_t n = 0;; n++) {
         pd_request *request;
         bool failed;
@@ -125,17 +113,4 @@ static void is_refused_when_memory_is_short(void **state)
         pd_request_free(request);
         if (!failed) break;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frees_what_it_owns),
-        cmocka_unit_test(answers_without_asking_for_memory),
-        cmocka_unit_test(says_nothing_where_nobody_waits),
-        cmocka_unit_test(a_slim_frame_keeps_its_weight_and_buffer),
-        cmocka_unit_test(what_has_closed_frees_reasons_and_scalars_that_nobody_took),
-        cmocka_unit_test(is_refused_when_memory_is_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

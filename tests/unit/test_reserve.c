@@ -1,16 +1,10 @@
 /* Tests the ingest budget, which limits received frames that are not summed yet. Each rank that has declared keeps a
  * reserved part of it (its reserve), and no rank keeps memory that it cannot use. */
+#include "test.h"
+
 #include "reserves.h"
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { FRAME = 4096, N = FRAME / 4, CONN = 10, OTHER = 200, LARGE = 64 };
 static const char *const name[] = { "w" };
@@ -62,11 +56,10 @@ static uint32_t declare_some(rig *r, const char *job, uint32_t from, uint32_t to
 
 /* ---- a job has room for all its ranks, or for none ---- */
 
-static void a_job_has_room_for_all_its_ranks_from_the_first_one_on(void **state)
+TEST(a_job_has_room_for_all_its_ranks_from_the_first_one_on)
 {
     rig r;
 
-    (void)state;
     start(&r, LARGE);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_OK);
     assert_int_equal(r.store->ingest.reserved, LARGE * FRAME);
@@ -75,11 +68,10 @@ static void a_job_has_room_for_all_its_ranks_from_the_first_one_on(void **state)
     rig_free(&r);
 }
 
-static void the_third_job_of_24_ranks_is_in_or_out_as_a_whole(void **state)
+TEST(the_third_job_of_24_ranks_is_in_or_out_as_a_whole)
 {
     rig r;
 
-    (void)state;
     start(&r, LARGE);
     for (uint32_t rank = 0; rank < 24; rank++) { /* the ranks of the jobs come by turns */
         assert_int_equal(declare(&r, "a", rank, 24, 1000 + rank), PD_OK);
@@ -98,11 +90,10 @@ static void the_third_job_of_24_ranks_is_in_or_out_as_a_whole(void **state)
     rig_free(&r);
 }
 
-static void a_world_that_the_budget_never_holds_is_refused_at_its_first_rank(void **state)
+TEST(a_world_that_the_budget_never_holds_is_refused_at_its_first_rank)
 {
     rig r;
 
-    (void)state;
     start(&r, LARGE - 1);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.error.text,
@@ -115,11 +106,10 @@ static void a_world_that_the_budget_never_holds_is_refused_at_its_first_rank(voi
 
 /* ---- ranks that are lost, leave and come back ---- */
 
-static void a_job_that_lingers_keeps_no_reserve(void **state)
+TEST(a_job_that_lingers_keeps_no_reserve)
 {
     rig r;
 
-    (void)state;
     start(&r, 2);
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(declare(&r, "gone", rank, 2, CONN + rank), PD_OK);
     for (uint32_t rank = 0; rank < 2; rank++) lose(&r, r.job, rank, CONN + rank);
@@ -129,11 +119,10 @@ static void a_job_that_lingers_keeps_no_reserve(void **state)
     rig_free(&r);
 }
 
-static void a_rank_that_comes_back_to_a_taken_budget_is_told(void **state)
+TEST(a_rank_that_comes_back_to_a_taken_budget_is_told)
 {
     rig r;
 
-    (void)state;
     start(&r, 1);
     assert_int_equal(declare(&r, "gone", 0, 1, CONN), PD_OK);
     lose(&r, r.job, 0, CONN);
@@ -146,11 +135,10 @@ static void a_rank_that_comes_back_to_a_taken_budget_is_told(void **state)
     rig_free(&r);
 }
 
-static void sixty_three_lost_ranks_leave_room_for_everybody(void **state)
+TEST(sixty_three_lost_ranks_leave_room_for_everybody)
 {
     rig r;
 
-    (void)state;
     start(&r, LARGE);
     assert_int_equal(declare_some(&r, "large", 0, LARGE, LARGE, 1000), LARGE);
     for (uint32_t rank = 1; rank < LARGE; rank++) lose(&r, r.job, rank, 1000 + rank);
@@ -163,11 +151,10 @@ static void sixty_three_lost_ranks_leave_room_for_everybody(void **state)
     rig_free(&r);
 }
 
-static void a_rank_that_comes_back_soon_finds_its_reserve(void **state)
+TEST(a_rank_that_comes_back_soon_finds_its_reserve)
 {
     rig r;
 
-    (void)state;
     start(&r, 2);
     assert_int_equal(declare_some(&r, "job", 0, 2, 2, CONN), 2);
     lose(&r, r.job, 1, CONN + 1);
@@ -179,11 +166,10 @@ static void a_rank_that_comes_back_soon_finds_its_reserve(void **state)
     rig_free(&r);
 }
 
-static void a_rank_that_comes_back_late_gets_its_reserve_again(void **state)
+TEST(a_rank_that_comes_back_late_gets_its_reserve_again)
 {
     rig r;
 
-    (void)state;
     start(&r, 2);
     assert_int_equal(declare_some(&r, "job", 0, 2, 2, CONN), 2);
     lose(&r, r.job, 1, CONN + 1);
@@ -196,12 +182,11 @@ static void a_rank_that_comes_back_late_gets_its_reserve_again(void **state)
 
 /* Two of four ranks have lost their reserves, and another job has one of them. The first rank that comes back does not
  * take the other one: it takes both when both are free. */
-static void lost_ranks_take_their_reserves_again_together(void **state)
+TEST(lost_ranks_take_their_reserves_again_together)
 {
     uint32_t other;
     rig r;
 
-    (void)state;
     start(&r, 4);
     assert_int_equal(declare_some(&r, "job", 0, 4, 4, CONN), 4);
     for (uint32_t rank = 2; rank < 4; rank++) lose(&r, r.job, rank, CONN + rank);
@@ -217,11 +202,10 @@ static void lost_ranks_take_their_reserves_again_together(void **state)
     rig_free(&r);
 }
 
-static void a_rank_that_leaves_gives_its_reserve_back(void **state)
+TEST(a_rank_that_leaves_gives_its_reserve_back)
 {
     rig r;
 
-    (void)state;
     start(&r, 2);
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(declare(&r, "job", rank, 2, CONN + rank), PD_OK);
     leave(&r, r.job, 1, CONN + 1);
@@ -244,12 +228,11 @@ static uint32_t with_a_frame_held(rig *r)
     return job;
 }
 
-static void what_a_rank_leaves_behind_counts_until_it_is_summed(void **state)
+TEST(what_a_rank_leaves_behind_counts_until_it_is_summed)
 {
     uint32_t job;
     rig r;
 
-    (void)state;
     start(&r, 8);
     job = with_a_frame_held(&r);
     assert_int_equal(r.bytes_out[CONN], FRAME);
@@ -267,11 +250,10 @@ static void what_a_rank_leaves_behind_counts_until_it_is_summed(void **state)
 
 /* Rank 0 is within its quota until the six ranks of another job declare. Then the frame of rank 0 is summed at once,
  * because the loop thread may have stopped reading from rank 0 already. */
-static void a_rank_that_others_press_is_summed(void **state)
+TEST(a_rank_that_others_press_is_summed)
 {
     rig r;
 
-    (void)state;
     start(&r, 8);
     with_a_frame_held(&r);
     assert_int_equal(r.bytes_out[CONN], FRAME);
@@ -281,12 +263,11 @@ static void a_rank_that_others_press_is_summed(void **state)
     rig_free(&r);
 }
 
-static void a_dropped_job_gives_all_back(void **state)
+TEST(a_dropped_job_gives_all_back)
 {
     pd_request *request;
     rig r;
 
-    (void)state;
     start(&r, 8);
     with_a_frame_held(&r);
     request = pd_request_new(PD_REQ_DROP, rig_ticket(&r, 99));
@@ -308,11 +289,10 @@ static void take_roles(rig *r, const char *text)
     pd_store_apply(r->store, request, r->now);
 }
 
-static void one_identitys_jobs_leave_room_for_anothers(void **state)
+TEST(one_identitys_jobs_leave_room_for_anothers)
 {
     rig r;
 
-    (void)state;
     start(&r, LARGE);
     take_roles(&r, "* push *\n");
     r.identity = "token:a";
@@ -327,11 +307,10 @@ static void one_identitys_jobs_leave_room_for_anothers(void **state)
     rig_free(&r);
 }
 
-static void a_quota_says_what_an_identity_may_reserve(void **state)
+TEST(a_quota_says_what_an_identity_may_reserve)
 {
     rig r;
 
-    (void)state;
     start(&r, LARGE);
     take_roles(&r, "* push *\nquota token:a ingest=16k\nquota token:b ingest=256k\n");
     r.identity = "token:a";
@@ -346,11 +325,10 @@ static void a_quota_says_what_an_identity_may_reserve(void **state)
     rig_free(&r);
 }
 
-static void another_identitys_worker_counts_for_the_jobs_owner(void **state)
+TEST(another_identitys_worker_counts_for_the_jobs_owner)
 {
     rig r;
 
-    (void)state;
     start(&r, 4);
     take_roles(&r, "* push *\nquota token:b ingest=0\n");
     r.identity = "token:a";
@@ -456,39 +434,12 @@ static void run_at_random(const char *roles, uint64_t seed)
     rig_free(&r);
 }
 
-static void whatever_ranks_do_the_sums_of_reserves_are_right(void **state)
+TEST(whatever_ranks_do_the_sums_of_reserves_are_right)
 {
-    (void)state;
     for (uint64_t seed = 18; seed < 22; seed++) run_at_random(NULL, seed);
 }
 
-static void whatever_ranks_do_an_identity_keeps_to_its_share(void **state)
+TEST(whatever_ranks_do_an_identity_keeps_to_its_share)
 {
-    (void)state;
     for (uint64_t seed = 18; seed < 22; seed++) run_at_random("* push *\nquota * ingest=16k\n", seed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_has_room_for_all_its_ranks_from_the_first_one_on),
-        cmocka_unit_test(the_third_job_of_24_ranks_is_in_or_out_as_a_whole),
-        cmocka_unit_test(a_world_that_the_budget_never_holds_is_refused_at_its_first_rank),
-        cmocka_unit_test(a_job_that_lingers_keeps_no_reserve),
-        cmocka_unit_test(a_rank_that_comes_back_to_a_taken_budget_is_told),
-        cmocka_unit_test(sixty_three_lost_ranks_leave_room_for_everybody),
-        cmocka_unit_test(a_rank_that_comes_back_soon_finds_its_reserve),
-        cmocka_unit_test(a_rank_that_comes_back_late_gets_its_reserve_again),
-        cmocka_unit_test(lost_ranks_take_their_reserves_again_together),
-        cmocka_unit_test(a_rank_that_leaves_gives_its_reserve_back),
-        cmocka_unit_test(what_a_rank_leaves_behind_counts_until_it_is_summed),
-        cmocka_unit_test(a_rank_that_others_press_is_summed),
-        cmocka_unit_test(a_dropped_job_gives_all_back),
-        cmocka_unit_test(one_identitys_jobs_leave_room_for_anothers),
-        cmocka_unit_test(a_quota_says_what_an_identity_may_reserve),
-        cmocka_unit_test(another_identitys_worker_counts_for_the_jobs_owner),
-        cmocka_unit_test(whatever_ranks_do_the_sums_of_reserves_are_right),
-        cmocka_unit_test(whatever_ranks_do_an_identity_keeps_to_its_share),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Tests that operators can set the state of optimizers back to its initial values, while weights stay. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "course.h"
 #include "import.h"
-#include "import_check.h"
 #include "kept_job.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -77,7 +71,7 @@ static pd_optim *optim_of(const rig *r, uint32_t param)
 
 /* ---- what a reset does ---- */
 
-static void a_reset_state_is_that_of_a_new_job_and_weights_stay(void **state)
+TEST(a_reset_state_is_that_of_a_new_job_and_weights_stay)
 {
     static const char *const rules[] = {
         "* adam",
@@ -88,7 +82,6 @@ static void a_reset_state_is_that_of_a_new_job_and_weights_stay(void **state)
     };
     pd_store_config config = rig_config();
 
-    (void)state;
     for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++) {
         float before[SIZE];
         rig r, fresh;
@@ -109,12 +102,11 @@ static void a_reset_state_is_that_of_a_new_job_and_weights_stay(void **state)
     }
 }
 
-static void only_what_matches_is_reset(void **state)
+TEST(only_what_matches_is_reset)
 {
     pd_store_config config = rig_config();
     rig r, other;
 
-    (void)state;
     start(&r, &config, NULL, "* adam");
     start(&other, &config, NULL, "* adam");
     steps(&r);
@@ -126,12 +118,11 @@ static void only_what_matches_is_reset(void **state)
     rig_free(&other);
 }
 
-static void parameters_that_count_together_are_reset_together(void **state)
+TEST(parameters_that_count_together_are_reset_together)
 {
     pd_store_config config = rig_config();
     rig r, fresh;
 
-    (void)state;
     start(&r, &config, NULL, "* shampoo");
     start(&fresh, &config, NULL, "* shampoo");
     steps(&r);
@@ -144,12 +135,11 @@ static void parameters_that_count_together_are_reset_together(void **state)
     rig_free(&fresh);
 }
 
-static void counts_stay_where_that_is_asked_for(void **state)
+TEST(counts_stay_where_that_is_asked_for)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     start(&r, &config, NULL, "p0 adam;* shampoo");
     steps(&r);
     assert_int_equal(reset(&r, "*", true), PD_OK);
@@ -159,12 +149,11 @@ static void counts_stay_where_that_is_asked_for(void **state)
     rig_free(&r);
 }
 
-static void an_optimizer_that_refuses_all_steps_goes_on(void **state)
+TEST(an_optimizer_that_refuses_all_steps_goes_on)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     start(&r, &config, "nonfinite=apply", "* shampoo");
     steps(&r);
     step(&r, STEPS + 1, 1e30f);
@@ -197,11 +186,10 @@ static int turns_of(rig *r, bool keeps_counts)
     return turns;
 }
 
-static void no_turn_of_a_reset_does_more_than_one_parameter(void **state)
+TEST(no_turn_of_a_reset_does_more_than_one_parameter)
 {
     pd_store_config config = rig_config();
 
-    (void)state;
     config.batch_ns = 1; /* so short that each turn looks at one parameter */
     for (int grouped = 0; grouped < 2; grouped++) {
         int counts;
@@ -218,13 +206,12 @@ static void no_turn_of_a_reset_does_more_than_one_parameter(void **state)
 
 /* ---- roots that are under way ---- */
 
-static void a_reset_waits_for_roots_at_the_pool_and_adopts_none(void **state)
+TEST(a_reset_waits_for_roots_at_the_pool_and_adopts_none)
 {
     pd_store_config config = rig_config();
     uint64_t answered;
     rig r;
 
-    (void)state;
     start(&r, &config, NULL, "* shampoo precondition_frequency=1 start_preconditioning_step=1 root_delay=ready");
     r.lazy_tasks = true;
     step(&r, 1, 0);
@@ -245,13 +232,12 @@ static void a_reset_waits_for_roots_at_the_pool_and_adopts_none(void **state)
     rig_free(&r);
 }
 
-static void a_reset_that_waits_looks_first_at_the_parameter_that_was_at_work(void **state)
+TEST(a_reset_that_waits_looks_first_at_the_parameter_that_was_at_work)
 {
     pd_store_config config = rig_config();
     pd_job *job;
     rig r;
 
-    (void)state;
     start(&r, &config, NULL,
           "p0 adam;* shampoo precondition_frequency=1 start_preconditioning_step=1 root_delay=ready");
     job = inside_job(r.store, r.job);
@@ -267,12 +253,11 @@ static void a_reset_that_waits_looks_first_at_the_parameter_that_was_at_work(voi
     rig_free(&r);
 }
 
-static void a_reset_that_finds_no_rest_is_refused_after_ten_seconds(void **state)
+TEST(a_reset_that_finds_no_rest_is_refused_after_ten_seconds)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     start(&r, &config, NULL, "* shampoo precondition_frequency=1 start_preconditioning_step=1 root_delay=ready");
     r.lazy_tasks = true;
     step(&r, 1, 0);
@@ -287,13 +272,12 @@ static void a_reset_that_finds_no_rest_is_refused_after_ten_seconds(void **state
 
 /* ---- restarts ---- */
 
-static void a_job_with_checkpoints_writes_one_at_once_that_has_the_reset(void **state)
+TEST(a_job_with_checkpoints_writes_one_at_once_that_has_the_reset)
 {
     pd_store_config config = kept_config();
     uint64_t kept;
     rig r, again;
 
-    (void)state;
     start(&r, &config, "checkpoint_every=100 durability=log", "* adam");
     steps(&r);
     kept = r.kept;
@@ -309,7 +293,7 @@ static void a_job_with_checkpoints_writes_one_at_once_that_has_the_reset(void **
 
 /* ---- resets that are refused ---- */
 
-static void a_reset_that_is_refused_changes_nothing(void **state)
+TEST(a_reset_that_is_refused_changes_nothing)
 {
     static const struct {
         const char *glob;
@@ -320,7 +304,6 @@ static void a_reset_that_is_refused_changes_nothing(void **state)
     uint64_t kept;
     rig r, other;
 
-    (void)state;
     memset(stars, '*', sizeof stars - 1);
     start(&r, &config, NULL, "* adam");
     start(&other, &config, NULL, "* adam");
@@ -337,12 +320,11 @@ static void a_reset_that_is_refused_changes_nothing(void **state)
     rig_free(&other);
 }
 
-static void an_import_that_is_staged_stays(void **state)
+TEST(an_import_that_is_staged_stays)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     start(&r, &config, NULL, "* adam");
     assert_int_equal(rig_apply(&r, request_of(&r, PD_IMPORT_BEGIN, "")), PD_OK);
     assert_int_equal(reset(&r, "*", false), PD_UNAVAILABLE);
@@ -350,34 +332,13 @@ static void an_import_that_is_staged_stays(void **state)
     rig_free(&r);
 }
 
-static void a_job_without_parameters_has_no_state(void **state)
+TEST(a_job_without_parameters_has_no_state)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     assert_int_equal(rig_hello(&r, "job", 0, 1, 10, 10, NULL, "* adam"), PD_OK);
     assert_int_equal(reset(&r, "*", false), PD_FAILED_PRECONDITION);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reset_state_is_that_of_a_new_job_and_weights_stay),
-        cmocka_unit_test(only_what_matches_is_reset),
-        cmocka_unit_test(parameters_that_count_together_are_reset_together),
-        cmocka_unit_test(counts_stay_where_that_is_asked_for),
-        cmocka_unit_test(an_optimizer_that_refuses_all_steps_goes_on),
-        cmocka_unit_test(no_turn_of_a_reset_does_more_than_one_parameter),
-        cmocka_unit_test(a_reset_waits_for_roots_at_the_pool_and_adopts_none),
-        cmocka_unit_test(a_reset_that_waits_looks_first_at_the_parameter_that_was_at_work),
-        cmocka_unit_test(a_reset_that_finds_no_rest_is_refused_after_ten_seconds),
-        cmocka_unit_test(a_job_with_checkpoints_writes_one_at_once_that_has_the_reset),
-        cmocka_unit_test(a_reset_that_is_refused_changes_nothing),
-        cmocka_unit_test(an_import_that_is_staged_stays),
-        cmocka_unit_test(a_job_without_parameters_has_no_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* Tests that a restored job goes on with another number of workers, and that the next steps have the bits of a job that
  * has always had that number. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "course.h"
 #include "kept_job.h"
-#include "oom.h"
 #include "partial_policy.h"
 #include "store_inside.h"
 
@@ -166,7 +160,7 @@ static void compare(rig *a, rig *b)
         const pd_param *x = &inside_job(a->store, a->job)->steps.params[i],
                        *y = &inside_job(b->store, b->job)->steps.params[i];
         assert_int_equal(x->saved.step, y->saved.step);
-        assert_int_equal(x->n_overrides, y->n_overrides);
+        assert_int_equal(x->overrides.n, y->overrides.n);
         assert_memory_equal(x->current->at[PD_F32], y->current->at[PD_F32], (size_t)sizes[i] * sizeof(float));
         course_compare_slots(x->optim, y->optim);
     }
@@ -200,21 +194,18 @@ static void change(uint32_t from, uint32_t to)
     rig_free(&next);
 }
 
-static void two_workers_become_three(void **state)
+TEST(two_workers_become_three)
 {
-    (void)state;
     change(2, 3);
 }
 
-static void three_workers_become_one(void **state)
+TEST(three_workers_become_one)
 {
-    (void)state;
     change(3, 1);
 }
 
-static void one_worker_becomes_two(void **state)
+TEST(one_worker_becomes_two)
 {
-    (void)state;
     change(1, 2);
 }
 
@@ -277,23 +268,20 @@ static void change_with(const char *how)
     same_until = SAVED;
 }
 
-static void jobs_with_checkpoints_go_on_in_any_world_after_any_crash(void **state)
+TEST(jobs_with_checkpoints_go_on_in_any_world_after_any_crash)
 {
-    (void)state;
     change_with(plain);
 }
 
-static void jobs_with_logs_go_on_in_any_world_after_any_crash(void **state)
+TEST(jobs_with_logs_go_on_in_any_world_after_any_crash)
 {
-    (void)state;
     change_with("durability=log checkpoint_every=4 clip_global_norm=2.5");
 }
 
-static void rounds_of_another_world_are_in_no_control_log(void **state)
+TEST(rounds_of_another_world_are_in_no_control_log)
 {
     rig r;
 
-    (void)state;
     options = "checkpoint_every=4 step_timeout=1s";
     start(&r, 3, OLD);
     for (uint32_t i = 0; i < PARAMS; i++) inside_job(r.store, r.job)->steps.params[i].round.policy = &partial_policy;
@@ -311,11 +299,10 @@ static void rounds_of_another_world_are_in_no_control_log(void **state)
     rig_free(&r);
 }
 
-static void memory_is_counted_as_for_the_new_world(void **state)
+TEST(memory_is_counted_as_for_the_new_world)
 {
     rig next, whole;
 
-    (void)state;
     start(&whole, 3, NEW);
     train(&whole, 3, NEW, 1, SAVED);
     save_and_restore(&next, 1);
@@ -329,12 +316,11 @@ static void memory_is_counted_as_for_the_new_world(void **state)
 }
 
 /* Rank 2 has no element of head.bias, but that is known only when it declares. */
-static void a_round_waits_until_the_ranges_of_all_ranks_are_known(void **state)
+TEST(a_round_waits_until_the_ranges_of_all_ranks_are_known)
 {
     const pd_param *ranged;
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(hello(&next, rank, 3, NEW), PD_OK);
@@ -381,19 +367,17 @@ static void push_before_the_last_declares(const char *how)
     options = plain;
 }
 
-static void contributions_may_come_before_all_ranges_are_known(void **state)
+TEST(contributions_may_come_before_all_ranges_are_known)
 {
-    (void)state;
     push_before_the_last_declares("checkpoint_every=4");
     push_before_the_last_declares("checkpoint_every=4 aggregate=median");
     push_before_the_last_declares("checkpoint_every=4 aggregate=adasum_vdot");
 }
 
-static void ranges_that_leave_elements_out_are_refused(void **state)
+TEST(ranges_that_leave_elements_out_are_refused)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 3);
     assert_int_equal(hello(&next, 0, 2, NEW), PD_OK);
     assert_int_equal(declare(&next, 0, 2, NEW), PD_OK);
@@ -409,15 +393,14 @@ static void ranges_that_leave_elements_out_are_refused(void **state)
 
 /* ---- notes, barriers, requests ---- */
 
-static void notes_of_ranks_that_still_exist_are_recalled(void **state)
+TEST(notes_of_ranks_that_still_exist_are_recalled)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 3);
     join(&next, 2, NEW);
-    assert_string_equal(
-        next.warning, "job job: notes of ranks above 1 are dropped, since the job does not have these ranks any more");
+    assert_string_equal(next.warning,
+                        "job job: dropped the worker states of ranks above 1, which the job no longer has");
     assert_int_equal(rig_recall(&next, 1, NEW + 1), PD_OK);
     assert_int_equal(next.note_step, SAVED);
     assert_string_equal(next.note, "of rank 1");
@@ -441,12 +424,11 @@ static int barrier(rig *r, uint32_t rank, uint64_t conn, uint64_t sequence)
     return rig_apply(r, request);
 }
 
-static void barriers_count_from_the_new_processes(void **state)
+TEST(barriers_count_from_the_new_processes)
 {
     rig old, next;
     uint64_t answered;
 
-    (void)state;
     start(&old, 2, OLD);
     for (uint64_t sequence = 1; sequence <= 5; sequence++)
         for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(barrier(&old, rank, OLD, sequence), PD_OK);
@@ -462,11 +444,10 @@ static void barriers_count_from_the_new_processes(void **state)
     rig_free(&next);
 }
 
-static void who_waits_for_a_checkpoint_goes_on_waiting(void **state)
+TEST(who_waits_for_a_checkpoint_goes_on_waiting)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     assert_int_equal(rig_checkpoint(&next, "job", OPERATOR, SAVED + 1, 60), PD_OK);
     join(&next, 3, NEW);
@@ -476,11 +457,10 @@ static void who_waits_for_a_checkpoint_goes_on_waiting(void **state)
     rig_free(&next);
 }
 
-static void an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoint(void **state)
+TEST(an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoint)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     next.lazy_log = true;
     (void)rig_apply(&next, rig_set_request(&next, "job", "*", "lr=0.05", 0));
@@ -502,11 +482,10 @@ static void expect(rig *r, int code, const char *text)
     if (strstr(r->error.text, text) == NULL) fail_msg("expected \"%s\", got \"%s\"", text, r->error.text);
 }
 
-static void a_worker_of_the_old_world_keeps_its_size(void **state)
+TEST(a_worker_of_the_old_world_keeps_its_size)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     hello(&next, 1, 3, OLD); /* a nonce of the old world */
     expect(&next, PD_FAILED_PRECONDITION, "world_size = 2, this worker comes with 3");
@@ -520,11 +499,10 @@ static void a_worker_of_the_old_world_keeps_its_size(void **state)
     rig_free(&next);
 }
 
-static void a_worker_of_the_old_world_comes_too_late(void **state)
+TEST(a_worker_of_the_old_world_comes_too_late)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     assert_int_equal(hello(&next, 2, 3, NEW), PD_OK);
     next.rejoins = true;
@@ -537,11 +515,10 @@ static void a_worker_of_the_old_world_comes_too_late(void **state)
     rig_free(&next);
 }
 
-static void the_size_changes_once_and_only_of_a_restored_job(void **state)
+TEST(the_size_changes_once_and_only_of_a_restored_job)
 {
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     join(&next, 3, NEW);
     hello(&next, 0, 2, NEW + 20);
@@ -553,12 +530,11 @@ static void the_size_changes_once_and_only_of_a_restored_job(void **state)
     rig_free(&next);
 }
 
-static void other_options_are_refused_and_nothing_changes(void **state)
+TEST(other_options_are_refused_and_nothing_changes)
 {
     uint64_t used;
     rig next;
 
-    (void)state;
     save_and_restore(&next, 2);
     used = next.store->budget.used;
     rig_hello(&next, "job", 0, 3, NEW, NEW, "checkpoint_every=5", rules);
@@ -571,12 +547,11 @@ static void other_options_are_refused_and_nothing_changes(void **state)
     rig_free(&next);
 }
 
-static void a_world_that_exceeds_a_limit_is_refused_and_nothing_changes(void **state)
+TEST(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes)
 {
     uint64_t used, two;
     rig next;
 
-    (void)state;
     save_and_restore(&next, 1);
     used = next.store->budget.used;
     next.store->budget.limit = used;
@@ -597,7 +572,7 @@ static void a_world_that_exceeds_a_limit_is_refused_and_nothing_changes(void **s
     rig_free(&next);
 }
 
-static void too_few_workers_for_the_aggregate_are_refused(void **state)
+TEST(too_few_workers_for_the_aggregate_are_refused)
 {
     pd_store_config config = kept_config();
     static const int64_t elements[] = { 100 };
@@ -605,7 +580,6 @@ static void too_few_workers_for_the_aggregate_are_refused(void **state)
     float values[100] = { 0 };
     rig old, next;
 
-    (void)state;
     rig_new(&old, &config);
     rig_start(&old, "job", 3, OLD, elements, 1, trimmed, NULL);
     for (uint32_t rank = 0; rank < 3; rank++) rig_push(&old, old.job, rank, OLD + rank, 1, 0, values, 100);
@@ -620,12 +594,11 @@ static void too_few_workers_for_the_aggregate_are_refused(void **state)
 
 /* ---- short of memory ---- */
 
-static void memory_that_fails_changes_nothing(void **state)
+TEST(memory_that_fails_changes_nothing)
 {
     rig next;
     uint64_t used;
 
-    (void)state;
     save_and_restore(&next, 2);
     used = next.store->budget.used;
     for (int64_t fail = 8;; fail += STRIDE) { /* the Hello itself has made some allocations before */
@@ -648,33 +621,4 @@ static void memory_that_fails_changes_nothing(void **state)
     join(&next, 3, NEW);
     train(&next, 3, NEW, SAVED + 1, SAVED + 2);
     rig_free(&next);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_workers_become_three),
-        cmocka_unit_test(three_workers_become_one),
-        cmocka_unit_test(one_worker_becomes_two),
-        cmocka_unit_test(jobs_with_checkpoints_go_on_in_any_world_after_any_crash),
-        cmocka_unit_test(jobs_with_logs_go_on_in_any_world_after_any_crash),
-        cmocka_unit_test(rounds_of_another_world_are_in_no_control_log),
-        cmocka_unit_test(memory_is_counted_as_for_the_new_world),
-        cmocka_unit_test(a_round_waits_until_the_ranges_of_all_ranks_are_known),
-        cmocka_unit_test(contributions_may_come_before_all_ranges_are_known),
-        cmocka_unit_test(ranges_that_leave_elements_out_are_refused),
-        cmocka_unit_test(notes_of_ranks_that_still_exist_are_recalled),
-        cmocka_unit_test(barriers_count_from_the_new_processes),
-        cmocka_unit_test(who_waits_for_a_checkpoint_goes_on_waiting),
-        cmocka_unit_test(an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoint),
-        cmocka_unit_test(a_worker_of_the_old_world_keeps_its_size),
-        cmocka_unit_test(a_worker_of_the_old_world_comes_too_late),
-        cmocka_unit_test(the_size_changes_once_and_only_of_a_restored_job),
-        cmocka_unit_test(other_options_are_refused_and_nothing_changes),
-        cmocka_unit_test(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes),
-        cmocka_unit_test(too_few_workers_for_the_aggregate_are_refused),
-        cmocka_unit_test(memory_that_fails_changes_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

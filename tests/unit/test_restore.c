@@ -1,16 +1,9 @@
 /* Tests that a checkpoint from the disk is restored, or refused and nothing changes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "course.h"
 #include "kept_copy.h"
 #include "kept_job.h"
-#include "oom.h"
 #include "plan_bytes.h"
 #include "store_inside.h"
 
@@ -77,9 +70,10 @@ static void expect(const pd_checkpoint_image *kept, int code, const char *text)
     if (strstr(err.text, text) == NULL) fail_msg("expected \"%s\", got \"%s\"", text, err.text);
 }
 
-static void a_cut_part_is_refused(void **state)
+FIXTURE(set_up, rig_tear_down);
+
+TEST(a_cut_part_is_refused, const rig *r)
 {
-    const rig *r = *state;
     pd_checkpoint_image *kept = kept_copy(r->disk);
     size_t whole = kept->head_bytes, state_bytes = kept->params[0].state_bytes;
     pd_error err;
@@ -99,9 +93,8 @@ static void a_cut_part_is_refused(void **state)
 
 /* A flipped byte may turn a value into another valid value. Then the checkpoint is accepted: the disk's checksums find
  * such a byte. */
-static void a_flipped_byte_is_refused_or_is_another_value(void **state)
+TEST(a_flipped_byte_is_refused_or_is_another_value, const rig *r)
 {
-    const rig *r = *state;
     pd_checkpoint_image *kept = kept_copy(r->disk);
     pd_error err;
 
@@ -118,9 +111,8 @@ static void a_flipped_byte_is_refused_or_is_another_value(void **state)
     pd_checkpoint_image_free(kept);
 }
 
-static void parts_that_do_not_belong_together_are_refused(void **state)
+TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
 {
-    const rig *r = *state;
     pd_checkpoint_image *kept = kept_copy(r->disk);
     pd_checkpoint_param swapped = kept->params[1];
 
@@ -141,9 +133,9 @@ static void parts_that_do_not_belong_together_are_refused(void **state)
     kept->params[1].step++;
     expect(kept, PD_DATA_LOSS, "is at step 7");
     kept->params[1].step--;
-    kept->notes[0].rank = COURSE_WORLD;
+    kept->worker_states[0].rank = COURSE_WORLD;
     expect(kept, PD_DATA_LOSS, "note");
-    kept->notes[0].rank = 0;
+    kept->worker_states[0].rank = 0;
     kept->job[0] = 'J';
     expect(kept, PD_DATA_LOSS, "job Job");
     kept->job[0] = 'j';
@@ -151,16 +143,14 @@ static void parts_that_do_not_belong_together_are_refused(void **state)
     pd_checkpoint_image_free(kept);
 }
 
-static void a_checkpoint_of_a_job_that_exists_is_refused(void **state)
+TEST(a_checkpoint_of_a_job_that_exists_is_refused, rig *r)
 {
-    rig *r = *state;
-
     assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION);
 }
 
-static void the_restored_job_knows_what_is_durable(void **state)
+TEST(the_restored_job_knows_what_is_durable, void *given)
 {
-    rig *r = *state, next;
+    rig *r = given, next;
     pd_store_config config = kept_config();
     const pd_job_info *info;
 
@@ -180,9 +170,9 @@ static void the_restored_job_knows_what_is_durable(void **state)
 }
 
 /* An operator may change defaults before the restart. */
-static void workers_come_back_although_defaults_have_changed(void **state)
+TEST(workers_come_back_although_defaults_have_changed, void *given)
 {
-    rig *r = *state, next;
+    rig *r = given, next;
     pd_store_config config = kept_config();
     const pd_option presets[] = { { "checkpoint_every", "50" }, { "checkpoint_keep", "9" } };
 
@@ -220,10 +210,10 @@ static bool weights_are_shared(const rig *from, bool shares)
     return shared;
 }
 
-static void a_restored_job_has_its_weights_in_shared_memory_where_workers_may_map_them(void **state)
+TEST(a_restored_job_has_its_weights_in_shared_memory_where_workers_may_map_them, rig *r)
 {
-    assert_true(weights_are_shared(*state, true));
-    assert_false(weights_are_shared(*state, false));
+    assert_true(weights_are_shared(r, true));
+    assert_false(weights_are_shared(r, false));
 }
 
 static int attempt(const void *what)
@@ -239,10 +229,8 @@ static int attempt(const void *what)
     return rc;
 }
 
-static void memory_that_fails_while_restoring_leaves_nothing(void **state)
+TEST(memory_that_fails_while_restoring_leaves_nothing, const rig *r)
 {
-    const rig *r = *state;
-
     for (int64_t fail = 0;; fail += 1 + fail % STRIDE) {
         int rc;
         oom_arm(fail);
@@ -274,7 +262,7 @@ static bool train_short_of_memory(int64_t fail, float *out, int *lost)
     assert_int_equal(kept_job_step_of(&r, 0), 2);
     assert_int_equal(kept_job_step_of(&r, 1), 2);
     if (r.kept == 1) { /* only the one of the initial weights */
-        assert_true(inside_job(r.store, r.job)->checkpointing.failed > 0);
+        assert_true(inside_job(r.store, r.job)->checkpointing.counts.failed > 0);
         ++*lost;
     }
     kept_job_step(&r, 3);
@@ -285,33 +273,14 @@ static bool train_short_of_memory(int64_t fail, float *out, int *lost)
     return failed;
 }
 
-static void memory_that_fails_at_a_cut_costs_only_the_checkpoint(void **state)
+TEST(memory_that_fails_at_a_cut_costs_only_the_checkpoint)
 {
     float whole[256], some[256];
     int lost = 0;
 
-    (void)state;
     assert_false(train_short_of_memory(INT64_MAX / 2, whole, &lost));
     assert_int_equal(lost, 0);
     for (int64_t fail = 0; train_short_of_memory(fail, some, &lost); fail++)
         assert_memory_equal(some, whole, (size_t)kept_job_sizes[0] * sizeof *some);
     assert_true(lost > 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_cut_part_is_refused, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_flipped_byte_is_refused_or_is_another_value, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(parts_that_do_not_belong_together_are_refused, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_checkpoint_of_a_job_that_exists_is_refused, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_restored_job_knows_what_is_durable, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(workers_come_back_although_defaults_have_changed, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_restored_job_has_its_weights_in_shared_memory_where_workers_may_map_them,
-                                        set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(memory_that_fails_while_restoring_leaves_nothing, set_up, rig_tear_down),
-        cmocka_unit_test(memory_that_fails_at_a_cut_costs_only_the_checkpoint),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests medians and trimmed means. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "convert.h"
 #include "robust.h"
@@ -86,22 +79,23 @@ static void check_against_sorting(fixture *f, int k, int trim)
     free(column);
 }
 
-static void averages_what_is_left_of_the_sorted_values(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(averages_what_is_left_of_the_sorted_values, fixture *f)
 {
     for (int k = 1; k <= 70; k++)
-        for (int trim = 0; trim <= pd_median_trim(k); trim += 1 + k / 9) check_against_sorting(*state, k, trim);
+        for (int trim = 0; trim <= pd_median_trim(k); trim += 1 + k / 9) check_against_sorting(f, k, trim);
 }
 
-static void takes_as_many_vectors_as_a_job_has_ranks(void **state)
+TEST(takes_as_many_vectors_as_a_job_has_ranks, fixture *f)
 {
     static const int counts[] = { 128, 1000, K_MAX };
 
-    for (int c = 0; c < 3; c++) check_against_sorting(*state, counts[c], counts[c] / 5);
+    for (int c = 0; c < 3; c++) check_against_sorting(f, counts[c], counts[c] / 5);
 }
 
-static void median_is_the_middle_or_the_mean_of_two(void **state)
+TEST(median_is_the_middle_or_the_mean_of_two, fixture *f)
 {
-    fixture *f = *state;
     float *column = malloc(100 * sizeof *column);
 
     for (int k = 1; k <= 100; k++) {
@@ -114,10 +108,8 @@ static void median_is_the_middle_or_the_mean_of_two(void **state)
     free(column);
 }
 
-static void equal_values_and_both_zeros_are_sorted_too(void **state)
+TEST(equal_values_and_both_zeros_are_sorted_too, fixture *f)
 {
-    fixture *f = *state;
-
     for (int r = 0; r < 9; r++)
         for (int i = 0; i < N; i++) f->x[r * N + i] = (float)((r * 7 + i) % 3) - 1;
     f->x[0] = -0.0f;
@@ -146,10 +138,8 @@ static void check_within_good(const fixture *f, const float *x, int good)
     }
 }
 
-static void a_minority_cannot_move_the_median_out_of_the_others(void **state)
+TEST(a_minority_cannot_move_the_median_out_of_the_others, fixture *f)
 {
-    fixture *f = *state;
-
     for (int k = 3; k <= SOME; k++) { /* each number of vectors, k, uses separate vectors */
         int bad = (k - 1) / 2;
         const pd_vector_run *at = f->at + SOME * (k - 3);
@@ -159,10 +149,8 @@ static void a_minority_cannot_move_the_median_out_of_the_others(void **state)
     }
 }
 
-static void as_many_as_are_trimmed_cannot_move_the_mean_out_of_the_others(void **state)
+TEST(as_many_as_are_trimmed_cannot_move_the_mean_out_of_the_others, fixture *f)
 {
-    fixture *f = *state;
-
     for (int trim = 1; trim <= 5; trim++) {
         spoil(f, 13 - trim, trim);
         assert_true(trimmed(f, 13, trim));
@@ -170,10 +158,8 @@ static void as_many_as_are_trimmed_cannot_move_the_mean_out_of_the_others(void *
     }
 }
 
-static void a_majority_that_is_not_finite_shows(void **state)
+TEST(a_majority_that_is_not_finite_shows, fixture *f)
 {
-    fixture *f = *state;
-
     for (int r = 0; r < 3; r++) f->x[r * N + 7] = NAN;
     assert_false(median(f, 5));
     assert_true(isnan(f->to[7]) && isfinite(f->to[6]) && isfinite(f->to[8]));
@@ -184,10 +170,8 @@ static void a_majority_that_is_not_finite_shows(void **state)
     assert_true(median(f, 5));
 }
 
-static void sign_of_nan_does_not_matter(void **state)
+TEST(sign_of_nan_does_not_matter, fixture *f)
 {
-    fixture *f = *state;
-
     f->x[N] = NAN;
     f->x[2 * N] = pd_f32_from_bits(0x7f800001u);
     trimmed(f, 6, 2);
@@ -198,10 +182,8 @@ static void sign_of_nan_does_not_matter(void **state)
     assert_memory_equal(f->to, f->other, sizeof f->to);
 }
 
-static void large_values_do_not_overflow(void **state)
+TEST(large_values_do_not_overflow, fixture *f)
 {
-    fixture *f = *state;
-
     for (int r = 0; r < 4; r++) f->x[r * N] = 3e38f;
     assert_true(trimmed(f, 4, 0));
     assert_true(f->to[0] == 3e38f);
@@ -209,10 +191,8 @@ static void large_values_do_not_overflow(void **state)
 
 /* ---- bits ---- */
 
-static void order_of_vectors_changes_no_bit(void **state)
+TEST(order_of_vectors_changes_no_bit, fixture *f)
 {
-    fixture *f = *state;
-
     for (int k = 2; k <= 100; k += 7) {
         trimmed(f, k, k / 5);
         memcpy(f->other, f->to, sizeof f->to);
@@ -223,9 +203,8 @@ static void order_of_vectors_changes_no_bit(void **state)
     }
 }
 
-static void cutting_into_calls_changes_no_bit(void **state)
+TEST(cutting_into_calls_changes_no_bit, fixture *f)
 {
-    fixture *f = *state;
     pd_vector_run part[80];
 
     for (int k = 7; k <= 80; k += 73) {
@@ -238,18 +217,15 @@ static void cutting_into_calls_changes_no_bit(void **state)
     }
 }
 
-static void result_may_lie_in_a_source(void **state)
+TEST(result_may_lie_in_a_source, fixture *f)
 {
-    fixture *f = *state;
-
     trimmed(f, 9, 2);
     pd_trimmed_mean(f->x + 3 * N, N, f->at, 9, 2, f->scratch);
     assert_memory_equal(f->to, f->x + 3 * N, sizeof f->to);
 }
 
-static void short_types_are_converted_on_the_way(void **state)
+TEST(short_types_are_converted_on_the_way, fixture *f)
 {
-    fixture *f = *state;
     uint16_t h[N], b[N];
 
     pd_convert(h, PD_F16, f->x, PD_F32, N);
@@ -264,30 +240,7 @@ static void short_types_are_converted_on_the_way(void **state)
     assert_memory_equal(f->to, f->other, sizeof f->to);
 }
 
-static void scratch_is_bounded(void **state)
+TEST(scratch_is_bounded)
 {
-    (void)state;
     for (int k = 1; k <= K_MAX; k++) assert_true(pd_trimmed_mean_scratch(k) <= 256 * 1024);
-}
-
-int main(void)
-{
-#define WITH_VECTORS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_VECTORS(averages_what_is_left_of_the_sorted_values),
-        WITH_VECTORS(takes_as_many_vectors_as_a_job_has_ranks),
-        WITH_VECTORS(median_is_the_middle_or_the_mean_of_two),
-        WITH_VECTORS(equal_values_and_both_zeros_are_sorted_too),
-        WITH_VECTORS(a_minority_cannot_move_the_median_out_of_the_others),
-        WITH_VECTORS(as_many_as_are_trimmed_cannot_move_the_mean_out_of_the_others),
-        WITH_VECTORS(a_majority_that_is_not_finite_shows),
-        WITH_VECTORS(sign_of_nan_does_not_matter),
-        WITH_VECTORS(large_values_do_not_overflow),
-        WITH_VECTORS(order_of_vectors_changes_no_bit),
-        WITH_VECTORS(cutting_into_calls_changes_no_bit),
-        WITH_VECTORS(result_may_lie_in_a_source),
-        WITH_VECTORS(short_types_are_converted_on_the_way),
-        cmocka_unit_test(scratch_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,11 @@
 /* Tests the text of roles and quotas: which lines decide, and which texts are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "oom.h"
 #include "glob.h"
-#include "roles_file.h"
+#include "trusted_files.h"
 
 static const char *const sample = "# who may do what\n"
                                   "token:alice   push   vision-*\n"
@@ -42,11 +33,10 @@ static void expect(const pd_roles *roles, const char *identity, const char *job,
         fail_msg("%s has for %s another role than %s, or by line %u", identity, job, pd_role_name(role), found);
 }
 
-static void the_first_line_that_matches_decides(void **state)
+TEST(the_first_line_that_matches_decides)
 {
     pd_roles *roles = parsed(sample), *copy = pd_roles_copy(roles);
 
-    (void)state;
     pd_roles_free(roles); /* the copy does not need it */
     expect(copy, "token:alice", "vision-1", PD_ROLE_PUSH, 2);
     expect(copy, "token:alice", "speech", PD_ROLE_NONE, 0);
@@ -58,12 +48,11 @@ static void the_first_line_that_matches_decides(void **state)
     pd_roles_free(copy);
 }
 
-static void only_lines_of_all_jobs_decide_about_the_server(void **state)
+TEST(only_lines_of_all_jobs_decide_about_the_server)
 {
     pd_roles *roles = parsed(sample);
     unsigned line;
 
-    (void)state;
     assert_int_equal(pd_roles_of_server(roles, "user:0", &line), PD_ROLE_ADMIN);
     assert_int_equal(line, 4);
     assert_int_equal(pd_roles_of_server(roles, "token:eve", &line), PD_ROLE_READ);
@@ -72,46 +61,42 @@ static void only_lines_of_all_jobs_decide_about_the_server(void **state)
     pd_roles_free(roles);
 }
 
-static void an_identity_without_a_role_is_not_known(void **state)
+TEST(an_identity_without_a_role_is_not_known)
 {
     pd_roles *roles = parsed("user:1 none *\nuser:* read a\n");
 
-    (void)state;
     assert_false(pd_roles_know(roles, "user:1"));
     assert_true(pd_roles_know(roles, "user:2"));
     assert_false(pd_roles_know(roles, "anyone"));
     pd_roles_free(roles);
 }
 
-static void the_first_quota_holds_and_the_rest_is_unlimited(void **state)
+TEST(the_first_quota_holds_and_the_rest_is_unlimited)
 {
     pd_roles *roles = parsed("quota a jobs=0 requests=7\nquota * bytes=64k ingest=4M\n");
     pd_allowance a = pd_roles_allowance(roles, "a", NULL), b;
     unsigned line;
 
-    (void)state;
     assert_true(a.jobs == 0 && a.requests == 7 && a.bytes == PD_UNLIMITED && a.connections == PD_UNLIMITED);
     b = pd_roles_allowance(roles, "b", &line);
     assert_true(b.bytes == 65536 && b.ingest == 4 << 20 && b.jobs == PD_UNLIMITED && line == 2);
     pd_roles_free(roles);
 }
 
-static void without_roles_everybody_is_admin_of_all(void **state)
+TEST(without_roles_everybody_is_admin_of_all)
 {
-    (void)state;
     assert_int_equal(pd_roles_of(NULL, "anyone", "j", NULL), PD_ROLE_ADMIN);
     assert_int_equal(pd_roles_of_server(NULL, "anyone", NULL), PD_ROLE_ADMIN);
     assert_true(pd_roles_know(NULL, "anyone"));
     assert_true(pd_roles_allowance(NULL, "anyone", NULL).jobs == PD_UNLIMITED);
 }
 
-static void a_view_has_the_jobs_with_a_role(void **state)
+TEST(a_view_has_the_jobs_with_a_role)
 {
     pd_roles *roles = parsed(sample);
     pd_roles_view *view, *all;
     double cost_ns = 0;
 
-    (void)state;
     assert_int_equal(pd_roles_view_new(&view, roles, "user:0", &cost_ns), PD_OK);
     assert_true(cost_ns > 0);
     assert_true(pd_roles_view_has(view, "vision-1", &cost_ns));
@@ -133,9 +118,8 @@ static void expect_wrong(const char *text, const char *part)
     if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
 }
 
-static void a_wrong_line_is_named(void **state)
+TEST(a_wrong_line_is_named)
 {
-    (void)state;
     expect_wrong("a read j\na write j\n", "f:2: expected one of the roles none, read, push and admin, got write");
     expect_wrong("a read", "f:1: expected IDENTITY-GLOB ROLE JOB-GLOB");
     expect_wrong("\n\na read j k", "f:3: expected IDENTITY-GLOB");
@@ -151,11 +135,10 @@ static void a_wrong_line_is_named(void **state)
     expect_wrong("a read j\xff", "f:1: the line has a byte that is not printable");
 }
 
-static void a_glob_has_at_most_256_bytes(void **state)
+TEST(a_glob_has_at_most_256_bytes)
 {
     char text[2 * PD_GLOB_MAX + 64], glob[PD_GLOB_MAX + 2];
 
-    (void)state;
     memset(glob, 'a', sizeof glob);
     glob[PD_GLOB_MAX + 1] = '\0';
     snprintf(text, sizeof text, "# roles\n%s read j", glob);
@@ -169,12 +152,11 @@ static void a_glob_has_at_most_256_bytes(void **state)
     pd_roles_free(parsed(text));
 }
 
-static void a_byte_0_is_refused(void **state)
+TEST(a_byte_0_is_refused)
 {
     pd_roles *roles = NULL;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_roles_parse(&roles, "a read j\n\0b admin *", 20, "f", &err), PD_INVALID_ARGUMENT);
 }
 
@@ -188,13 +170,12 @@ static char *lines(size_t n)
     return text;
 }
 
-static void more_lines_or_bytes_than_allowed_are_refused(void **state)
+TEST(more_lines_or_bytes_than_allowed_are_refused)
 {
     char *text = lines(PD_ROLES_LINES + 1);
     pd_roles *roles = NULL;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_roles_parse(&roles, text, 9 * PD_ROLES_LINES, "f", &err), PD_OK);
     pd_roles_free(roles);
     assert_int_equal(pd_roles_parse(&roles, text, 9 * (PD_ROLES_LINES + 1), "f", &err), PD_RESOURCE_EXHAUSTED);
@@ -222,9 +203,8 @@ static int parse_and_copy(const void *what)
     return rc;
 }
 
-static void no_memory_is_survived(void **state)
+TEST(no_memory_is_survived)
 {
-    (void)state;
     assert_true(oom_each(parse_and_copy, sample) >= 7);
 }
 
@@ -240,13 +220,12 @@ static void write_file(const char *path, const char *text, mode_t mode)
     assert_int_equal(chmod(path, mode), 0);
 }
 
-static void a_file_that_others_can_write_is_refused(void **state)
+TEST(a_file_that_others_can_write_is_refused)
 {
     char path[] = "/tmp/roles_XXXXXX";
     pd_roles *roles = NULL;
     pd_error err;
 
-    (void)state;
     close(mkstemp(path));
     write_file(path, sample, 0644);
     assert_int_equal(pd_roles_file_read(&roles, path, &err), PD_OK);
@@ -261,24 +240,4 @@ static void a_file_that_others_can_write_is_refused(void **state)
     unlink(path);
     assert_int_equal(pd_roles_file_read(&roles, path, &err), PD_NOT_FOUND);
     assert_int_equal(pd_roles_file_read(&roles, "/tmp", &err), PD_PERMISSION_DENIED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_line_that_matches_decides),
-        cmocka_unit_test(only_lines_of_all_jobs_decide_about_the_server),
-        cmocka_unit_test(an_identity_without_a_role_is_not_known),
-        cmocka_unit_test(the_first_quota_holds_and_the_rest_is_unlimited),
-        cmocka_unit_test(without_roles_everybody_is_admin_of_all),
-        cmocka_unit_test(a_view_has_the_jobs_with_a_role),
-        cmocka_unit_test(a_wrong_line_is_named),
-        cmocka_unit_test(a_glob_has_at_most_256_bytes),
-        cmocka_unit_test(a_byte_0_is_refused),
-        cmocka_unit_test(more_lines_or_bytes_than_allowed_are_refused),
-        cmocka_unit_test(no_memory_is_survived),
-        cmocka_unit_test(a_file_that_others_can_write_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests the choice of a method for inverse roots, and its retries. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root.h"
 #include "root_types.h"
 
@@ -94,10 +86,10 @@ static void assert_same(fixture *f)
 
 static const pd_root_method every_method[] = { PD_ROOT_NEWTON, PD_ROOT_EIGH, PD_ROOT_EIGH64, PD_ROOT_TRACKED };
 
-static void computes_by_the_method_wanted(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(computes_by_the_method_wanted, fixture *f)
+{
     fill_with_condition(f->A, 100);
     for (int m = 0; m < 4; m++) {
         pd_root_want want = wanting(every_method[m]);
@@ -114,9 +106,8 @@ static void computes_by_the_method_wanted(void **state)
     }
 }
 
-static void leaves_the_matrix_as_it_was(void **state)
+TEST(leaves_the_matrix_as_it_was, fixture *f)
 {
-    fixture *f = *state;
     float before[N * STRIDE];
 
     fill_with_condition(f->A, 1000);
@@ -129,9 +120,8 @@ static void leaves_the_matrix_as_it_was(void **state)
     }
 }
 
-static void without_retries_a_bad_root_comes_back_with_its_error(void **state)
+TEST(without_retries_a_bad_root_comes_back_with_its_error, fixture *f)
 {
-    fixture *f = *state;
     pd_root_want want = wanting(PD_ROOT_NEWTON);
     pd_root_report report;
 
@@ -141,9 +131,8 @@ static void without_retries_a_bad_root_comes_back_with_its_error(void **state)
     assert_int_equal(report.tries, 1);
 }
 
-static void the_first_retry_decomposes_in_float64_with_the_same_ridge(void **state)
+TEST(the_first_retry_decomposes_in_float64_with_the_same_ridge, fixture *f)
 {
-    fixture *f = *state;
     pd_root_want want = wanting(PD_ROOT_NEWTON), alone = wanting(PD_ROOT_EIGH64);
     pd_root_report report, expected;
 
@@ -157,9 +146,8 @@ static void the_first_retry_decomposes_in_float64_with_the_same_ridge(void **sta
 }
 
 /* The allowed error lies between the errors with the second and the third ridge, so two retries are needed. */
-static void later_retries_have_a_ridge_ten_times_larger_each(void **state)
+TEST(later_retries_have_a_ridge_ten_times_larger_each, fixture *f)
 {
-    fixture *f = *state;
     pd_root_want want = wanting(PD_ROOT_EIGH), alone = wanting(PD_ROOT_EIGH64);
     pd_root_report report, with[3];
     static const double epsilon[] = { 1e-10, 1e-9, 1e-8 };
@@ -178,9 +166,8 @@ static void later_retries_have_a_ridge_ten_times_larger_each(void **state)
     assert_true(fabs(report.error - with[2].error) <= 1e-3 * with[2].error && report.error < want.most_error);
 }
 
-static void where_no_try_is_good_the_last_one_comes_back(void **state)
+TEST(where_no_try_is_good_the_last_one_comes_back, fixture *f)
 {
-    fixture *f = *state;
     pd_root_want want = wanting(PD_ROOT_EIGH), last = wanting(PD_ROOT_EIGH64);
     pd_root_report report, expected;
 
@@ -194,9 +181,8 @@ static void where_no_try_is_good_the_last_one_comes_back(void **state)
     assert_int_equal(report.tries, 2);
 }
 
-static void where_every_try_fails_so_does_the_root(void **state)
+TEST(where_every_try_fails_so_does_the_root, fixture *f)
 {
-    fixture *f = *state;
     pd_root_want want = wanting(PD_ROOT_NEWTON);
     pd_root_report report;
     static const double none[N];
@@ -211,9 +197,8 @@ static void where_every_try_fails_so_does_the_root(void **state)
 
 /* Newton's iteration diverges for this matrix. A decomposition counts the negative eigenvalue as zero. Its root is
  * good once the ridge is larger than that eigenvalue's size. */
-static void a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge(void **state)
+TEST(a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge, fixture *f)
 {
-    fixture *f = *state;
     pd_root_want want = wanting(PD_ROOT_NEWTON);
     pd_root_report report;
     static const double value[N] = { 1, 0.5, 0.4, 0.3, 0.3, 0.2, 0.1, -1e-5 };
@@ -225,10 +210,8 @@ static void a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge(void **s
     assert_true(report.error < 0.1 && report.tries > 2 && report.tries < 7);
 }
 
-static void what_is_not_finite_is_refused_at_once(void **state)
+TEST(what_is_not_finite_is_refused_at_once, fixture *f)
 {
-    fixture *f = *state;
-
     for (int m = 0; m < 4; m++) {
         pd_root_want want = wanting(every_method[m]);
         pd_root_report report;
@@ -241,10 +224,8 @@ static void what_is_not_finite_is_refused_at_once(void **state)
     }
 }
 
-static void out_of_memory_is_told_and_not_tried_again(void **state)
+TEST(out_of_memory_is_told_and_not_tried_again, fixture *f)
 {
-    fixture *f = *state;
-
     fill_trap(f->A);
     for (int m = 0; m < 4; m++)
         for (int64_t n = 0;; n++) {
@@ -261,9 +242,8 @@ static void out_of_memory_is_told_and_not_tried_again(void **state)
         }
 }
 
-static void costs_grow_with_the_cube_and_rank_the_methods(void **state)
+TEST(costs_grow_with_the_cube_and_rank_the_methods)
 {
-    (void)state;
     for (int m = 0; m < 4; m++) {
         assert_true(pd_root_flops(every_method[m], 1024, 4) == 8 * pd_root_flops(every_method[m], 512, 4));
         assert_true(pd_root_flops(every_method[m], 2, 1) > 0);
@@ -272,23 +252,4 @@ static void costs_grow_with_the_cube_and_rank_the_methods(void **state)
     assert_true(pd_root_flops(PD_ROOT_EIGH64, 512, 4) > pd_root_flops(PD_ROOT_EIGH, 512, 4));
     assert_true(pd_root_flops(PD_ROOT_EIGH, 512, 4) > pd_root_flops(PD_ROOT_TRACKED, 512, 4));
     assert_true(pd_root_flops(PD_ROOT_NEWTON, 512, 6) > pd_root_flops(PD_ROOT_NEWTON, 512, 4));
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(computes_by_the_method_wanted),
-        CASE(leaves_the_matrix_as_it_was),
-        CASE(without_retries_a_bad_root_comes_back_with_its_error),
-        CASE(the_first_retry_decomposes_in_float64_with_the_same_ridge),
-        CASE(later_retries_have_a_ridge_ten_times_larger_each),
-        CASE(where_no_try_is_good_the_last_one_comes_back),
-        CASE(where_every_try_fails_so_does_the_root),
-        CASE(a_slightly_negative_eigenvalue_is_rescued_by_a_larger_ridge),
-        CASE(what_is_not_finite_is_refused_at_once),
-        CASE(out_of_memory_is_told_and_not_tried_again),
-        CASE(costs_grow_with_the_cube_and_rank_the_methods),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

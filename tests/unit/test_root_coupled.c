@@ -1,14 +1,6 @@
 /* Tests inverse roots by coupled iterations, as Meta's Shampoo takes them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"
@@ -65,10 +57,9 @@ static pd_mat matrix_of(int64_t n, double scale, double condition, uint32_t seed
     return A;
 }
 
-static void newton_takes_any_root(void **state)
+TEST(newton_takes_any_root)
 {
     pd_mat A = matrix_of(12, 3, 100, 5);
-    (void)state;
 
     for (int p = 1; p <= 9; p++) {
         pd_root_want want = newton(p, 1e-3);
@@ -84,10 +75,9 @@ static void newton_takes_any_root(void **state)
     free(A.at);
 }
 
-static void matrices_of_any_size_have_roots(void **state)
+TEST(matrices_of_any_size_have_roots)
 {
     static const int64_t sizes[] = { 1, 2, 3, 8, 31, 32, 33, 100, 200 };
-    (void)state;
 
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int order = 0; order <= 3; order += order == 0 ? 2 : 1) {
@@ -102,13 +92,12 @@ static void matrices_of_any_size_have_roots(void **state)
         }
 }
 
-static void newtons_ridge_is_absolute_and_lifts_nothing(void **state)
+TEST(newtons_ridge_is_absolute_and_lifts_nothing)
 {
     static const double values[] = { 8, 4, 2, -0.25 };
     pd_root_want want = newton(2, 0.5);
     pd_root_report report;
     pd_mat A = roots_with(values, 4, 9), X = root_of(A, &want, &report);
-    (void)state;
 
     for (int i = 0; i < 4; i++) A.at[i * 5] += 0.5f;
     assert_true(roots_residual(X, A, 2) < 1e-4);
@@ -117,10 +106,9 @@ static void newtons_ridge_is_absolute_and_lifts_nothing(void **state)
     free(X.at);
 }
 
-static void the_ridge_of_higher_order_is_relative_to_a_bound(void **state)
+TEST(the_ridge_of_higher_order_is_relative_to_a_bound)
 {
     static const double scales[] = { 1, 1e6, 1e-6 };
-    (void)state;
 
     for (int s = 0; s < 3; s++) {
         pd_root_want want = of_order(3, 2, 1, 0.1);
@@ -134,14 +122,13 @@ static void the_ridge_of_higher_order_is_relative_to_a_bound(void **state)
 }
 
 /* The two norms are |A| and |A^4|^(1/4), where |.| is the largest sum of a row. Here the second is clearly smaller. */
-static void the_bound_is_the_lesser_of_two_norms(void **state)
+TEST(the_bound_is_the_lesser_of_two_norms)
 {
     pd_mat A = roots_matrix(3);
     double fourth = 0, norm = 0, S[9], P[9];
     pd_root_want want = of_order(2, 2, 1, 1e-3);
     pd_root_report report;
     pd_mat X;
-    (void)state;
 
     for (int i = 0; i < 9; i++) A.at[i] = i % 4 == 0 ? (float)(1 + i) : 0.5f;
     for (int i = 0; i < 9; i++) S[i] = (double)A.at[i];
@@ -162,23 +149,21 @@ static void the_bound_is_the_lesser_of_two_norms(void **state)
     free(X.at);
 }
 
-static void a_ridge_is_never_below_1e_16(void **state)
+TEST(a_ridge_is_never_below_1e_16)
 {
     pd_root_want want = of_order(2, 4, 1, 1e-12);
     pd_root_report report;
     pd_mat A = matrix_of(5, 1e-14, 100, 4), X = root_of(A, &want, &report);
-    (void)state;
 
     assert_true(roots_shifted_error(X, A, 0.25, 1e-16) < 1e-5);
     free(A.at);
     free(X.at);
 }
 
-static void rational_roots_are_powers_of_whole_ones(void **state)
+TEST(rational_roots_are_powers_of_whole_ones)
 {
     static const int roots[][2] = { { 4, 3 }, { 3, 2 }, { 2, 1 }, { 1, 2 }, { 5, 5 }, { 20, 9 } };
     pd_mat A = matrix_of(8, 2, 30, 6);
-    (void)state;
 
     for (size_t r = 0; r < sizeof roots / sizeof *roots; r++)
         for (int order = 2; order <= 4; order++) {
@@ -192,22 +177,20 @@ static void rational_roots_are_powers_of_whole_ones(void **state)
     free(A.at);
 }
 
-static void no_q_counts_as_1(void **state)
+TEST(no_q_counts_as_1)
 {
     pd_root_want one = of_order(3, 4, 1, 1e-6), none = of_order(3, 4, 0, 1e-6);
     pd_root_report report;
     pd_mat A = matrix_of(6, 1, 10, 2), X = root_of(A, &one, &report), Y = root_of(A, &none, &report);
-    (void)state;
 
     assert_memory_equal(X.at, Y.at, 36 * sizeof *X.at);
     free(A.at), free(X.at), free(Y.at);
 }
 
-static void a_higher_order_takes_fewer_steps(void **state)
+TEST(a_higher_order_takes_fewer_steps)
 {
     pd_mat A = matrix_of(20, 1, 1000, 7);
     int steps[8] = { 0 };
-    (void)state;
 
     for (int order = 2; order <= 7; order++) {
         pd_root_want want = of_order(order, 4, 1, 1e-5);
@@ -222,13 +205,12 @@ static void a_higher_order_takes_fewer_steps(void **state)
     free(A.at);
 }
 
-static void no_more_steps_are_taken_than_wanted(void **state)
+TEST(no_more_steps_are_taken_than_wanted)
 {
     pd_root_want want = newton(2, 1e-6);
     pd_root_report report;
     pd_mat A = matrix_of(8, 1, 1000, 4), X;
     double whole;
-    (void)state;
 
     X = root_of(A, &want, &report);
     whole = roots_residual(X, A, 2);
@@ -242,12 +224,11 @@ static void no_more_steps_are_taken_than_wanted(void **state)
     free(X.at);
 }
 
-static void a_larger_tolerance_stops_sooner(void **state)
+TEST(a_larger_tolerance_stops_sooner)
 {
     pd_root_want want = newton(4, 1e-6);
     pd_root_report close, far;
     pd_mat A = matrix_of(8, 1, 1000, 4), X = root_of(A, &want, &close);
-    (void)state;
 
     free(X.at);
     want.tolerance = 0.05;
@@ -260,11 +241,10 @@ static void a_larger_tolerance_stops_sooner(void **state)
 
 /* Rounding keeps M from reaching I. The iteration stops when M no longer comes nearer to I, or when the distance
  * grows by more than a fifth: the root would not get better. */
-static void higher_order_stops_where_it_gets_no_better(void **state)
+TEST(higher_order_stops_where_it_gets_no_better)
 {
     pd_mat A = matrix_of(40, 1, 100, 4);
     int early = 0;
-    (void)state;
 
     for (int order = 2; order <= 5; order++) {
         pd_root_want want = of_order(order, 4, 1, 1e-5);
@@ -281,12 +261,11 @@ static void higher_order_stops_where_it_gets_no_better(void **state)
     free(A.at);
 }
 
-static void a_root_of_higher_order_that_is_not_good_is_refused(void **state)
+TEST(a_root_of_higher_order_that_is_not_good_is_refused)
 {
     pd_root_want want = of_order(2, 2, 1, 1e-6);
     pd_root_report report;
     pd_mat A = matrix_of(8, 1, 1000, 4), X = roots_matrix(8);
-    (void)state;
 
     want.iterations = 4;
     assert_int_equal(pd_root_higher_order(X, A, &want, &report), PD_OUT_OF_RANGE);
@@ -301,10 +280,9 @@ static void a_root_of_higher_order_that_is_not_good_is_refused(void **state)
 
 /* The fourth power of a matrix with such large numbers is beyond float32, and that of one with such small numbers is
  * lost. */
-static void scaling_the_matrix_scales_the_root(void **state)
+TEST(scaling_the_matrix_scales_the_root)
 {
     static const float scales[] = { 0x1p80f, 0x1p-32f };
-    (void)state;
 
     for (int s = 0; s < 2; s++) {
         pd_root_want want = of_order(3, 4, 1, 1e-5);
@@ -318,10 +296,9 @@ static void scaling_the_matrix_scales_the_root(void **state)
     }
 }
 
-static void what_is_not_finite_is_refused(void **state)
+TEST(what_is_not_finite_is_refused)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
-    (void)state;
 
     for (int b = 0; b < 3; b++)
         for (int order = 0; order <= 2; order += 2) {
@@ -336,13 +313,12 @@ static void what_is_not_finite_is_refused(void **state)
         }
 }
 
-static void a_diverging_newton_says_that_it_did_not_converge(void **state)
+TEST(a_diverging_newton_says_that_it_did_not_converge)
 {
     static const double values[] = { 1, 0.5, -0.5 };
     pd_root_want want = newton(2, 1e-3);
     pd_root_report report;
     pd_mat A = roots_with(values, 3, 3), X = roots_matrix(3);
-    (void)state;
 
     if (pd_root_coupled(X, A, &want, &report) == PD_OK) assert_int_equal(report.ended, PD_ENDED_LIMIT);
     assert_false(report.error <= 1e-6);
@@ -352,13 +328,12 @@ static void a_diverging_newton_says_that_it_did_not_converge(void **state)
 
 /* ---- retries ---- */
 
-static void a_retry_of_newton_decomposes_with_the_same_ridge(void **state)
+TEST(a_retry_of_newton_decomposes_with_the_same_ridge)
 {
     static const double values[] = { 1, 0.5, -0.5 };
     pd_root_want want = newton(2, 1e-3), alone = want;
     pd_root_report report, expected;
     pd_mat A = roots_with(values, 3, 3), X = roots_matrix(3), Y = roots_matrix(3), none = { 0 };
-    (void)state;
 
     want.retries = 1;
     alone.method = PD_ROOT_EIGH64, alone.exponent = 0.5;
@@ -369,12 +344,11 @@ static void a_retry_of_newton_decomposes_with_the_same_ridge(void **state)
     free(A.at), free(X.at), free(Y.at);
 }
 
-static void a_retry_of_higher_order_has_the_ridge_that_was_made_of_the_bound(void **state)
+TEST(a_retry_of_higher_order_has_the_ridge_that_was_made_of_the_bound)
 {
     pd_root_want want = of_order(2, 4, 3, 1e-3), alone;
     pd_root_report report, bound;
     pd_mat A = matrix_of(5, 7, 1000, 3), X = roots_matrix(5), Y = roots_matrix(5), none = { 0 };
-    (void)state;
 
     want.iterations = 2;
     assert_int_equal(pd_root_higher_order(X, A, &want, &bound), PD_OUT_OF_RANGE);
@@ -387,10 +361,9 @@ static void a_retry_of_higher_order_has_the_ridge_that_was_made_of_the_bound(voi
     free(A.at), free(X.at), free(Y.at);
 }
 
-static void leaves_the_gaps_of_a_strided_matrix_and_the_matrix(void **state)
+TEST(leaves_the_gaps_of_a_strided_matrix_and_the_matrix)
 {
     pd_mat A = matrix_of(5, 1, 10, 2), wide = roots_matrix(8), X = roots_matrix(8), expected;
-    (void)state;
 
     for (int order = 0; order <= 2; order += 2) {
         pd_root_want want = order == 0 ? newton(3, 1e-3) : of_order(order, 3, 2, 1e-3);
@@ -410,10 +383,9 @@ static void leaves_the_gaps_of_a_strided_matrix_and_the_matrix(void **state)
     free(A.at), free(wide.at), free(X.at);
 }
 
-static void out_of_memory_is_told(void **state)
+TEST(out_of_memory_is_told)
 {
     pd_mat A = matrix_of(5, 1, 10, 2), X = roots_matrix(5);
-    (void)state;
 
     for (int order = 0; order <= 2; order += 2) {
         pd_root_want want = order == 0 ? newton(3, 1e-3) : of_order(order, 3, 2, 1e-3);
@@ -428,40 +400,11 @@ static void out_of_memory_is_told(void **state)
     free(X.at);
 }
 
-static void they_cost_more_than_a_decomposition(void **state)
+TEST(they_cost_more_than_a_decomposition)
 {
-    (void)state;
     for (pd_root_method m = PD_ROOT_COUPLED; m <= PD_ROOT_HIGHER_ORDER; m++) {
         assert_true(pd_root_flops(m, 1024, 4) == 8 * pd_root_flops(m, 512, 4));
         assert_true(pd_root_flops(m, 512, 4) > pd_root_flops(PD_ROOT_EIGH64, 512, 4));
         assert_true(pd_root_flops(m, 512, 6) > pd_root_flops(m, 512, 4));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newton_takes_any_root),
-        cmocka_unit_test(matrices_of_any_size_have_roots),
-        cmocka_unit_test(newtons_ridge_is_absolute_and_lifts_nothing),
-        cmocka_unit_test(the_ridge_of_higher_order_is_relative_to_a_bound),
-        cmocka_unit_test(the_bound_is_the_lesser_of_two_norms),
-        cmocka_unit_test(a_ridge_is_never_below_1e_16),
-        cmocka_unit_test(rational_roots_are_powers_of_whole_ones),
-        cmocka_unit_test(no_q_counts_as_1),
-        cmocka_unit_test(a_higher_order_takes_fewer_steps),
-        cmocka_unit_test(no_more_steps_are_taken_than_wanted),
-        cmocka_unit_test(a_larger_tolerance_stops_sooner),
-        cmocka_unit_test(higher_order_stops_where_it_gets_no_better),
-        cmocka_unit_test(a_root_of_higher_order_that_is_not_good_is_refused),
-        cmocka_unit_test(scaling_the_matrix_scales_the_root),
-        cmocka_unit_test(what_is_not_finite_is_refused),
-        cmocka_unit_test(a_diverging_newton_says_that_it_did_not_converge),
-        cmocka_unit_test(a_retry_of_newton_decomposes_with_the_same_ridge),
-        cmocka_unit_test(a_retry_of_higher_order_has_the_ridge_that_was_made_of_the_bound),
-        cmocka_unit_test(leaves_the_gaps_of_a_strided_matrix_and_the_matrix),
-        cmocka_unit_test(out_of_memory_is_told),
-        cmocka_unit_test(they_cost_more_than_a_decomposition),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

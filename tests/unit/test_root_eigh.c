@@ -1,15 +1,8 @@
 /* Tests inverse roots by eigendecomposition. */
+#include "test.h"
+
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"
@@ -46,22 +39,20 @@ static void roots_well(int64_t n, const double *values, int p, double epsilon, d
     free(A.at);
 }
 
-static void takes_any_order_and_size(void **state)
+TEST(takes_any_order_and_size)
 {
     static const int64_t sizes[] = { 1, 2, 3, 17, 64 };
     double values[64];
-    (void)state;
 
     for (int i = 0; i < 64; i++) values[i] = pow(10, -3.0 * i / 64);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int p = 1; p <= 9; p++) roots_well(sizes[s], values, p, 1e-6, 2e-4);
 }
 
-static void root_times_matrix_is_the_identity(void **state)
+TEST(root_times_matrix_is_the_identity)
 {
     double values[32], residual;
     pd_root_report report;
-    (void)state;
 
     for (int i = 0; i < 32; i++) values[i] = 1 + i;
     for (int p = 1; p <= 6; p++) {
@@ -73,11 +64,10 @@ static void root_times_matrix_is_the_identity(void **state)
     }
 }
 
-static void is_exactly_symmetric(void **state)
+TEST(is_exactly_symmetric)
 {
     double values[17];
     pd_root_report report;
-    (void)state;
 
     for (int i = 0; i < 17; i++) values[i] = exp(-i);
     for (int m = 0; m < METHODS; m++) {
@@ -89,10 +79,9 @@ static void is_exactly_symmetric(void **state)
     }
 }
 
-static void takes_diagonal_matrices(void **state)
+TEST(takes_diagonal_matrices)
 {
     pd_root_report report;
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_mat A = roots_matrix(3), X;
@@ -109,19 +98,17 @@ static void takes_diagonal_matrices(void **state)
     }
 }
 
-static void takes_repeated_eigenvalues(void **state)
+TEST(takes_repeated_eigenvalues)
 {
     double values[20];
-    (void)state;
 
     for (int i = 0; i < 20; i++) values[i] = i < 10 ? 2 : 0.01;
     roots_well(20, values, 4, 1e-6, 1e-4);
 }
 
-static void a_zero_matrix_has_the_root_of_its_ridge(void **state)
+TEST(a_zero_matrix_has_the_root_of_its_ridge)
 {
     pd_root_report report;
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_mat A = roots_matrix(5), X = root_of(methods[m], A, 2, 1e-2, &report);
@@ -134,10 +121,9 @@ static void a_zero_matrix_has_the_root_of_its_ridge(void **state)
 }
 
 /* An eigenvalue that rounding made negative counts as zero. */
-static void a_negative_eigenvalue_counts_as_zero(void **state)
+TEST(a_negative_eigenvalue_counts_as_zero)
 {
     pd_root_report report;
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_mat A = roots_matrix(2), X;
@@ -163,11 +149,10 @@ static void refuses(pd_mat A, double epsilon)
     free(A.at);
 }
 
-static void refuses_a_singular_matrix_without_a_ridge(void **state)
+TEST(refuses_a_singular_matrix_without_a_ridge)
 {
     static const double values[3] = { 1, 0.5, 0 };
     pd_mat diagonal = roots_matrix(3);
-    (void)state;
 
     diagonal.at[0] = diagonal.at[4] = 1;
     refuses(diagonal, 0);
@@ -185,10 +170,9 @@ static void refuses_a_singular_matrix_without_a_ridge(void **state)
     }
 }
 
-static void refuses_what_is_not_finite(void **state)
+TEST(refuses_what_is_not_finite)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
-    (void)state;
 
     for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
         pd_mat A = roots_matrix(4);
@@ -198,12 +182,11 @@ static void refuses_what_is_not_finite(void **state)
     }
 }
 
-static void refuses_a_root_beyond_float32(void **state)
+TEST(refuses_a_root_beyond_float32)
 {
     pd_root_report report;
     pd_root_want want = { .p = 1 };
     pd_mat A = roots_matrix(2), X = roots_matrix(2);
-    (void)state;
 
     A.at[0] = A.at[3] = 1e-39f;
     assert_int_equal(pd_root_eigh64(X, A, &want, &report), PD_OUT_OF_RANGE);
@@ -211,11 +194,10 @@ static void refuses_a_root_beyond_float32(void **state)
     free(X.at);
 }
 
-static void scales_as_powers_do(void **state)
+TEST(scales_as_powers_do)
 {
     static const double scales[] = { 1e-30, 1e30 };
     double values[17];
-    (void)state;
 
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
         for (int i = 0; i < 17; i++) values[i] = scales[s] * (1 + i);
@@ -226,13 +208,12 @@ static void scales_as_powers_do(void **state)
     }
 }
 
-static void leaves_the_gaps_of_a_strided_matrix(void **state)
+TEST(leaves_the_gaps_of_a_strided_matrix)
 {
     double values[5] = { 5, 4, 3, 2, 1 };
     pd_mat A = roots_with(values, 5, 9), wide = roots_matrix(8), X = roots_matrix(8), expected;
     pd_root_report report;
     pd_root_want want = { .p = 3, .epsilon = 1e-6 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         expected = root_of(methods[m], A, 3, 1e-6, &report);
@@ -250,12 +231,11 @@ static void leaves_the_gaps_of_a_strided_matrix(void **state)
 
 /* With this ridge, rounding of the matrix matters little. The measured error is then that of the method: small in
  * float64 and larger in float32. */
-static void measures_its_error(void **state)
+TEST(measures_its_error)
 {
     double values[64];
     pd_root_report report[METHODS];
     pd_mat A;
-    (void)state;
 
     for (int i = 0; i < 64; i++) values[i] = pow(10, -6.0 * i / 63);
     A = roots_with(values, 64, 2);
@@ -271,12 +251,11 @@ static void measures_its_error(void **state)
 }
 
 /* The measured error of a root that was changed is not small. */
-static void the_measure_sees_a_wrong_matrix(void **state)
+TEST(the_measure_sees_a_wrong_matrix)
 {
     double values[16], error;
     pd_root_report report;
     pd_mat A, X;
-    (void)state;
 
     for (int i = 0; i < 16; i++) values[i] = 1 + i;
     for (int p = 1; p <= 5; p++) {
@@ -290,13 +269,12 @@ static void the_measure_sees_a_wrong_matrix(void **state)
     }
 }
 
-static void no_allocation_may_fail_unnoticed(void **state)
+TEST(no_allocation_may_fail_unnoticed)
 {
     double values[6] = { 6, 5, 4, 3, 2, 1 };
     pd_root_want want = { .p = 4, .epsilon = 1e-6 };
     pd_root_report report;
     pd_mat A = roots_with(values, 6, 1), X = roots_matrix(6);
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         int64_t n;
@@ -314,26 +292,4 @@ static void no_allocation_may_fail_unnoticed(void **state)
     }
     free(A.at);
     free(X.at);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_any_order_and_size),
-        cmocka_unit_test(root_times_matrix_is_the_identity),
-        cmocka_unit_test(is_exactly_symmetric),
-        cmocka_unit_test(takes_diagonal_matrices),
-        cmocka_unit_test(takes_repeated_eigenvalues),
-        cmocka_unit_test(a_zero_matrix_has_the_root_of_its_ridge),
-        cmocka_unit_test(a_negative_eigenvalue_counts_as_zero),
-        cmocka_unit_test(refuses_a_singular_matrix_without_a_ridge),
-        cmocka_unit_test(refuses_what_is_not_finite),
-        cmocka_unit_test(refuses_a_root_beyond_float32),
-        cmocka_unit_test(scales_as_powers_do),
-        cmocka_unit_test(leaves_the_gaps_of_a_strided_matrix),
-        cmocka_unit_test(measures_its_error),
-        cmocka_unit_test(the_measure_sees_a_wrong_matrix),
-        cmocka_unit_test(no_allocation_may_fail_unnoticed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 /* Tests inverse roots by coupled Newton, as Google's Shampoo takes them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root_types.h"
 #include "root.h"
 
@@ -147,10 +138,9 @@ static double residual(const float *X, const float *A, int n, int p, double ridg
     return distance(S, n);
 }
 
-static void is_the_inverse_root(void **state)
+TEST(is_the_inverse_root)
 {
     static const int orders[] = { 1, 2, 3, 4, 5, 6, 7, 8, 16, 24 };
-    (void)state;
 
     for (double condition = 1; condition < 2e6; condition *= 10)
         for (size_t k = 0; k < sizeof orders / sizeof orders[0]; k++) {
@@ -190,7 +180,7 @@ static void agrees_with(const char *what, const float *A, int n, int side, doubl
     if (!(difference <= 1e-14 * norm)) fail_msg("%s: off by %g", what, sqrt(difference / norm));
 }
 
-static void agrees_with_the_twin_at_every_size_and_padding(void **state)
+TEST(agrees_with_the_twin_at_every_size_and_padding)
 {
     static const struct {
         int n, side;
@@ -200,7 +190,6 @@ static void agrees_with_the_twin_at_every_size_and_padding(void **state)
         { 1, 2, 0 }, { 16, 24, 1 }, { 23, 24, 0 }, { 24, 0, 0 },
     };
     static const int orders[] = { 1, 2, 3, 4, 6, 8, 24 };
-    (void)state;
 
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (size_t k = 0; k < sizeof orders / sizeof orders[0]; k++)
@@ -216,11 +205,10 @@ static void agrees_with_the_twin_at_every_size_and_padding(void **state)
 }
 
 /* A matrix that was quantized is not exactly symmetric. */
-static void agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric(void **state)
+TEST(agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric)
 {
     float A[MOST * MOST];
     uint32_t seed = 5;
-    (void)state;
 
     positive(A, 10, 1, 100, 3);
     for (int i = 0; i < 100; i++) A[i] *= (float)(1 + 1e-4 * number(&seed));
@@ -230,10 +218,9 @@ static void agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric(void **
 
 /* For a symmetric matrix, only one half of each product is computed. One bit changed in one element makes the matrix
  * asymmetric, and then whole products are computed. Both roots must agree. */
-static void halves_of_products_make_the_root_that_whole_ones_make(void **state)
+TEST(halves_of_products_make_the_root_that_whole_ones_make)
 {
     static const int sides[] = { 64, 65, 150, 257 }, orders[] = { 1, 4, 6, 3 };
-    (void)state;
 
     for (int c = 0; c < 4; c++) {
         int n = sides[c];
@@ -264,12 +251,11 @@ static void halves_of_products_make_the_root_that_whole_ones_make(void **state)
     }
 }
 
-static void padding_moves_the_ridge_of_a_small_matrix(void **state)
+TEST(padding_moves_the_ridge_of_a_small_matrix)
 {
     pd_root_want want = { .p = 4, .epsilon = 1e-2, .padding = 1 };
     pd_root_report alone, padded, with_zeros;
     float A[MOST * MOST], X[MOST * MOST];
-    (void)state;
 
     positive(A, 6, 1e-4, 10, 1);
     assert_int_equal(root(X, A, 6, &want, &alone), PD_OK);
@@ -284,13 +270,12 @@ static void padding_moves_the_ridge_of_a_small_matrix(void **state)
 
 /* The matrix is nearly of rank one, and its main eigenvector has equal entries. In the first iteration the largest
  * entry of M - I grows by more than upstream's rule allows. */
-static void the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one(void **state)
+TEST(the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one)
 {
     enum { N = 8 };
     pd_root_want want = { .p = 4, .epsilon = 1e-6, .padding = 1 };
     pd_root_report report;
     float A[N * N], X[N * N];
-    (void)state;
 
     for (int i = 0; i < N * N; i++) A[i] = 1.0f + (i % (N + 1) == 0 ? 0.006f : 0);
     assert_int_equal(root(X, A, N, &want, &report), PD_OK);
@@ -304,12 +289,11 @@ static void the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one(
     assert_true(report.error < 0.1);
 }
 
-static void a_number_alone_has_its_root_in_closed_form(void **state)
+TEST(a_number_alone_has_its_root_in_closed_form)
 {
     pd_root_want want = { .p = 4, .epsilon = 1e-6, .padding = 1 };
     pd_root_report report;
     float a = 16, X;
-    (void)state;
 
     assert_int_equal(root(&X, &a, 1, &want, &report), PD_OK);
     assert_true(X == (float)pow(16 + 16e-6, -0.25) && report.error == 0 && report.iterations == 0 &&
@@ -322,25 +306,23 @@ static void a_number_alone_has_its_root_in_closed_form(void **state)
     assert_int_equal(root(&X, &a, 1, &want, &report), PD_OUT_OF_RANGE);
 }
 
-static void a_zero_matrix_has_the_root_of_its_ridge(void **state)
+TEST(a_zero_matrix_has_the_root_of_its_ridge)
 {
     pd_root_want want = { .p = 2, .epsilon = 1e-6, .padding = 1 };
     pd_root_report report;
     float A[16] = { 0 }, X[16];
-    (void)state;
 
     assert_int_equal(root(X, A, 4, &want, &report), PD_OK);
     for (int i = 0; i < 16; i++) assert_true(fabs((double)X[i] - (i % 5 == 0 ? 1e6 : 0)) < 1);
     assert_true(report.largest == 0 && fabs(report.condition - 1) < 1e-6);
 }
 
-static void without_a_ridge_a_singular_matrix_never_has_a_good_root(void **state)
+TEST(without_a_ridge_a_singular_matrix_never_has_a_good_root)
 {
     pd_root_want want = { .p = 2, .epsilon = 0, .padding = 1 };
     pd_root_report report;
     float A[MOST * MOST] = { 0 }, X[MOST * MOST];
     int rc;
-    (void)state;
 
     assert_int_equal(root(X, A, 4, &want, &report), PD_OUT_OF_RANGE); /* zeros */
     assert_true(isnan(report.error));
@@ -349,10 +331,9 @@ static void without_a_ridge_a_singular_matrix_never_has_a_good_root(void **state
     assert_true(rc == PD_OUT_OF_RANGE || report.error > 0.1);
 }
 
-static void sizes_at_the_ends_of_float32_come_back(void **state)
+TEST(sizes_at_the_ends_of_float32_come_back)
 {
     static const double sizes[] = { 1e-44, 1e-38, 1e-30, 1e30, 3e38 };
-    (void)state;
 
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int p = 1; p <= 4; p++) {
@@ -368,21 +349,19 @@ static void sizes_at_the_ends_of_float32_come_back(void **state)
         }
 }
 
-static void what_float32_cannot_hold_is_out_of_range(void **state)
+TEST(what_float32_cannot_hold_is_out_of_range)
 {
     pd_root_want want = { .p = 1, .epsilon = 0, .padding = 1 };
     pd_root_report report;
     float A[4] = { 1e-40f, 0, 0, 1e-40f }, X[4];
-    (void)state;
 
     assert_int_equal(root(X, A, 2, &want, &report), PD_OUT_OF_RANGE); /* 1e40 */
     assert_true(report.error <= 1e-6);
 }
 
-static void a_nan_or_an_infinity_ends_it_out_of_range(void **state)
+TEST(a_nan_or_an_infinity_ends_it_out_of_range)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
-    (void)state;
 
     for (size_t b = 0; b < 3; b++)
         for (int at = 0; at < 9; at++) {
@@ -395,20 +374,18 @@ static void a_nan_or_an_infinity_ends_it_out_of_range(void **state)
         }
 }
 
-static void an_indefinite_matrix_has_an_error_to_refuse(void **state)
+TEST(an_indefinite_matrix_has_an_error_to_refuse)
 {
     pd_root_want want = { .p = 2, .epsilon = 1e-6, .padding = 1 };
     pd_root_report report;
     float A[9] = { 1, 0, 0, 0, -0.5f, 0, 0, 0, 2 }, X[9];
     int rc = root(X, A, 3, &want, &report);
-    (void)state;
 
     assert_true(rc == PD_OUT_OF_RANGE || report.error > 0.1);
 }
 
-static void the_condition_is_estimated_with_the_ridge(void **state)
+TEST(the_condition_is_estimated_with_the_ridge)
 {
-    (void)state;
     for (double condition = 1; condition < 1e9; condition *= 100)
         for (int p = 2; p <= 8; p *= 2) {
             pd_root_want want = { .p = p, .epsilon = 1e-6, .padding = 1, .padded_side = p == 8 ? MOST + 2 : 0 };
@@ -424,13 +401,12 @@ static void the_condition_is_estimated_with_the_ridge(void **state)
         }
 }
 
-static void rows_may_have_gaps(void **state)
+TEST(rows_may_have_gaps)
 {
     enum { N = 5, STRIDE = 8 };
     pd_root_want want = { .p = 4, .epsilon = 1e-6, .padding = 1 };
     pd_root_report report;
     float A[N * N], X[N * N], gaps[N * STRIDE], Y[N * STRIDE];
-    (void)state;
 
     positive(A, N, 1, 10, 6);
     for (int i = 0; i < N * STRIDE; i++) gaps[i] = Y[i] = 77;
@@ -442,12 +418,11 @@ static void rows_may_have_gaps(void **state)
         for (int j = 0; j < STRIDE; j++) assert_true(Y[i * STRIDE + j] == (j < N ? X[i * N + j] : 77));
 }
 
-static void out_of_memory_is_told(void **state)
+TEST(out_of_memory_is_told)
 {
     pd_root_want want = { .p = 6, .epsilon = 1e-6, .padding = 1 };
     pd_root_report report;
     float A[25], X[25];
-    (void)state;
 
     positive(A, 5, 1, 10, 7);
     for (int64_t n = 0;; n++) {
@@ -458,27 +433,4 @@ static void out_of_memory_is_told(void **state)
         assert_int_equal(rc, PD_NO_MEMORY);
         assert_true(n < 10);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_the_inverse_root),
-        cmocka_unit_test(agrees_with_the_twin_at_every_size_and_padding),
-        cmocka_unit_test(agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric),
-        cmocka_unit_test(halves_of_products_make_the_root_that_whole_ones_make),
-        cmocka_unit_test(padding_moves_the_ridge_of_a_small_matrix),
-        cmocka_unit_test(the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one),
-        cmocka_unit_test(a_number_alone_has_its_root_in_closed_form),
-        cmocka_unit_test(a_zero_matrix_has_the_root_of_its_ridge),
-        cmocka_unit_test(without_a_ridge_a_singular_matrix_never_has_a_good_root),
-        cmocka_unit_test(sizes_at_the_ends_of_float32_come_back),
-        cmocka_unit_test(what_float32_cannot_hold_is_out_of_range),
-        cmocka_unit_test(a_nan_or_an_infinity_ends_it_out_of_range),
-        cmocka_unit_test(an_indefinite_matrix_has_an_error_to_refuse),
-        cmocka_unit_test(the_condition_is_estimated_with_the_ridge),
-        cmocka_unit_test(rows_may_have_gaps),
-        cmocka_unit_test(out_of_memory_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* Tests inverse roots of matrices with an absolute ridge. */
+#include "test.h"
+
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"
@@ -49,11 +42,10 @@ static pd_mat matrix_of(int64_t n, double condition, uint32_t seed)
     return A;
 }
 
-static void any_exponent_gives_that_power_of_the_inverse(void **state)
+TEST(any_exponent_gives_that_power_of_the_inverse)
 {
     static const double exponents[] = { 1, 0.5, 1.0 / 3, 0.25, 1.82 / 4, 3.0 / 8, 0.91, 2, 0, -0.5, -1 };
     pd_mat A = matrix_of(24, 100, 3);
-    (void)state;
 
     for (int m = 0; m < METHODS; m++)
         for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
@@ -69,10 +61,9 @@ static void any_exponent_gives_that_power_of_the_inverse(void **state)
 }
 
 /* Sizes on both sides of the limit up to which eigh decomposes in float64. */
-static void matrices_of_any_size_have_roots(void **state)
+TEST(matrices_of_any_size_have_roots)
 {
     static const int64_t sizes[] = { 1, 2, 3, 7, 64, 127, 128, 129, 200 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -87,9 +78,8 @@ static void matrices_of_any_size_have_roots(void **state)
 }
 
 /* The ridge is not multiplied by the largest eigenvalue. */
-static void the_ridge_is_absolute(void **state)
+TEST(the_ridge_is_absolute)
 {
-    (void)state;
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 0.5, 0.5);
         pd_root_report report;
@@ -103,10 +93,9 @@ static void the_ridge_is_absolute(void **state)
     }
 }
 
-static void a_negative_least_eigenvalue_lifts_all_of_them(void **state)
+TEST(a_negative_least_eigenvalue_lifts_all_of_them)
 {
     static const double values[] = { 2, 1, 0.7, 0.5, 0.1, -0.3 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 0.25, 1e-2);
@@ -119,10 +108,9 @@ static void a_negative_least_eigenvalue_lifts_all_of_them(void **state)
     }
 }
 
-static void a_positive_least_eigenvalue_lifts_nothing(void **state)
+TEST(a_positive_least_eigenvalue_lifts_nothing)
 {
     static const double values[] = { 2, 1, 0.5 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 1, 0);
@@ -136,10 +124,9 @@ static void a_positive_least_eigenvalue_lifts_nothing(void **state)
 
 /* Reordering the rows and columns of A and changing signs, as a signed permutation P does, does the same to the
  * root: X(P A P') = P X(A) P'. */
-static void turning_the_matrix_turns_its_root(void **state)
+TEST(turning_the_matrix_turns_its_root)
 {
     enum { N = 12 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 0.375, 1e-4);
@@ -162,11 +149,10 @@ static void turning_the_matrix_turns_its_root(void **state)
  * eigenvalues. BLAS in float32 finds an eigenvalue with an error of about d = FLT_EPSILON * 3, where 3 is the largest
  * eigenvalue, and the root's relative error is d / (2 * ridge). Kernels add in different orders: the test allows twice
  * that error. */
-static void a_singular_matrix_has_a_root(void **state)
+TEST(a_singular_matrix_has_a_root)
 {
     static const double values[] = { 3, 2, 1, 0, 0, 0 };
     const double ridge = 1e-3, allowed = 2 * (double)FLT_EPSILON * 3 / (2 * ridge);
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 0.5, ridge);
@@ -178,10 +164,9 @@ static void a_singular_matrix_has_a_root(void **state)
     }
 }
 
-static void the_error_of_any_exponent_tells_what_is_wrong(void **state)
+TEST(the_error_of_any_exponent_tells_what_is_wrong)
 {
     static const double exponents[] = { 0.25, 0.455 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++)
         for (int e = 0; e < 2; e++) {
@@ -202,12 +187,11 @@ static void the_error_of_any_exponent_tells_what_is_wrong(void **state)
 
 /* Every method takes a diagonal matrix element by element. A negative element is not lifted: -0.5 with ridge 1 gives
  * (-0.5 + 1)^-e. */
-static void a_diagonal_matrix_is_taken_element_by_element(void **state)
+TEST(a_diagonal_matrix_is_taken_element_by_element)
 {
     static const pd_root_method every[] = { PD_ROOT_NEWTON,  PD_ROOT_EIGH,    PD_ROOT_EIGH64,
                                             PD_ROOT_TRACKED, PD_ROOT_COUPLED, PD_ROOT_HIGHER_ORDER };
     static const float diagonal[] = { 4, 0, -0.5f, 100 };
-    (void)state;
 
     for (size_t m = 0; m < sizeof every / sizeof *every; m++) {
         pd_root_want want = wanting(every[m], 0.75, 1);
@@ -229,9 +213,8 @@ static void a_diagonal_matrix_is_taken_element_by_element(void **state)
     }
 }
 
-static void one_element_is_taken_as_it_is(void **state)
+TEST(one_element_is_taken_as_it_is)
 {
-    (void)state;
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 1.82 / 2, 1e-6);
         pd_root_report report;
@@ -243,9 +226,8 @@ static void one_element_is_taken_as_it_is(void **state)
 }
 
 /* With one element off the diagonal, however small, the matrix is decomposed and its negative eigenvalue is lifted. */
-static void what_is_nearly_diagonal_is_decomposed(void **state)
+TEST(what_is_nearly_diagonal_is_decomposed)
 {
-    (void)state;
     for (int above = 0; above < 2; above++) {
         pd_root_want want = wanting(PD_ROOT_EIGH64, 0.5, 1e-2);
         pd_root_report report;
@@ -259,12 +241,11 @@ static void what_is_nearly_diagonal_is_decomposed(void **state)
     }
 }
 
-static void a_negative_element_below_the_ridge_has_no_root(void **state)
+TEST(a_negative_element_below_the_ridge_has_no_root)
 {
     pd_root_want want = wanting(PD_ROOT_EIGH, 0.25, 1e-2);
     pd_root_report report;
     pd_mat A = roots_matrix(2), X = roots_matrix(2), none = { 0 };
-    (void)state;
 
     A.at[0] = 1, A.at[3] = -0.5f;
     want.retries = 3;
@@ -276,10 +257,9 @@ static void a_negative_element_below_the_ridge_has_no_root(void **state)
 
 /* ---- refusals and retries ---- */
 
-static void what_is_not_finite_is_refused(void **state)
+TEST(what_is_not_finite_is_refused)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++)
         for (int b = 0; b < 3; b++)
@@ -297,10 +277,9 @@ static void what_is_not_finite_is_refused(void **state)
 
 /* Without a ridge, the lifted eigenvalue is zero, which has no inverse. Retries do not help: they multiply the
  * ridge, which is zero. */
-static void without_a_ridge_a_negative_matrix_is_refused(void **state)
+TEST(without_a_ridge_a_negative_matrix_is_refused)
 {
     static const double values[] = { 1, 0.5, -1e-3 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++) {
         pd_root_want want = wanting(methods[m], 0.25, 0);
@@ -314,12 +293,11 @@ static void without_a_ridge_a_negative_matrix_is_refused(void **state)
     }
 }
 
-static void the_first_retry_is_in_float64_with_the_same_ridge(void **state)
+TEST(the_first_retry_is_in_float64_with_the_same_ridge)
 {
     pd_root_want want = wanting(PD_ROOT_EIGH, 0.25, 1e-7), wide = wanting(PD_ROOT_EIGH64, 0.25, 1e-7);
     pd_root_report report, expected;
     pd_mat A = matrix_of(140, 1e4, 6), X, Y;
-    (void)state;
 
     Y = root_of(A, &wide, &expected);
     want.most_error = 2 * expected.error;
@@ -330,10 +308,9 @@ static void the_first_retry_is_in_float64_with_the_same_ridge(void **state)
     free(A.at), free(X.at), free(Y.at);
 }
 
-static void no_allocation_may_fail_unnoticed(void **state)
+TEST(no_allocation_may_fail_unnoticed)
 {
     static const double exponents[] = { 0.25, 0.455 };
-    (void)state;
 
     for (int m = 0; m < METHODS; m++)
         for (int e = 0; e < 2; e++)
@@ -357,11 +334,10 @@ static void no_allocation_may_fail_unnoticed(void **state)
 
 /* The matrix changes a little each time. The tracked root is as exact as that of a new decomposition, also when the
  * smallest eigenvalue is negative. */
-static void a_tracked_root_is_the_decomposed_one(void **state)
+TEST(a_tracked_root_is_the_decomposed_one)
 {
     enum { N = 40, MOVES = 8 };
     static const double lowest[] = { 0.01, -0.02, -0.02 }, scales[] = { 1, 1, 4096 };
-    (void)state;
 
     for (int l = 0; l < 3; l++) {
         pd_root_want want = wanting(PD_ROOT_TRACKED, 0.25, 1e-2 * scales[l]);
@@ -389,11 +365,10 @@ static void a_tracked_root_is_the_decomposed_one(void **state)
     }
 }
 
-static void exponents_that_no_whole_root_has_are_decomposed_each_time(void **state)
+TEST(exponents_that_no_whole_root_has_are_decomposed_each_time)
 {
     pd_root_want want = wanting(PD_ROOT_TRACKED, 0.455, 1e-3);
     pd_mat Q = roots_matrix(20), X = roots_matrix(20), A = matrix_of(20, 10, 3);
-    (void)state;
 
     for (int k = 0; k < 2; k++) {
         pd_root_report report;
@@ -406,13 +381,12 @@ static void exponents_that_no_whole_root_has_are_decomposed_each_time(void **sta
 /* ---- roots of a float64 matrix ---- */
 
 /* A small eigenvalue of a float64 matrix counts: 1e-10 beside 2. In float32 it would be lost. */
-static void a_wide_matrix_keeps_what_float32_would_lose(void **state)
+TEST(a_wide_matrix_keeps_what_float32_would_lose)
 {
     double A[4] = { 1 + 5e-11, 1 - 5e-11, 1 - 5e-11, 1 + 5e-11 }; /* eigenvalues 2 and 1e-10 */
     pd_root_want want = wanting(PD_ROOT_EIGH64, 0.25, 1e-12);
     pd_root_report report;
     pd_mat X = roots_matrix(2);
-    (void)state;
 
     assert_int_equal(pd_root_wide(X, A, &want, &report), PD_OK);
     assert_true(fabs((double)(X.at[0] - X.at[1]) / pow(1.01e-10, -0.25) - 1) < 1e-5);
@@ -420,10 +394,9 @@ static void a_wide_matrix_keeps_what_float32_would_lose(void **state)
     free(X.at);
 }
 
-static void a_wide_matrix_may_lie_beyond_float32(void **state)
+TEST(a_wide_matrix_may_lie_beyond_float32)
 {
     double A[4] = { 2e60, 1e60, 1e60, 2e60 }; /* eigenvalues 3e60 and 1e60 */
-    (void)state;
 
     for (int e = 0; e < 2; e++) {
         double exponent = e == 0 ? 0.25 : 0.3;
@@ -438,13 +411,12 @@ static void a_wide_matrix_may_lie_beyond_float32(void **state)
     }
 }
 
-static void a_wide_diagonal_is_taken_element_by_element(void **state)
+TEST(a_wide_diagonal_is_taken_element_by_element)
 {
     double A[4] = { 1e-9, 0, 0, -0.25 };
     pd_root_want want = wanting(PD_ROOT_EIGH64, 0.5, 0.5);
     pd_root_report report;
     pd_mat X = roots_matrix(2);
-    (void)state;
 
     assert_int_equal(pd_root_wide(X, A, &want, &report), PD_OK);
     assert_true(fabs((double)X.at[0] / pow(0.5, -0.5) - 1) < 1e-7 && X.at[1] == 0 && X.at[2] == 0 && X.at[3] == 2);
@@ -452,12 +424,11 @@ static void a_wide_diagonal_is_taken_element_by_element(void **state)
     free(X.at);
 }
 
-static void a_wide_matrix_that_is_not_finite_is_refused(void **state)
+TEST(a_wide_matrix_that_is_not_finite_is_refused)
 {
     pd_root_want want = wanting(PD_ROOT_EIGH64, 0.5, 0.5);
     pd_root_report report;
     pd_mat X = roots_matrix(3);
-    (void)state;
 
     for (int i = 0; i < 9; i++) {
         double A[9] = { 2, 1, 0, 1, 2, 1, 0, 1, 2 };
@@ -466,33 +437,4 @@ static void a_wide_matrix_that_is_not_finite_is_refused(void **state)
         assert_true(isinf(report.error));
     }
     free(X.at);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_exponent_gives_that_power_of_the_inverse),
-        cmocka_unit_test(matrices_of_any_size_have_roots),
-        cmocka_unit_test(the_ridge_is_absolute),
-        cmocka_unit_test(a_negative_least_eigenvalue_lifts_all_of_them),
-        cmocka_unit_test(a_positive_least_eigenvalue_lifts_nothing),
-        cmocka_unit_test(turning_the_matrix_turns_its_root),
-        cmocka_unit_test(a_singular_matrix_has_a_root),
-        cmocka_unit_test(the_error_of_any_exponent_tells_what_is_wrong),
-        cmocka_unit_test(a_diagonal_matrix_is_taken_element_by_element),
-        cmocka_unit_test(one_element_is_taken_as_it_is),
-        cmocka_unit_test(what_is_nearly_diagonal_is_decomposed),
-        cmocka_unit_test(a_negative_element_below_the_ridge_has_no_root),
-        cmocka_unit_test(what_is_not_finite_is_refused),
-        cmocka_unit_test(without_a_ridge_a_negative_matrix_is_refused),
-        cmocka_unit_test(the_first_retry_is_in_float64_with_the_same_ridge),
-        cmocka_unit_test(no_allocation_may_fail_unnoticed),
-        cmocka_unit_test(a_tracked_root_is_the_decomposed_one),
-        cmocka_unit_test(exponents_that_no_whole_root_has_are_decomposed_each_time),
-        cmocka_unit_test(a_wide_matrix_keeps_what_float32_would_lose),
-        cmocka_unit_test(a_wide_matrix_may_lie_beyond_float32),
-        cmocka_unit_test(a_wide_diagonal_is_taken_element_by_element),
-        cmocka_unit_test(a_wide_matrix_that_is_not_finite_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests inverse roots that are updated from the eigenbasis of the last refresh. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"
@@ -70,10 +62,9 @@ static void refreshes_well(track *t)
         fail_msg("n %d, p %d: error %g after %d corrections", (int)t->A.rows, t->want.p, error, t->report.iterations);
 }
 
-static void the_first_refresh_decomposes_and_keeps_an_orthogonal_basis(void **state)
+TEST(the_first_refresh_decomposes_and_keeps_an_orthogonal_basis)
 {
     static const int64_t sizes[] = { 1, 2, 3, 17, 64 };
-    (void)state;
 
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         track *t = begin(sizes[s], 4);
@@ -94,10 +85,9 @@ static void the_first_refresh_decomposes_and_keeps_an_orthogonal_basis(void **st
     }
 }
 
-static void slow_movement_needs_no_decomposition(void **state)
+TEST(slow_movement_needs_no_decomposition)
 {
     static const int64_t sizes[] = { 1, 2, 3, 17, 64 };
-    (void)state;
 
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int p = 1; p <= 9; p += s == 4 ? 3 : 1) {
@@ -114,10 +104,8 @@ static void slow_movement_needs_no_decomposition(void **state)
         }
 }
 
-static void faster_movement_decomposes_anew(void **state)
+TEST(faster_movement_decomposes_anew)
 {
-    (void)state;
-
     for (int p = 1; p <= 9; p++) {
         track *t = begin(N, p);
         refreshes_well(t);
@@ -128,11 +116,10 @@ static void faster_movement_decomposes_anew(void **state)
     }
 }
 
-static void a_jump_decomposes_anew(void **state)
+TEST(a_jump_decomposes_anew)
 {
     track *t = begin(N, 4);
     pd_mat Q;
-    (void)state;
 
     refreshes_well(t);
     Q = roots_copy(t->Q);
@@ -147,11 +134,10 @@ static void a_jump_decomposes_anew(void **state)
     end(t);
 }
 
-static void a_long_walk_stays_good(void **state)
+TEST(a_long_walk_stays_good)
 {
     track *t = begin(N, 4);
     int decomposed = 0;
-    (void)state;
 
     for (int k = 0; k < 60; k++) {
         refreshes_well(t);
@@ -206,11 +192,10 @@ static void couple(track *t, int64_t v, int64_t w, double x)
 }
 
 /* Movements of all sizes: some leave out nearly all elements off the diagonal, some none, some decompose. */
-static void is_as_good_as_a_decomposition_however_far_it_moves(void **state)
+TEST(is_as_good_as_a_decomposition_however_far_it_moves)
 {
     static const int64_t sizes[] = { 64, 100, 128 };
     int decomposed = 0, tracked = 0;
-    (void)state;
 
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (double part = 1e-8; part < 1; part *= 4) {
@@ -233,10 +218,9 @@ static void is_as_good_as_a_decomposition_however_far_it_moves(void **state)
 }
 
 /* A change of two eigenvectors that are not among the rows that are looked at first. */
-static void notices_a_change_between_the_rows_it_looks_at(void **state)
+TEST(notices_a_change_between_the_rows_it_looks_at)
 {
     static const int pairs[][2] = { { 0, 5 }, { 2, 120 }, { 66, 70 }, { 100, 104 }, { 121, 125 } };
-    (void)state;
 
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         track *t = begin_steep(128);
@@ -248,11 +232,10 @@ static void notices_a_change_between_the_rows_it_looks_at(void **state)
     }
 }
 
-static void the_same_inputs_give_the_same_bits(void **state)
+TEST(the_same_inputs_give_the_same_bits)
 {
     track *t = begin(N, 3);
     pd_mat first;
-    (void)state;
 
     refreshes_well(t);
     move(t, 1e-5);
@@ -265,10 +248,9 @@ static void the_same_inputs_give_the_same_bits(void **state)
     end(t);
 }
 
-static void the_root_is_exactly_symmetric(void **state)
+TEST(the_root_is_exactly_symmetric)
 {
     track *t = begin(17, 5);
-    (void)state;
 
     refreshes_well(t);
     move(t, 1e-5);
@@ -278,10 +260,8 @@ static void the_root_is_exactly_symmetric(void **state)
     end(t);
 }
 
-static void what_is_no_basis_is_not_used(void **state)
+TEST(what_is_no_basis_is_not_used)
 {
-    (void)state;
-
     for (int damage = 0; damage < 5; damage++) {
         track *t = begin(N, 4);
         refreshes_well(t);
@@ -300,11 +280,10 @@ static void what_is_no_basis_is_not_used(void **state)
     }
 }
 
-static void eigenvalues_may_be_repeated(void **state)
+TEST(eigenvalues_may_be_repeated)
 {
     double values[N], other[N];
     track *t = begin(N, 4);
-    (void)state;
 
     for (int i = 0; i < N; i++) values[i] = i < N / 2 ? 4 : 1, other[i] = values[i] * 1.01;
     free(t->A.at);
@@ -317,10 +296,9 @@ static void eigenvalues_may_be_repeated(void **state)
     end(t);
 }
 
-static void a_zero_matrix_has_the_root_of_its_ridge(void **state)
+TEST(a_zero_matrix_has_the_root_of_its_ridge)
 {
     track *t = begin(5, 2);
-    (void)state;
 
     memset(t->A.at, 0, 25 * sizeof *t->A.at);
     t->want.epsilon = 1e-2;
@@ -332,10 +310,9 @@ static void a_zero_matrix_has_the_root_of_its_ridge(void **state)
     end(t);
 }
 
-static void a_matrix_that_becomes_singular_is_refused_and_leaves_no_basis(void **state)
+TEST(a_matrix_that_becomes_singular_is_refused_and_leaves_no_basis)
 {
     track *t = begin(6, 4);
-    (void)state;
 
     t->want.epsilon = 0;
     refreshes_well(t);
@@ -347,11 +324,10 @@ static void a_matrix_that_becomes_singular_is_refused_and_leaves_no_basis(void *
     end(t);
 }
 
-static void what_is_not_finite_is_refused_and_the_basis_stays(void **state)
+TEST(what_is_not_finite_is_refused_and_the_basis_stays)
 {
     track *t = begin(6, 4);
     pd_mat Q;
-    (void)state;
 
     refreshes_well(t);
     Q = roots_copy(t->Q);
@@ -364,10 +340,9 @@ static void what_is_not_finite_is_refused_and_the_basis_stays(void **state)
     end(t);
 }
 
-static void scales_as_powers_do(void **state)
+TEST(scales_as_powers_do)
 {
     static const float scales[] = { 1e-30f, 1e30f };
-    (void)state;
 
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++)
         for (int p = 2; p <= 5; p++) {
@@ -384,10 +359,9 @@ static void scales_as_powers_do(void **state)
 
 /* The ridge follows the largest eigenvalue of the present matrix, not of the matrix from which the basis was
  * computed. */
-static void reports_what_the_matrix_is_now(void **state)
+TEST(reports_what_the_matrix_is_now)
 {
     track *t = begin(N, 4);
-    (void)state;
 
     refreshes_well(t);
     for (int i = 0; i < N * N; i++) t->A.at[i] *= 3;
@@ -399,12 +373,11 @@ static void reports_what_the_matrix_is_now(void **state)
     end(t);
 }
 
-static void leaves_the_gaps_of_strided_matrices(void **state)
+TEST(leaves_the_gaps_of_strided_matrices)
 {
     track *t = begin(5, 3), *u = begin(5, 3);
     float memory[3][40];
     pd_mat X = { memory[0], 5, 5, 8 }, Q = { memory[1], 5, 5, 8 }, A = { memory[2], 5, 5, 8 };
-    (void)state;
 
     for (int i = 0; i < 40; i++) memory[0][i] = -1, memory[1][i] = i % 8 < 5 ? 0 : NAN, memory[2][i] = NAN;
     for (int k = 0; k < 2; k++) {
@@ -423,10 +396,9 @@ static void leaves_the_gaps_of_strided_matrices(void **state)
 
 /* Three cases: the first refresh; a refresh after a small change; and a refresh that decomposes after an attempt in the
  * last basis. */
-static void no_allocation_may_fail_unnoticed(void **state)
+TEST(no_allocation_may_fail_unnoticed)
 {
     static const double parts[] = { 0, 1e-5, 2e-3 };
-    (void)state;
 
     for (int way = 0; way < 3; way++) {
         track *t = begin(N, 3);
@@ -452,29 +424,4 @@ static void no_allocation_may_fail_unnoticed(void **state)
         free(C.at), free(Q.at);
         end(t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_refresh_decomposes_and_keeps_an_orthogonal_basis),
-        cmocka_unit_test(slow_movement_needs_no_decomposition),
-        cmocka_unit_test(faster_movement_decomposes_anew),
-        cmocka_unit_test(a_jump_decomposes_anew),
-        cmocka_unit_test(a_long_walk_stays_good),
-        cmocka_unit_test(is_as_good_as_a_decomposition_however_far_it_moves),
-        cmocka_unit_test(notices_a_change_between_the_rows_it_looks_at),
-        cmocka_unit_test(the_same_inputs_give_the_same_bits),
-        cmocka_unit_test(the_root_is_exactly_symmetric),
-        cmocka_unit_test(what_is_no_basis_is_not_used),
-        cmocka_unit_test(eigenvalues_may_be_repeated),
-        cmocka_unit_test(a_zero_matrix_has_the_root_of_its_ridge),
-        cmocka_unit_test(a_matrix_that_becomes_singular_is_refused_and_leaves_no_basis),
-        cmocka_unit_test(what_is_not_finite_is_refused_and_the_basis_stays),
-        cmocka_unit_test(scales_as_powers_do),
-        cmocka_unit_test(reports_what_the_matrix_is_now),
-        cmocka_unit_test(leaves_the_gaps_of_strided_matrices),
-        cmocka_unit_test(no_allocation_may_fail_unnoticed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

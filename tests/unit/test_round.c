@@ -1,21 +1,16 @@
 /* Tests rounds: when a chunk is complete, how far it can be summed, and which ranks are missing. */
+#include "test.h"
+
 #include "rig.h"
 #include "rounds.h"
 #include "round.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 5, CHUNKS = 3 };
 
 typedef struct fixture {
     pd_round round;
     pd_chunk chunks[CHUNKS];
-    pd_slot slots[CHUNKS * WORLD];
+    pd_contribution slots[CHUNKS * WORLD];
 } fixture;
 
 static int set_up(void **state)
@@ -33,27 +28,27 @@ static int tear_down(void **state)
     return 0;
 }
 
-static const pd_slot given = { .state = PD_SLOT_HELD, .dtype = PD_F32 }, absent = { .state = PD_SLOT_ABSENT };
+static const pd_contribution given = { .state = PD_CONTRIBUTION_HELD, .dtype = PD_F32 },
+                             absent = { .state = PD_CONTRIBUTION_ABSENT };
 
-static bool add(fixture *f, uint32_t chunk, uint32_t rank, pd_slot slot)
+static bool add(fixture *f, uint32_t chunk, uint32_t rank, pd_contribution slot)
 {
     f->round.open = true;
     return pd_round_add(&f->round, &f->chunks[chunk], rank, slot);
 }
 
-static void chunks_cover_the_parameter(void **state)
-{
-    fixture *f = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(chunks_cover_the_parameter, fixture *f)
+{
     assert_int_equal(f->round.n_chunks, CHUNKS);
     assert_int_equal(f->chunks[2].first, 128);
     assert_int_equal(f->chunks[2].n, 22);
-    assert_ptr_equal(f->chunks[1].slots, f->slots + WORLD);
+    assert_ptr_equal(f->chunks[1].contributions, f->slots + WORLD);
 }
 
-static void is_complete_when_every_rank_was_heard_in_any_order(void **state)
+TEST(is_complete_when_every_rank_was_heard_in_any_order, fixture *f)
 {
-    fixture *f = *state;
     uint64_t seed = 1;
 
     for (int turn = 0; turn < 50; turn++) {
@@ -62,7 +57,7 @@ static void is_complete_when_every_rank_was_heard_in_any_order(void **state)
             uint32_t i = (uint32_t)(rig_random(&seed) % n), rank = left[i], expected = 0;
             left[i] = left[n - 1];
             assert_true(add(f, 1, rank, given) == (n == 1));
-            while (expected < WORLD && pd_chunk_state(&f->chunks[1], expected) != PD_SLOT_EMPTY) expected++;
+            while (expected < WORLD && pd_chunk_state(&f->chunks[1], expected) != PD_CONTRIBUTION_EMPTY) expected++;
             assert_int_equal(f->chunks[1].prefix, expected);
         }
         assert_int_equal(f->round.missing, CHUNKS - 1);
@@ -71,9 +66,8 @@ static void is_complete_when_every_rank_was_heard_in_any_order(void **state)
     }
 }
 
-static void tells_who_is_missing(void **state)
+TEST(tells_who_is_missing, fixture *f)
 {
-    fixture *f = *state;
     char text[64];
 
     assert_string_equal(pd_round_missing(&f->round, text, sizeof text), "");
@@ -88,10 +82,8 @@ static void tells_who_is_missing(void **state)
     assert_true(pd_round_misses(&f->round, 0));
 }
 
-static void knows_absence_from_a_gradient(void **state)
+TEST(knows_absence_from_a_gradient, fixture *f)
 {
-    fixture *f = *state;
-
     for (uint32_t rank = 0; rank < WORLD; rank++)
         for (uint32_t c = 0; c < CHUNKS; c++) add(f, c, rank, absent);
     assert_int_equal(pd_round_given(&f->round), PD_GIVEN_NOTHING);
@@ -109,7 +101,7 @@ static void knows_absence_from_a_gradient(void **state)
 enum { ELEMENTS = 150 };
 
 /* Gives the five ranks random ranges over three chunks. The round knows the ranges of all ranks. */
-static void random_ranges(fixture *f, pd_range *ranges, uint64_t *seed)
+static void random_ranges(fixture *f, pd_rank_range *ranges, uint64_t *seed)
 {
     memset(ranges, 0, WORLD * sizeof *ranges);
     memset(f->slots, 0, sizeof f->slots);
@@ -121,15 +113,14 @@ static void random_ranges(fixture *f, pd_range *ranges, uint64_t *seed)
     }
 }
 
-static bool in_range(const pd_range *range, int64_t e)
+static bool in_range(const pd_rank_range *range, int64_t e)
 {
     return range->start <= e && e < range->end;
 }
 
-static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
+TEST(a_chunk_waits_for_the_ranks_whose_range_touches_it, fixture *f)
 {
-    fixture *f = *state;
-    pd_range ranges[WORLD];
+    pd_rank_range ranges[WORLD];
     uint64_t seed = 3;
 
     for (int turn = 0; turn < 300; turn++) {
@@ -144,25 +135,25 @@ static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
                     if (!in_range(&ranges[r], e)) continue;
                     if (n++ == 0) first = e;
                 }
-                pd_run run = pd_round_run(&f->round, chunk, r);
+                pd_range run = pd_round_chunk_range(&f->round, chunk, r);
                 assert_int_equal(run.n, n);
                 if (n > 0) assert_int_equal(run.first, first);
-                assert_int_equal(pd_chunk_state(chunk, r), n > 0 ? PD_SLOT_EMPTY : PD_SLOT_OUTSIDE);
+                assert_int_equal(pd_chunk_state(chunk, r), n > 0 ? PD_CONTRIBUTION_EMPTY : PD_CONTRIBUTION_OUTSIDE);
                 outside += n == 0;
             }
-            while (prefix < WORLD && pd_chunk_state(chunk, prefix) == PD_SLOT_OUTSIDE) prefix++;
+            while (prefix < WORLD && pd_chunk_state(chunk, prefix) == PD_CONTRIBUTION_OUTSIDE) prefix++;
             assert_int_equal(chunk->came, outside);
             assert_int_equal(chunk->prefix, prefix);
             for (uint32_t r = 0, left = WORLD - outside; r < WORLD; r++)
-                if (pd_chunk_state(chunk, r) == PD_SLOT_EMPTY) assert_true(add(f, c, r, given) == (--left == 0));
+                if (pd_chunk_state(chunk, r) == PD_CONTRIBUTION_EMPTY)
+                    assert_true(add(f, c, r, given) == (--left == 0));
         }
     }
 }
 
-static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
+TEST(a_rank_that_gave_all_of_its_range_is_not_missing, fixture *f)
 {
-    fixture *f = *state;
-    pd_range ranges[WORLD] = { 0 };
+    pd_rank_range ranges[WORLD] = { 0 };
     char text[64];
 
     memset(f->slots, 0, sizeof f->slots);
@@ -187,12 +178,11 @@ static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
     assert_string_equal(pd_round_missing(&f->round, text, sizeof text), "3,4");
 }
 
-static void a_range_that_is_taken_back_leaves_nothing_behind(void **state)
+TEST(a_range_that_is_taken_back_leaves_nothing_behind, fixture *f)
 {
-    fixture *f = *state;
-    pd_range ranges[WORLD] = { 0 };
+    pd_rank_range ranges[WORLD] = { 0 };
     pd_chunk chunks[CHUNKS];
-    pd_slot slots[CHUNKS * WORLD];
+    pd_contribution slots[CHUNKS * WORLD];
 
     memset(f->slots, 0, sizeof f->slots);
     lay_round(&f->round, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
@@ -208,10 +198,9 @@ static void a_range_that_is_taken_back_leaves_nothing_behind(void **state)
 }
 
 /* Element by element. */
-static void finds_the_first_gap_and_what_was_given(void **state)
+TEST(finds_the_first_gap_and_what_was_given, fixture *f)
 {
-    fixture *f = *state;
-    pd_range ranges[WORLD], gap;
+    pd_rank_range ranges[WORLD], gap;
     uint64_t seed = 5;
 
     for (int turn = 0; turn < 500; turn++) {
@@ -225,7 +214,8 @@ static void finds_the_first_gap_and_what_was_given(void **state)
         for (uint32_t r = 0; r < WORLD; r++) {
             absent_rank[r] = rig_random(&seed) % 2 == 0;
             for (uint32_t c = 0; c < CHUNKS; c++)
-                if (pd_chunk_state(&f->chunks[c], r) == PD_SLOT_EMPTY) add(f, c, r, absent_rank[r] ? absent : given);
+                if (pd_chunk_state(&f->chunks[c], r) == PD_CONTRIBUTION_EMPTY)
+                    add(f, c, r, absent_rank[r] ? absent : given);
         }
         for (int64_t e = 0; e < ELEMENTS; e++) {
             bool covered = false, has = false;
@@ -251,20 +241,4 @@ static void finds_the_first_gap_and_what_was_given(void **state)
         if (first == ELEMENTS)
             assert_int_equal(pd_round_given(&f->round), none ? PD_GIVEN_NOTHING : part ? PD_GIVEN_PART : PD_GIVEN_ALL);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(chunks_cover_the_parameter),
-        TEST(is_complete_when_every_rank_was_heard_in_any_order),
-        TEST(tells_who_is_missing),
-        TEST(knows_absence_from_a_gradient),
-        TEST(a_chunk_waits_for_the_ranks_whose_range_touches_it),
-        TEST(a_rank_that_gave_all_of_its_range_is_not_missing),
-        TEST(a_range_that_is_taken_back_leaves_nothing_behind),
-        TEST(finds_the_first_gap_and_what_was_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

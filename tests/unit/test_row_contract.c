@@ -1,18 +1,9 @@
 /* Tests the contract between optimizers and the library. The optimizer coupled_row, written for tests, must agree
  * with a second implementation in plain loops. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "coupled_row.h"
-#include "oom.h"
 #include "optimizer.h"
 
 enum { PARAMS = 5, STEPS = 11, MOST = 300 * 130, OUT = 4096 };
@@ -239,53 +230,52 @@ static const manner usual = { 2, false, false }, late = { 2, false, true };
 
 /* ---- tests ---- */
 
-static void uses_roots_of_its_own_step_with_delay_0(void **state)
+TEST(uses_roots_of_its_own_step_with_delay_0, fixture *f)
 {
-    follows_twin(*state, &usual, OPTIONS("interval", "3"));
+    follows_twin(f, &usual, OPTIONS("interval", "3"));
 }
-static void uses_roots_one_step_later_with_delay_1(void **state)
+TEST(uses_roots_one_step_later_with_delay_1, fixture *f)
 {
-    follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "1"));
+    follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "1"));
 }
-static void uses_roots_two_steps_later_with_delay_2(void **state)
+TEST(uses_roots_two_steps_later_with_delay_2, fixture *f)
 {
-    follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "2"));
+    follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "2"));
 }
-static void delay_may_be_as_long_as_the_interval(void **state)
+TEST(delay_may_be_as_long_as_the_interval, fixture *f)
 {
-    follows_twin(*state, &late, OPTIONS("interval", "2", "root_delay", "2"));
+    follows_twin(f, &late, OPTIONS("interval", "2", "root_delay", "2"));
 }
-static void delay_may_be_longer_than_the_interval(void **state)
+TEST(delay_may_be_longer_than_the_interval, fixture *f)
 {
-    follows_twin(*state, &late, OPTIONS("interval", "1", "root_delay", "3"));
+    follows_twin(f, &late, OPTIONS("interval", "1", "root_delay", "3"));
 }
 
-static void bits_do_not_depend_on_the_number_of_threads(void **state)
+TEST(bits_do_not_depend_on_the_number_of_threads, fixture *f)
 {
     for (int threads = 1; threads <= 4; threads *= 2)
-        follows_twin(*state, &(manner){ threads, false, false }, OPTIONS("interval", "2", "root_delay", "1"));
+        follows_twin(f, &(manner){ threads, false, false }, OPTIONS("interval", "2", "root_delay", "1"));
 }
 
-static void bits_do_not_depend_on_the_company_in_a_batch(void **state)
+TEST(bits_do_not_depend_on_the_company_in_a_batch, fixture *f)
 {
     for (int threads = 1; threads <= 4; threads *= 2)
-        follows_twin(*state, &(manner){ threads, true, false }, OPTIONS("interval", "2", "root_delay", "1"));
+        follows_twin(f, &(manner){ threads, true, false }, OPTIONS("interval", "2", "root_delay", "1"));
 }
 
-static void bits_do_not_depend_on_when_tasks_come_back(void **state)
+TEST(bits_do_not_depend_on_when_tasks_come_back, fixture *f)
 {
-    follows_twin(*state, &late, OPTIONS("interval", "2"));
-    follows_twin(*state, &late, OPTIONS("interval", "3", "root_delay", "2"));
+    follows_twin(f, &late, OPTIONS("interval", "2"));
+    follows_twin(f, &late, OPTIONS("interval", "3", "root_delay", "2"));
 }
 
 /* The parameters of a group share a step counter. This group's parameters have no gradient in some steps, so their
  * counter skips numbers. */
-static void a_counter_may_run_on_without_a_step(void **state)
+TEST(a_counter_may_run_on_without_a_step, fixture *f)
 {
     static const int counts[] = {
         1, 2, 3, 4, 7, 8, 9, 11
     }; /* Roots of counts 3 and 9 are due at 5 and 11. There is no count 5, so the first root is used at 7. */
-    fixture *f = *state;
 
     declare(f, OPTIONS("interval", "3", "root_delay", "2"));
     for (size_t s = 0; s < sizeof counts / sizeof counts[0]; s++) {
@@ -301,10 +291,8 @@ static void a_counter_may_run_on_without_a_step(void **state)
     finish(f);
 }
 
-static void roots_that_were_missed_are_adopted_in_order(void **state)
+TEST(roots_that_were_missed_are_adopted_in_order, fixture *f)
 {
-    fixture *f = *state;
-
     declare(f, OPTIONS("interval", "1", "root_delay", "3"));
     for (int s = 1; s <= 3; s++) step(f, s, &late);
     for (int p = 0; p < PARAMS; p++) {
@@ -319,20 +307,18 @@ static void roots_that_were_missed_are_adopted_in_order(void **state)
     finish(f);
 }
 
-static void a_fact_is_shared_by_all_parameters(void **state)
+TEST(a_fact_is_shared_by_all_parameters, fixture *f)
 {
-    fixture *f = *state;
     declare(f, OPTIONS("lr", "1"));
     assert_true(f->stats[0] == 40 * 40);
     finish(f);
 }
 
-static void facts_leave_other_rows_out(void **state)
+TEST(facts_leave_other_rows_out)
 {
     pd_declaration two[2] = { { .shape = models[4].shape }, { .shape = models[0].shape } };
     double stats[PD_MAX_MODEL_STATS];
 
-    (void)state;
     pd_hypers_init(&two[0].hypers, pd_optim_find("sgd"));
     pd_hypers_init(&two[1].hypers, &coupled_row);
     pd_model_stats_of(&coupled_row, two, 2, stats);
@@ -341,10 +327,8 @@ static void facts_leave_other_rows_out(void **state)
     assert_true(stats[0] == 0);
 }
 
-static void parks_a_step_whose_root_is_late(void **state)
+TEST(parks_a_step_whose_root_is_late, fixture *f)
 {
-    fixture *f = *state;
-
     declare(f, OPTIONS("interval", "3", "root_delay", "2"));
     for (int s = 1; s <= 4; s++) { /* the tasks of step 3 are not delivered */
         fill_gradients(f, s);
@@ -367,9 +351,8 @@ static void parks_a_step_whose_root_is_late(void **state)
     finish(f);
 }
 
-static void others_go_on_while_one_is_parked(void **state)
+TEST(others_go_on_while_one_is_parked, fixture *f)
 {
-    fixture *f = *state;
     pd_optim *both[2];
 
     declare(f, OPTIONS("interval", "1"));
@@ -392,9 +375,8 @@ static void others_go_on_while_one_is_parked(void **state)
     finish(f);
 }
 
-static void counts_what_is_due_and_adopted(void **state)
+TEST(counts_what_is_due_and_adopted, fixture *f)
 {
-    fixture *f = *state;
     pd_root_stats stats;
 
     declare(f, OPTIONS("interval", "2", "root_delay", "1"));
@@ -419,15 +401,13 @@ static void a_failed_root_keeps_the_last_good_one(fixture *f, const char *how)
     finish(f);
 }
 
-static void a_root_that_fails_keeps_the_last_good_one(void **state)
+TEST(a_root_that_fails_keeps_the_last_good_one, fixture *f)
 {
-    a_failed_root_keeps_the_last_good_one(*state, "error");
+    a_failed_root_keeps_the_last_good_one(f, "error");
 }
 
-static void a_root_that_is_not_finite_keeps_the_last_good_one(void **state)
+TEST(a_root_that_is_not_finite_keeps_the_last_good_one, fixture *f)
 {
-    fixture *f = *state;
-
     declare(f, OPTIONS("interval", "2", "spoil", "nan", "spoil_at", "2"));
     step(f, 1, &usual);
     step(f, 2, &usual);
@@ -436,10 +416,8 @@ static void a_root_that_is_not_finite_keeps_the_last_good_one(void **state)
     finish(f);
 }
 
-static void statistics_that_are_not_finite_never_reach_the_root(void **state)
+TEST(statistics_that_are_not_finite_never_reach_the_root, fixture *f)
 {
-    fixture *f = *state;
-
     declare(f, OPTIONS("interval", "1"));
     fill_gradients(f, 1);
     f->gradient[0][0] = NAN; /* an element of the first of six blocks */
@@ -454,10 +432,8 @@ static void statistics_that_are_not_finite_never_reach_the_root(void **state)
     finish(f);
 }
 
-static void a_task_that_was_not_run_counts_as_failed(void **state)
+TEST(a_task_that_was_not_run_counts_as_failed, fixture *f)
 {
-    fixture *f = *state;
-
     declare(f, OPTIONS("interval", "1"));
     fill_gradients(f, 1);
     begin(f, 0);
@@ -469,10 +445,8 @@ static void a_task_that_was_not_run_counts_as_failed(void **state)
     finish(f);
 }
 
-static void a_task_outlives_its_optim(void **state)
+TEST(a_task_outlives_its_optim, fixture *f)
 {
-    fixture *f = *state;
-
     declare(f, OPTIONS("interval", "1"));
     fill_gradients(f, 1);
     begin(f, 0);
@@ -486,9 +460,8 @@ static void a_task_outlives_its_optim(void **state)
     }
 }
 
-static void a_task_tells_its_cost(void **state)
+TEST(a_task_tells_its_cost, fixture *f)
 {
-    fixture *f = *state;
     pd_task *task;
 
     declare(f, OPTIONS("interval", "1"));
@@ -508,9 +481,8 @@ static void a_task_tells_its_cost(void **state)
 
 /* ---- out of memory ---- */
 
-static void no_memory_for_temporaries_changes_nothing(void **state)
+TEST(no_memory_for_temporaries_changes_nothing, fixture *f)
 {
-    fixture *f = *state;
     int rc;
 
     declare(f, OPTIONS("interval", "2"));
@@ -527,9 +499,8 @@ static void no_memory_for_temporaries_changes_nothing(void **state)
     finish(f);
 }
 
-static void no_memory_for_a_batch_has_run_nothing(void **state)
+TEST(no_memory_for_a_batch_has_run_nothing, fixture *f)
 {
-    fixture *f = *state;
     int64_t n;
 
     declare(f, OPTIONS("interval", "2"));
@@ -555,9 +526,8 @@ static void no_memory_for_a_batch_has_run_nothing(void **state)
 
 /* The copies for all tasks are allocated together, with two allocations. If one of them fails, each task gets copies
  * of its own. */
-static void no_memory_for_a_tasks_copies_counts_it_as_failed(void **state)
+TEST(no_memory_for_a_tasks_copies_counts_it_as_failed, fixture *f)
 {
-    fixture *f = *state;
     int spared = 0;
     bool hit = true;
 
@@ -585,9 +555,8 @@ static void no_memory_for_a_tasks_copies_counts_it_as_failed(void **state)
     assert_int_equal(spared, 2);
 }
 
-static void no_memory_for_state_gives_no_optim(void **state)
+TEST(no_memory_for_state_gives_no_optim, fixture *f)
 {
-    fixture *f = *state;
     pd_optim *optim;
     int64_t n;
 
@@ -614,36 +583,4 @@ static int tear_down(void **state)
     free(*state);
     return 0;
 }
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(uses_roots_of_its_own_step_with_delay_0),
-        CASE(uses_roots_one_step_later_with_delay_1),
-        CASE(uses_roots_two_steps_later_with_delay_2),
-        CASE(delay_may_be_as_long_as_the_interval),
-        CASE(delay_may_be_longer_than_the_interval),
-        CASE(bits_do_not_depend_on_the_number_of_threads),
-        CASE(bits_do_not_depend_on_the_company_in_a_batch),
-        CASE(bits_do_not_depend_on_when_tasks_come_back),
-        CASE(a_counter_may_run_on_without_a_step),
-        CASE(roots_that_were_missed_are_adopted_in_order),
-        CASE(a_fact_is_shared_by_all_parameters),
-        CASE(facts_leave_other_rows_out),
-        CASE(parks_a_step_whose_root_is_late),
-        CASE(others_go_on_while_one_is_parked),
-        CASE(counts_what_is_due_and_adopted),
-        CASE(a_root_that_fails_keeps_the_last_good_one),
-        CASE(a_root_that_is_not_finite_keeps_the_last_good_one),
-        CASE(statistics_that_are_not_finite_never_reach_the_root),
-        CASE(a_task_that_was_not_run_counts_as_failed),
-        CASE(a_task_outlives_its_optim),
-        CASE(a_task_tells_its_cost),
-        CASE(no_memory_for_temporaries_changes_nothing),
-        CASE(no_memory_for_a_batch_has_run_nothing),
-        CASE(no_memory_for_a_tasks_copies_counts_it_as_failed),
-        CASE(no_memory_for_state_gives_no_optim),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+EACH_TEST(set_up, tear_down);

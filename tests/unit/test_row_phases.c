@@ -1,12 +1,6 @@
 /* Tests the phases of an optimizer: tasks whose inputs are copied before one phase and whose roots are used from
  * another phase on, and matrices that threads share in stripes of rows. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "lone_step.h"
@@ -80,37 +74,33 @@ static void follows_twin(bool after, int root_delay, int delay, int threads)
     pd_optim_free(optim);
 }
 
-static void roots_captured_before_a_phase_are_adopted_before_another(void **state)
+TEST(roots_captured_before_a_phase_are_adopted_before_another)
 {
-    (void)state;
     for (int threads = 1; threads <= 5; threads += 2)
         for (int delay = 0; delay <= 3; delay++) follows_twin(false, delay, delay, threads);
 }
 
-static void a_refresh_after_the_move_is_adopted_before_a_later_step(void **state)
+TEST(a_refresh_after_the_move_is_adopted_before_a_later_step)
 {
-    (void)state;
     for (int threads = 1; threads <= 5; threads += 2)
         for (int delay = 1; delay <= 3; delay++) follows_twin(true, delay, delay, threads);
 }
 
 /* lone_step delivers each task when the batch stops. That is too late for the step of the task, and in time for the
  * next step. */
-static void roots_that_are_ready_are_adopted_at_the_adopt_phase(void **state)
+TEST(roots_that_are_ready_are_adopted_at_the_adopt_phase)
 {
-    (void)state;
     follows_twin(false, PD_ROOT_READY, 1, 2);
     follows_twin(true, PD_ROOT_READY, 1, 2);
 }
 
-static void a_refresh_after_the_move_overlaps_the_time_between_steps(void **state)
+TEST(a_refresh_after_the_move_overlaps_the_time_between_steps)
 {
     pd_optim *optim = new_optim(&split_after, (pd_shape){ 1, { N } }, 1);
     float G[N], W[N] = { 0 }, S[N];
     pd_step_io io = { .gradient = G, .before = W, .after = W };
     pd_task *task;
 
-    (void)state;
     fill(G, N, 1);
     assert_int_equal(pd_optim_begin(optim, &io), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 2), PD_OK);
@@ -159,11 +149,10 @@ static void striped_twin(float *W, const float *G)
     for (int i = 0; i < ROWS * COLS; i++) W[i] -= X[i] / (1 + (float)most);
 }
 
-static void an_iteration_in_stripes_has_the_bits_of_plain_loops(void **state)
+TEST(an_iteration_in_stripes_has_the_bits_of_plain_loops)
 {
     static const int stripes[] = { 1, 2, 3, 5, 8 }, threads[] = { 1, 2, 5 };
 
-    (void)state;
     for (size_t s = 0; s < sizeof stripes / sizeof stripes[0]; s++)
         for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
             pd_optim *optim = new_optim(&striped_row, (pd_shape){ 2, { ROWS, COLS } }, stripes[s]);
@@ -176,16 +165,4 @@ static void an_iteration_in_stripes_has_the_bits_of_plain_loops(void **state)
             }
             pd_optim_free(optim);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_captured_before_a_phase_are_adopted_before_another),
-        cmocka_unit_test(a_refresh_after_the_move_is_adopted_before_a_later_step),
-        cmocka_unit_test(roots_that_are_ready_are_adopted_at_the_adopt_phase),
-        cmocka_unit_test(a_refresh_after_the_move_overlaps_the_time_between_steps),
-        cmocka_unit_test(an_iteration_in_stripes_has_the_bits_of_plain_loops),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

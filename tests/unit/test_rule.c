@@ -1,35 +1,27 @@
 /* Tests rules: name patterns and the options that follow them. */
+#include "test.h"
+
 #include "optimizer.h"
-#include "oom.h"
 #include "rule.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void no_rules_mean_sgd_for_all(void **state)
+TEST(no_rules_mean_sgd_for_all)
 {
     pd_rule *rules;
     size_t n;
 
-    (void)state;
     assert_int_equal(pd_rules_parse(&rules, &n, NULL, 0, pd_optimizer_table, NULL), PD_OK);
     assert_int_equal(n, 1);
     assert_string_equal(pd_optimizer_name(pd_rules_match(rules, n, "anything", NULL)->hypers.row), "sgd");
     pd_rules_free(rules, n);
 }
 
-static void reads_hyperparameters(void **state)
+TEST(reads_hyperparameters)
 {
     static char *const text[] = { (char *)"  *.bias\tsgd  lr=0.5 ", (char *)"w* sgd momentum=0.75" };
     pd_rule *rules;
     size_t n;
     const pd_hypers *hypers;
 
-    (void)state;
     assert_int_equal(pd_rules_parse(&rules, &n, text, 2, pd_optimizer_table, NULL), PD_OK);
     hypers = &pd_rules_match(rules, n, "x.bias", NULL)->hypers;
     assert_true(hypers->value[pd_hypers_find(hypers->row, "lr")] == 0.5);
@@ -40,28 +32,26 @@ static void reads_hyperparameters(void **state)
     pd_rules_free(rules, n);
 }
 
-static void blanks_in_brackets_do_not_end_a_word(void **state)
+TEST(blanks_in_brackets_do_not_end_a_word)
 {
     static char *const text[] = { (char *)"* sgd lr=linear_warmup(peak=0.5, warmup_steps=10) momentum=0.75" };
     pd_rule *rules;
     size_t n;
     const pd_hypers *hypers;
 
-    (void)state;
     assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_optimizer_table, NULL), PD_OK);
     hypers = &rules[0].hypers;
     assert_true(hypers->scheduled != 0 && hypers->value[pd_hypers_find(hypers->row, "momentum")] == 0.75);
     pd_rules_free(rules, n);
 }
 
-static void reads_schedules(void **state)
+TEST(reads_schedules)
 {
     static char *const text[] = { (char *)"* sgd lr=linear_warmup(peak=0.5,warmup_steps=2) momentum=table(0.5,0.25)" };
     pd_rule *rules;
     size_t n;
     double value[PD_MAX_HYPERS];
 
-    (void)state;
     assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_optimizer_table, NULL), PD_OK);
     pd_hypers_at(&rules[0].hypers, 1, value);
     assert_true(value[pd_hypers_find(rules[0].hypers.row, "lr")] == 0.5);
@@ -69,7 +59,7 @@ static void reads_schedules(void **state)
     pd_rules_free(rules, n);
 }
 
-static void refuses_schedules_by_rule_and_reason(void **state)
+TEST(refuses_schedules_by_rule_and_reason)
 {
     static const char *const bad[][2] = {
         { "* sgd lr=cosine(peak=1)", "lr of sgd: missing argument \"steps\"" },
@@ -79,7 +69,6 @@ static void refuses_schedules_by_rule_and_reason(void **state)
     };
     pd_error err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *const text[] = { (char *)bad[i][0] };
         pd_rule *rules;
@@ -101,23 +90,9 @@ static int read_both(const void *text)
     return rc;
 }
 
-static void without_memory_reads_no_schedule(void **state)
+TEST(without_memory_reads_no_schedule)
 {
     static char *const text[] = { (char *)"w sgd lr=table(1,2)", (char *)"* sgd lr=cosine(peak=1,steps=3)" };
 
-    (void)state;
     assert_true(oom_each(read_both, text) > 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_rules_mean_sgd_for_all),
-        cmocka_unit_test(reads_hyperparameters),
-        cmocka_unit_test(blanks_in_brackets_do_not_end_a_word),
-        cmocka_unit_test(reads_schedules),
-        cmocka_unit_test(refuses_schedules_by_rule_and_reason),
-        cmocka_unit_test(without_memory_reads_no_schedule),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,10 @@
 /* Tests which safetensors files are read, and that other programs can read the files that we write. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/mman.h>
 
-#include "oom.h"
 #include "golden.h"
 #include "safetensors.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Makes a safetensors file from a header and `data` bytes of data. Returns the file; *bytes is its size. */
 static uint8_t *make_file(const char *header, size_t data, size_t *bytes)
@@ -41,7 +32,7 @@ static void assert_refuses(const char *header, size_t data, const char *names)
     free(file);
 }
 
-static void reads_tensors_in_the_order_of_their_data(void **state)
+TEST(reads_tensors_in_the_order_of_their_data)
 {
     size_t bytes, n;
     uint8_t *file = make_file(
@@ -49,7 +40,6 @@ static void reads_tensors_in_the_order_of_their_data(void **state)
         "\"a/ü\":{\"dtype\":\"BF16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}   ",
         12, &bytes);
     pd_safetensors *read;
-    (void)state;
 
     assert_int_equal(pd_safetensors_read(&read, file, bytes, NULL), PD_OK);
     const pd_st_tensor *tensors = pd_safetensors_tensors(read, &n);
@@ -67,7 +57,7 @@ static void reads_tensors_in_the_order_of_their_data(void **state)
     free(file);
 }
 
-static void takes_scalars_empty_tensors_and_no_tensors(void **state)
+TEST(takes_scalars_empty_tensors_and_no_tensors)
 {
     size_t bytes, n;
     uint8_t *file = make_file("{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"e\":{\"dtype\":\"I8\","
@@ -75,7 +65,6 @@ static void takes_scalars_empty_tensors_and_no_tensors(void **state)
                               "\"d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
                               8, &bytes);
     pd_safetensors *read;
-    (void)state;
 
     assert_int_equal(pd_safetensors_read(&read, file, bytes, NULL), PD_OK);
     pd_safetensors_tensors(read, &n);
@@ -90,9 +79,8 @@ static void takes_scalars_empty_tensors_and_no_tensors(void **state)
     free(file);
 }
 
-static void refuses_what_is_no_header(void **state)
+TEST(refuses_what_is_no_header)
 {
-    (void)state;
     assert_refuses("", 0, "begin with {");
     assert_refuses(" {}", 0, "begin with {");
     assert_refuses("[]", 0, "begin with {");
@@ -102,7 +90,7 @@ static void refuses_what_is_no_header(void **state)
     assert_refuses("{\"a\xff\":{}}", 0, "header");
 }
 
-static void refuses_a_length_that_is_longer_than_the_file(void **state)
+TEST(refuses_a_length_that_is_longer_than_the_file)
 {
     static const uint8_t lengths[][8] = { { 3, 0, 0, 0, 0, 0, 0, 0 },
                                           { 0, 0, 0, 0, 0, 0, 0, 0x80 },
@@ -110,7 +98,6 @@ static void refuses_a_length_that_is_longer_than_the_file(void **state)
     uint8_t file[10] = { 0 };
     pd_safetensors *read;
     pd_error err;
-    (void)state;
 
     for (int i = 0; i < 3; i++) {
         memcpy(file, lengths[i], 8);
@@ -121,12 +108,11 @@ static void refuses_a_length_that_is_longer_than_the_file(void **state)
     assert_int_equal(pd_safetensors_read(&read, file, 0, &err), PD_INVALID_ARGUMENT);
 }
 
-static void refuses_a_header_that_is_too_long(void **state)
+TEST(refuses_a_header_that_is_too_long)
 {
     size_t bytes = 8 + (size_t)PD_ST_MAX_HEADER + 8;
     uint8_t *file = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     pd_safetensors *read;
-    (void)state;
 
     assert_ptr_not_equal(file, MAP_FAILED);
     file[0] = 8;
@@ -138,17 +124,15 @@ static void refuses_a_header_that_is_too_long(void **state)
 #define TENSOR(name, dtype, shape, begin, end)                                                                         \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 
-static void refuses_a_name_twice(void **state)
+TEST(refuses_a_name_twice)
 {
-    (void)state;
     assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("a", "U8", "[1]", "1", "2") "}", 2, "duplicate");
     assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("\\u0061", "U8", "[1]", "1", "2") "}", 2,
                    "duplicate");
 }
 
-static void refuses_entries_that_are_not_tensors(void **state)
+TEST(refuses_entries_that_are_not_tensors)
 {
-    (void)state;
     assert_refuses("{\"a\":1}", 0, "tensor a: expected dtype");
     assert_refuses("{\"a\":{\"dtype\":4}}", 0, "tensor a: expected dtype");
     assert_refuses("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor a: expected a shape");
@@ -161,9 +145,8 @@ static void refuses_entries_that_are_not_tensors(void **state)
     assert_refuses("{\"__metadata__\":[]}", 0, "no object");
 }
 
-static void refuses_a_size_that_is_not_the_shapes(void **state)
+TEST(refuses_a_size_that_is_not_the_shapes)
 {
-    (void)state;
     assert_refuses("{" TENSOR("a", "F32", "[2]", "0", "4") "}", 4, "4 bytes of data: its shape and dtype F32 need 8");
     assert_refuses("{" TENSOR("a", "F32", "[4294967296,4294967296]", "0", "0") "}", 0, "too large");
     assert_refuses("{" TENSOR("a", "F32", "[4611686018427387904]", "0", "0") "}", 0, "too large");
@@ -172,9 +155,8 @@ static void refuses_a_size_that_is_not_the_shapes(void **state)
     assert_refuses("{" TENSOR("a", "U8", "[9223372036854775808]", "0", "1") "}", 1, "header");
 }
 
-static void refuses_data_with_holes_overlaps_or_a_rest(void **state)
+TEST(refuses_data_with_holes_overlaps_or_a_rest)
 {
-    (void)state;
     assert_refuses("{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("b", "U8", "[1]", "2", "3") "}", 3,
                    "tensor b: its data begins at 2, that before it ends at 1");
     assert_refuses("{" TENSOR("a", "U8", "[2]", "0", "2") "," TENSOR("b", "U8", "[2]", "1", "3") "}", 3,
@@ -192,7 +174,7 @@ static pd_st_tensor tensor_of(const char *name, pd_st_dtype dtype, int rank, int
 
 /* The file equals, byte for byte, what the Python package safetensors 0.8.0 writes for the same tensors and
  * metadata. */
-static void writes_the_reference_writers_bytes(void **state)
+TEST(writes_the_reference_writers_bytes)
 {
     static const char expected[] = "\xa8\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"np\"},\"i\":{\"dtype\":\"I64\","
                                    "\"shape\":[1],\"data_offsets\":[0,8]},"
@@ -209,7 +191,6 @@ static void writes_the_reference_writers_bytes(void **state)
     pd_st_meta meta = { "format", "np" };
     uint8_t *header;
     size_t bytes;
-    (void)state;
 
     assert_int_equal(pd_safetensors_header(&header, &bytes, tensors, 7, &meta, 1, NULL), PD_OK);
     assert_int_equal(bytes, sizeof expected - 1);
@@ -220,14 +201,13 @@ static void writes_the_reference_writers_bytes(void **state)
     free(header);
 }
 
-static void reads_what_it_writes(void **state)
+TEST(reads_what_it_writes)
 {
     pd_st_tensor tensors[] = { tensor_of("quote\"\\\n", PD_ST_F16, 1, 5, 0), tensor_of("größe", PD_ST_I64, 1, 2, 0) };
     pd_st_meta meta[] = { { "a", "" }, { "b", "{\"json\": [1]}" } };
     pd_safetensors *read;
     uint8_t *file;
     size_t bytes, n;
-    (void)state;
 
     assert_int_equal(pd_safetensors_header(&file, &bytes, tensors, 2, meta, 2, NULL), PD_OK);
     file = realloc(file, bytes + 26);
@@ -252,13 +232,12 @@ static void assert_not_written(pd_st_tensor *tensors, size_t n, const pd_st_meta
     assert_null(header);
 }
 
-static void refuses_to_write_what_it_would_not_read(void **state)
+TEST(refuses_to_write_what_it_would_not_read)
 {
     pd_st_tensor same[] = { tensor_of("a", PD_ST_F32, 1, 1, 0), tensor_of("a", PD_ST_F16, 1, 1, 0) };
     pd_st_tensor apart[] = { tensor_of("a", PD_ST_F32, 1, 1, 0), tensor_of("b", PD_ST_F32, 1, 1, 0),
                              tensor_of("a", PD_ST_U8, 1, 1, 0) };
     pd_st_meta meta[] = { { "k", "1" }, { "k", "2" } }, bad = { "k", "\xff" }, bad_key = { "\xff", "v" };
-    (void)state;
 
     assert_not_written(same, 2, NULL, 0, "tensor a: the name is there already");
     assert_not_written(apart, 3, NULL, 0, "tensor a: the name is there already");
@@ -272,9 +251,8 @@ static void refuses_to_write_what_it_would_not_read(void **state)
     assert_not_written(NULL, 0, &bad_key, 1, "the name is not UTF-8");
 }
 
-static void every_dtype_has_a_name_and_a_size(void **state)
+TEST(every_dtype_has_a_name_and_a_size)
 {
-    (void)state;
     for (int i = 0; i < PD_ST_DTYPES; i++) {
         assert_in_range(pd_st_dtype_size((pd_st_dtype)i), 1, 8);
         assert_true(i == 0 || pd_st_dtype_size((pd_st_dtype)i) >=
@@ -287,14 +265,13 @@ static void every_dtype_has_a_name_and_a_size(void **state)
     assert_int_equal(pd_st_dtype_size(PD_ST_DTYPES), 0);
 }
 
-static void without_memory_it_neither_reads_nor_writes(void **state)
+TEST(without_memory_it_neither_reads_nor_writes)
 {
     pd_st_tensor tensors[] = { tensor_of("a", PD_ST_F32, 1, 0, 0), tensor_of("b", PD_ST_F16, 1, 0, 0) };
     pd_st_meta meta = { "k", "v" };
     uint8_t *header = NULL;
     size_t bytes;
     bool failed = true;
-    (void)state;
 
     for (int64_t n = 0; failed; n++) {
         oom_arm(n);
@@ -316,7 +293,7 @@ static void without_memory_it_neither_reads_nor_writes(void **state)
     free(header);
 }
 
-static void reads_every_golden_trace(void **state)
+TEST(reads_every_golden_trace)
 {
     static const char *const systems[] = {
         "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron", "torch_optim", "trax_average",
@@ -324,7 +301,6 @@ static void reads_every_golden_trace(void **state)
     };
     static golden_list found;
     int read_in_all = 0;
-    (void)state;
 
     for (size_t s = 0; s < sizeof systems / sizeof *systems; s++) {
         golden_list_of(&found, systems[s]);
@@ -343,26 +319,4 @@ static void reads_every_golden_trace(void **state)
         }
     }
     assert_true(read_in_all > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_tensors_in_the_order_of_their_data),
-        cmocka_unit_test(takes_scalars_empty_tensors_and_no_tensors),
-        cmocka_unit_test(refuses_what_is_no_header),
-        cmocka_unit_test(refuses_a_length_that_is_longer_than_the_file),
-        cmocka_unit_test(refuses_a_header_that_is_too_long),
-        cmocka_unit_test(refuses_a_name_twice),
-        cmocka_unit_test(refuses_entries_that_are_not_tensors),
-        cmocka_unit_test(refuses_a_size_that_is_not_the_shapes),
-        cmocka_unit_test(refuses_data_with_holes_overlaps_or_a_rest),
-        cmocka_unit_test(writes_the_reference_writers_bytes),
-        cmocka_unit_test(reads_what_it_writes),
-        cmocka_unit_test(refuses_to_write_what_it_would_not_read),
-        cmocka_unit_test(every_dtype_has_a_name_and_a_size),
-        cmocka_unit_test(without_memory_it_neither_reads_nor_writes),
-        cmocka_unit_test(reads_every_golden_trace),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* Tests the optimizer's part of a job image: its bytes are restored, and state of another optimizer is refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "lone_step.h"
-#include "oom.h"
 #include "save.h"
 #include "state.h"
 
@@ -82,11 +73,10 @@ static int read_image(pd_optim *optim, const uint8_t *image, size_t n, pd_error 
     return pd_archive_end(&archive, NULL, NULL, err);
 }
 
-static void state_that_was_read_writes_the_same_bytes(void **state)
+TEST(state_that_was_read_writes_the_same_bytes)
 {
     float w[ELEMENTS];
 
-    (void)state;
     for (int steps = 0; steps < 6; steps++) {
         pd_optim *a = stepped("scalable_shampoo", late_roots, steps, w);
         pd_optim *b = make("scalable_shampoo", late_roots, matrix);
@@ -103,14 +93,13 @@ static void state_that_was_read_writes_the_same_bytes(void **state)
     }
 }
 
-static void roots_that_are_not_adopted_yet_are_in_the_state(void **state)
+TEST(roots_that_are_not_adopted_yet_are_in_the_state)
 {
     float w[ELEMENTS], v[ELEMENTS];
     pd_optim *a = stepped("scalable_shampoo", late_roots, 3, w), *b = make("scalable_shampoo", late_roots, matrix);
     size_t n;
     uint8_t *image;
 
-    (void)state;
     assert_non_null(a->saved.oldest);
     image = image_of(a, &n);
     assert_int_equal(read_image(b, image, n, NULL), PD_OK);
@@ -125,12 +114,11 @@ static void roots_that_are_not_adopted_yet_are_in_the_state(void **state)
     pd_optim_free(b);
 }
 
-static void state_of_a_step_under_way_is_not_saved(void **state)
+TEST(state_of_a_step_under_way_is_not_saved)
 {
     float w[ELEMENTS] = { 0 }, g[ELEMENTS] = { 0 };
     pd_optim *optim = make("sgd", no_setting, matrix);
 
-    (void)state;
     assert_true(pd_optim_may_be_saved(optim));
     assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = g, .before = w, .after = w }), PD_OK);
     assert_false(pd_optim_may_be_saved(optim));
@@ -139,13 +127,12 @@ static void state_of_a_step_under_way_is_not_saved(void **state)
     pd_optim_free(optim);
 }
 
-static void state_is_not_saved_while_a_root_is_away(void **state)
+TEST(state_is_not_saved_while_a_root_is_away)
 {
     float w[ELEMENTS] = { 0 }, g[ELEMENTS] = { 0 };
     pd_optim *optim = make("scalable_shampoo", late_roots, matrix);
     pd_task *task, *away = NULL;
 
-    (void)state;
     g[0] = 1;
     while (away == NULL) {
         assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = g, .before = w, .after = w }), PD_OK);
@@ -180,19 +167,17 @@ static void refuses(pd_optim *from, pd_optim *to, const char *text)
     pd_optim_free(to);
 }
 
-static void state_of_another_optimizer_is_refused(void **state)
+TEST(state_of_another_optimizer_is_refused)
 {
-    (void)state;
     refuses(make("adam", no_setting, matrix), make("sgd", no_setting, matrix), "optimizer is sgd here, but adam");
 }
 
-static void state_of_another_shape_is_refused(void **state)
+TEST(state_of_another_shape_is_refused)
 {
-    (void)state;
     refuses(make("adam", no_setting, (pd_shape){ 2, { 4, 6 } }), make("adam", no_setting, matrix), "(4, 6)");
 }
 
-static void a_root_from_a_later_step_is_refused(void **state)
+TEST(a_root_from_a_later_step_is_refused)
 {
     float w[ELEMENTS];
     pd_optim *from = stepped("scalable_shampoo", late_roots, 3, w);
@@ -201,7 +186,6 @@ static void a_root_from_a_later_step_is_refused(void **state)
     size_t n;
     uint8_t *image;
 
-    (void)state;
     from->saved.oldest->task->view.count = 9;
     image = image_of(from, &n);
     assert_int_equal(read_image(to, image, n, &err), PD_DATA_LOSS);
@@ -211,7 +195,7 @@ static void a_root_from_a_later_step_is_refused(void **state)
     pd_optim_free(to);
 }
 
-static void memory_that_fails_while_reading_is_an_error(void **state)
+TEST(memory_that_fails_while_reading_is_an_error)
 {
     float w[ELEMENTS];
     pd_optim *from = stepped("scalable_shampoo", late_roots, 3, w);
@@ -219,7 +203,6 @@ static void memory_that_fails_while_reading_is_an_error(void **state)
     uint8_t *image = image_of(from, &n);
     int failed = 0;
 
-    (void)state;
     for (bool more = true; more; failed++) {
         pd_optim *to = make("scalable_shampoo", late_roots, matrix);
         int rc;
@@ -232,20 +215,4 @@ static void memory_that_fails_while_reading_is_an_error(void **state)
     assert_true(failed > 1);
     free(image);
     pd_optim_free(from);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(state_that_was_read_writes_the_same_bytes),
-        cmocka_unit_test(roots_that_are_not_adopted_yet_are_in_the_state),
-        cmocka_unit_test(state_of_a_step_under_way_is_not_saved),
-        cmocka_unit_test(state_is_not_saved_while_a_root_is_away),
-        cmocka_unit_test(state_of_another_optimizer_is_refused),
-        cmocka_unit_test(state_of_another_shape_is_refused),
-        cmocka_unit_test(a_root_from_a_later_step_is_refused),
-        cmocka_unit_test(memory_that_fails_while_reading_is_an_error),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Tests which lines of the store's log count as repetitions of the same line (have the same site). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "effects.h"
-#include "loglimit.h"
+#include "log.h"
 
 /* Returns the site of the log line which says that a rank of `job` is lost. */
 static uint64_t site_of(const char *job, int rank)
@@ -25,23 +19,20 @@ static uint64_t site_of(const char *job, int rank)
     return site;
 }
 
-static void a_job_that_repeats_itself_is_one_site(void **state)
+TEST(a_job_that_repeats_itself_is_one_site)
 {
-    (void)state;
     assert_true(site_of("a", 1) == site_of("a", 2));
 }
 
-static void two_jobs_are_two_sites(void **state)
+TEST(two_jobs_are_two_sites)
 {
-    (void)state;
     assert_true(site_of("a", 1) != site_of("b", 1));
 }
 
-static void two_formats_are_two_sites(void **state)
+TEST(two_formats_are_two_sites)
 {
     pd_effects outbox = { NULL, NULL };
     pd_effect *effect;
-    (void)state;
 
     pd_say(&outbox, PD_SAY_WARNING, (pd_log_facts){ .job = "a" }, "something else");
     effect = pd_effects_take(&outbox);
@@ -49,11 +40,10 @@ static void two_formats_are_two_sites(void **state)
     pd_effect_free(effect);
 }
 
-static void a_line_about_no_job_has_the_site_of_its_format(void **state)
+TEST(a_line_about_no_job_has_the_site_of_its_format)
 {
     pd_effects outbox = { NULL, NULL };
     pd_effect *effect;
-    (void)state;
 
     pd_say(&outbox, PD_SAY_INFO, (pd_log_facts){ 0 }, "draining for %d seconds", 5);
     effect = pd_effects_take(&outbox);
@@ -61,27 +51,14 @@ static void a_line_about_no_job_has_the_site_of_its_format(void **state)
     pd_effect_free(effect);
 }
 
-static void many_short_jobs_do_not_silence_another_one(void **state)
+TEST(many_short_jobs_do_not_silence_another_one)
 {
     char name[32];
     unsigned missed;
-    (void)state;
 
     for (int i = 0; i < 2000; i++) {
         snprintf(name, sizeof name, "short-%d", i);
         pd_log_may_speak(site_of(name, 0), 5000, &missed);
     }
     assert_true(pd_log_may_speak(site_of("long", 0), 5000, &missed));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_that_repeats_itself_is_one_site),
-        cmocka_unit_test(two_jobs_are_two_sites),
-        cmocka_unit_test(two_formats_are_two_sites),
-        cmocka_unit_test(a_line_about_no_job_has_the_site_of_its_format),
-        cmocka_unit_test(many_short_jobs_do_not_silence_another_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

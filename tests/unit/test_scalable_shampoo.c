@@ -1,18 +1,9 @@
 /* Tests properties of the optimizer scalable_shampoo: equal bits with any number of threads, independent blocks,
  * delays, memory, and unusual shapes and gradients. Tests of its formulas: test_scalable_shampoo_twin.c; recorded
  * runs of upstream: tests/golden/test_google_shampoo.c. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "block_products.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "partition.h"
 #include "shampoos.h"
@@ -36,7 +27,7 @@ static float *slot_of_run(const run *r, const char *slot, int number, int64_t n)
 
 /* ---- promises ---- */
 
-static void the_number_of_threads_does_not_change_a_bit(void **state)
+TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
         "block_size=32 graft_type=SGD start_preconditioning_step=1",
@@ -46,18 +37,16 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
     };
     static const pd_shape shapes[] = { { 2, { 200, 150 } }, { 3, { 40, 37, 21 } } };
 
-    (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t s = 0; s < 2; s++) shampoo_assert_threads_agree("scalable_shampoo", &shapes[s], kinds[k], 4);
 }
 
-static void a_block_knows_nothing_of_the_others(void **state)
+TEST(a_block_knows_nothing_of_the_others)
 {
     static const pd_shape shape = { 2, { 8, 16 } };
     static const char hypers[] = "block_size=8 best_effort_shape_interpretation=no";
     run a = run_of(&shape, hypers, 1), b = run_of(&shape, hypers, 1);
 
-    (void)state;
     shampoo_run_begin(&a);
     shampoo_run_begin(&b);
     shampoo_run_draw(&a);
@@ -75,12 +64,11 @@ static void a_block_knows_nothing_of_the_others(void **state)
     shampoo_run_end(&b);
 }
 
-static void statistics_are_read_back_symmetric(void **state)
+TEST(statistics_are_read_back_symmetric)
 {
     run r = run_of(&(pd_shape){ 2, { 9, 7 } }, "block_size=16 best_effort_shape_interpretation=no", 3);
     float *S;
 
-    (void)state;
     shampoo_run_all(&r);
     S = slot_of_run(&r, "statistics", 0, 81);
     for (int i = 0; i < 9; i++)
@@ -89,11 +77,10 @@ static void statistics_are_read_back_symmetric(void **state)
     shampoo_run_end(&r);
 }
 
-static void sharded_state_is_a_root_delay_of_1(void **state)
+TEST(sharded_state_is_a_root_delay_of_1)
 {
     static const pd_shape shape = { 2, { 20, 9 } };
 
-    (void)state;
     assert_true(runs_agree(&shape, "block_size=8 start_preconditioning_step=1 root_delay=1",
                            "block_size=8 start_preconditioning_step=1 shard_optimizer_states=yes", 6));
     assert_false(runs_agree(&shape, "block_size=8 start_preconditioning_step=1",
@@ -102,28 +89,25 @@ static void sharded_state_is_a_root_delay_of_1(void **state)
 
 /* With root_delay=ready, tasks that are run at the end of a step have their roots ready in the next step, as with
  * root_delay=1. */
-static void ready_roots_are_used_once_they_are_there(void **state)
+TEST(ready_roots_are_used_once_they_are_there)
 {
     static const pd_shape shape = { 2, { 20, 9 } };
 
-    (void)state;
     assert_true(
         runs_agree(&shape, "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=1",
                    "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=ready", 7));
 }
 
-static void precision_changes_nothing(void **state)
+TEST(precision_changes_nothing)
 {
-    (void)state;
     assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1",
                            "block_size=8 start_preconditioning_step=1 precision=default", 5));
 }
 
 /* A second parameter with a larger block changes the ridge of a smaller block. padding_coupling=no switches that
  * off. */
-static void padding_couples_the_parameters_of_a_model_if_wanted(void **state)
+TEST(padding_couples_the_parameters_of_a_model_if_wanted)
 {
-    (void)state;
     for (int coupled = 0; coupled < 2; coupled++) {
         static const char common[] =
             "start_preconditioning_step=0 matrix_epsilon=0.01 best_effort_shape_interpretation=no";
@@ -147,14 +131,13 @@ static void padding_couples_the_parameters_of_a_model_if_wanted(void **state)
     }
 }
 
-static void every_root_method_comes_close_to_newton(void **state)
+TEST(every_root_method_comes_close_to_newton)
 {
     static const char *const methods[] = { "eigh", "eigh64", "tracked" };
     static const pd_shape shape = { 2, { 30, 24 } };
     static const char common[] = "block_size=16 start_preconditioning_step=2 beta2=0.9 matrix_epsilon=1e-4 "
                                  "padding_coupling=no inverse_failure_threshold=1";
 
-    (void)state;
     for (size_t k = 0; k < sizeof methods / sizeof *methods; k++) {
         char hypers[256];
         double sum = 0, norm = 0;
@@ -196,14 +179,13 @@ static double formula(const pd_shape *shape, int64_t block_size, bool reduced, b
     return bytes;
 }
 
-static void state_takes_the_memory_that_the_formula_says(void **state)
+TEST(state_takes_the_memory_that_the_formula_says)
 {
     static const pd_shape shapes[] = {
         { 2, { 4096, 1024 } }, { 2, { 1000, 300 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } }
     };
     pd_error err;
 
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int kind = 0; kind < 4; kind++) {
             char hypers[128];
@@ -221,12 +203,11 @@ static void state_takes_the_memory_that_the_formula_says(void **state)
         }
 }
 
-static void diagonal_statistics_may_take_half_the_memory(void **state)
+TEST(diagonal_statistics_may_take_half_the_memory)
 {
     run full = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP", 1),
         half = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP diagonal_statistics_dtype=bfloat16", 1);
 
-    (void)state;
     shampoo_run_all(&full);
     shampoo_run_all(&half);
     assert_int_equal(pd_model_state_bytes(full.model) - pd_model_state_bytes(half.model), 2 * 5000);
@@ -236,7 +217,7 @@ static void diagonal_statistics_may_take_half_the_memory(void **state)
 
 /* ---- unusual shapes and gradients ---- */
 
-static void what_upstream_refuses_is_an_ordinary_step(void **state)
+TEST(what_upstream_refuses_is_an_ordinary_step)
 {
     static const pd_shape shapes[] = { { 0, { 0 } },
                                        { 1, { 1 } },
@@ -260,7 +241,6 @@ static void what_upstream_refuses_is_an_ordinary_step(void **state)
         "exponent_override=1 block_size=1",
     };
 
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             run r = run_of(&shapes[s], kinds[k], 3);
@@ -268,11 +248,10 @@ static void what_upstream_refuses_is_an_ordinary_step(void **state)
         }
 }
 
-static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
+TEST(a_dimension_of_0_has_no_state_and_takes_steps)
 {
     static const pd_shape shapes[] = { { 1, { 0 } }, { 2, { 0, 4 } }, { 3, { 3, 0, 0 } } };
 
-    (void)state;
     for (int s = 0; s < 3; s++) {
         run r = run_of(&shapes[s], "block_size=4", 3);
         shampoo_run_all(&r);
@@ -281,12 +260,11 @@ static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
     }
 }
 
-static void a_gradient_of_zeros_moves_nothing(void **state)
+TEST(a_gradient_of_zeros_moves_nothing)
 {
     static const char *const grafts[] = { "SGD",    "ADAGRAD",           "RMSPROP", "RMSPROP_NORMALIZED",
                                           "SQRT_N", "ADAGRAD_NORMALIZED" };
 
-    (void)state;
     for (int g = 0; g < 6; g++) {
         char hypers[64];
         run r;
@@ -303,12 +281,11 @@ static void a_gradient_of_zeros_moves_nothing(void **state)
 
 /* A NaN spoils its parameter even before preconditioning starts. The reason is that the two momenta are chosen by
  * arithmetic, not by a branch. */
-static void a_nan_spoils_its_parameter_for_ever_and_no_other(void **state)
+TEST(a_nan_spoils_its_parameter_for_ever_and_no_other)
 {
     run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "block_size=4 start_preconditioning_step=5", 0);
     float *before, *after;
 
-    (void)state;
     r.n = 2;
     r.param[1] = (pd_declaration){ .name = "v", .shape = { 1, { 7 } }, .hypers = r.param[0].hypers };
     shampoo_run_begin(&r);
@@ -330,9 +307,8 @@ static void a_nan_spoils_its_parameter_for_ever_and_no_other(void **state)
 }
 
 /* Where NaN roots leak, the weights become NaN even before step 5, while only the graft's momentum moves them. */
-static void a_nan_root_destroys_the_last_one_where_that_defect_is_wanted(void **state)
+TEST(a_nan_root_destroys_the_last_one_where_that_defect_is_wanted)
 {
-    (void)state;
     for (int leaks = 0; leaks < 2; leaks++) {
         run r = run_of(&(pd_shape){ 2, { 6, 5 } },
                        leaks ? "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes nan_roots_leak=yes"
@@ -356,11 +332,10 @@ static void a_nan_root_destroys_the_last_one_where_that_defect_is_wanted(void **
 }
 
 /* Norms are computed in float32. They overflow above 1.8e19, and for the smallest gradients they are 0. */
-static void norms_are_those_of_float32(void **state)
+TEST(norms_are_those_of_float32)
 {
     static const float sizes[] = { 1e30f, 1e-30f };
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "learning_rate=1e-30 start_preconditioning_step=0", 0);
         float first;
@@ -378,12 +353,11 @@ static void norms_are_those_of_float32(void **state)
 }
 
 /* The slot of root errors keeps the last error when a new root has none. */
-static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
+TEST(errors_of_roots_stay_where_the_new_one_is_none)
 {
     run r = run_of(&(pd_shape){ 2, { 4, 3 } }, "block_size=4", 0);
     float *first, *later;
 
-    (void)state;
     shampoo_run_begin(&r);
     shampoo_run_draw(&r);
     shampoo_run_step(&r);
@@ -401,7 +375,7 @@ static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
 /* ---- when out of memory ---- */
 
 /* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
-static void every_block_has_the_scratch_memory_that_it_takes(void **state)
+TEST(every_block_has_the_scratch_memory_that_it_takes)
 {
     static const pd_shape shapes[] = {
         { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } }
@@ -409,7 +383,6 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
     static const char *const kinds[] = { "block_size=200", "block_size=185", "block_size=40",
                                          "block_size=200 best_effort_memory_usage_reduction=yes" };
 
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             pd_declaration param = { .name = "w",
@@ -426,7 +399,7 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
         }
 }
 
-static void out_of_memory_is_told_and_leaves_nothing(void **state)
+TEST(out_of_memory_is_told_and_leaves_nothing)
 {
     pd_declaration param = { .name = "w",
                              .shape = { 2, { 9, 6 } },
@@ -434,22 +407,19 @@ static void out_of_memory_is_told_and_leaves_nothing(void **state)
                                  "scalable_shampoo",
                                  "block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
 
-    (void)state;
     assert_true(oom_each(shampoo_try_model, &param) > 10);
 }
 
 /* A root without memory counts as failed. The last root stays in use, and the step is taken. */
-static void a_root_without_memory_is_a_root_that_failed(void **state)
+TEST(a_root_without_memory_is_a_root_that_failed)
 {
-    (void)state;
     shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1);
 }
 
 /* ---- refusals ---- */
 
-static void values_out_of_range_are_refused_by_name(void **state)
+TEST(values_out_of_range_are_refused_by_name)
 {
-    (void)state;
     shampoo_assert_refused("scalable_shampoo", "beta1", "1", "below 1");
     shampoo_assert_refused("scalable_shampoo", "beta1", "-0.1", "0 to 1");
     shampoo_assert_refused("scalable_shampoo", "beta2", "0", "above 0");
@@ -460,7 +430,7 @@ static void values_out_of_range_are_refused_by_name(void **state)
     shampoo_assert_refused("scalable_shampoo", "preconditioning_compute_steps", "0", "1");
 }
 
-static void a_matrix_too_large_to_address_is_refused_at_declaration(void **state)
+TEST(a_matrix_too_large_to_address_is_refused_at_declaration)
 {
     pd_declaration param = { .name = "emb",
                              .shape = { 2, { (int64_t)1 << 30, 2 } },
@@ -469,36 +439,6 @@ static void a_matrix_too_large_to_address_is_refused_at_declaration(void **state
     pd_plan plan;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "emb"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_number_of_threads_does_not_change_a_bit),
-        cmocka_unit_test(a_block_knows_nothing_of_the_others),
-        cmocka_unit_test(statistics_are_read_back_symmetric),
-        cmocka_unit_test(sharded_state_is_a_root_delay_of_1),
-        cmocka_unit_test(ready_roots_are_used_once_they_are_there),
-        cmocka_unit_test(precision_changes_nothing),
-        cmocka_unit_test(padding_couples_the_parameters_of_a_model_if_wanted),
-        cmocka_unit_test(every_root_method_comes_close_to_newton),
-        cmocka_unit_test(state_takes_the_memory_that_the_formula_says),
-        cmocka_unit_test(diagonal_statistics_may_take_half_the_memory),
-        cmocka_unit_test(what_upstream_refuses_is_an_ordinary_step),
-        cmocka_unit_test(a_dimension_of_0_has_no_state_and_takes_steps),
-        cmocka_unit_test(a_gradient_of_zeros_moves_nothing),
-        cmocka_unit_test(a_nan_spoils_its_parameter_for_ever_and_no_other),
-        cmocka_unit_test(a_nan_root_destroys_the_last_one_where_that_defect_is_wanted),
-        cmocka_unit_test(norms_are_those_of_float32),
-        cmocka_unit_test(errors_of_roots_stay_where_the_new_one_is_none),
-        cmocka_unit_test(every_block_has_the_scratch_memory_that_it_takes),
-        cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
-        cmocka_unit_test(a_root_without_memory_is_a_root_that_failed),
-        cmocka_unit_test(values_out_of_range_are_refused_by_name),
-        cmocka_unit_test(a_matrix_too_large_to_address_is_refused_at_declaration),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests scalable_shampoo against a second, simple implementation in float64, on random shapes and hyperparameters. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "root.h"
 #include "root_types.h"
@@ -279,15 +271,8 @@ static void compare_with_twin(int trial)
     pd_model_free(model);
 }
 
-static void agrees_with_a_naive_twin_in_float64(void **state)
+TEST(agrees_with_a_naive_twin_in_float64)
 {
-    (void)state;
     shampoo_seed(4);
     for (int trial = 0; trial < 300; trial++) compare_with_twin(trial);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(agrees_with_a_naive_twin_in_float64) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* Tests scalars that ranks push with their gradients, and how a round combines them. */
-#include "oom.h"
+#include "test.h"
+
 #include "rig.h"
 #include "store_inside.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 4, PARAMS = 2, CHUNK = 64, LONG = 2 * CHUNK + 5 };
 
@@ -72,9 +64,10 @@ static void assert_mean(rig *r, uint32_t job, uint32_t param, const char *name, 
     assert_true(got->weight == weight);
 }
 
-static void a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum(void **state)
+FIXTURE(rig_set_up, rig_tear_down);
+
+TEST(a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 3, NULL);
 
     give(r, job, 0, 1, "loss", 1.5, 2);
@@ -83,9 +76,8 @@ static void a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum(
     assert_mean(r, job, 1, "loss", (2 * 1.5 + 4 - 5 * 0.5) / 8, 8);
 }
 
-static void scalars_come_in_the_order_of_their_names(void **state)
+TEST(scalars_come_in_the_order_of_their_names, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     rig_frame *frame = short_frame(r, job, 0, 1);
 
@@ -101,9 +93,8 @@ static void scalars_come_in_the_order_of_their_names(void **state)
     assert_mean(r, job, 1, "tokens", 3, 1);
 }
 
-static void a_name_is_the_mean_over_the_ranks_that_gave_it_alone(void **state)
+TEST(a_name_is_the_mean_over_the_ranks_that_gave_it_alone, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 3, NULL);
 
     give(r, job, 0, 1, "loss", 1, 2);
@@ -113,9 +104,8 @@ static void a_name_is_the_mean_over_the_ranks_that_gave_it_alone(void **state)
     assert_mean(r, job, 1, "tokens", 7, 3);
 }
 
-static void what_weighs_nothing_does_not_count(void **state)
+TEST(what_weighs_nothing_does_not_count, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     give(r, job, 0, 1, "loss", 5, 0);
@@ -123,18 +113,16 @@ static void what_weighs_nothing_does_not_count(void **state)
     assert_mean(r, job, 1, "loss", 0.1, 3);
 }
 
-static void where_nothing_weighs_anything_the_mean_is_nan(void **state)
+TEST(where_nothing_weighs_anything_the_mean_is_nan, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (uint32_t rank = 0; rank < 2; rank++) give(r, job, rank, 1, "loss", 5, 0);
     assert_mean(r, job, 1, "loss", NAN, 0);
 }
 
-static void what_one_rank_alone_gives_comes_out_as_it_went_in(void **state)
+TEST(what_one_rank_alone_gives_comes_out_as_it_went_in, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     give(r, job, 0, 1, "loss", 0.1, 3); /* the mean must be exactly 0.1, and 3 x 0.1 / 3 is not */
@@ -146,9 +134,8 @@ static void what_one_rank_alone_gives_comes_out_as_it_went_in(void **state)
     assert_mean(r, job, 1, "loss", 1e300, 9e15);
 }
 
-static void a_round_in_which_nobody_gives_any_returns_none(void **state)
+TEST(a_round_in_which_nobody_gives_any_returns_none, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
 
     give(r, job, 0, 1, "loss", 1, 1);
@@ -159,9 +146,8 @@ static void a_round_in_which_nobody_gives_any_returns_none(void **state)
     assert_null(rig_versions(r, job, 1)->scalars);
 }
 
-static void operators_see_what_the_last_round_returned(void **state)
+TEST(operators_see_what_the_last_round_returned, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     const pd_param_info *info;
 
@@ -178,9 +164,8 @@ static void operators_see_what_the_last_round_returned(void **state)
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
 }
 
-static void a_round_begins_with_nothing_of_the_one_before(void **state)
+TEST(a_round_begins_with_nothing_of_the_one_before, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (uint32_t rank = 0; rank < 2; rank++) give(r, job, rank, 1, "loss", 1, 1);
@@ -191,9 +176,8 @@ static void a_round_begins_with_nothing_of_the_one_before(void **state)
     assert_mean(r, job, 1, "tokens", 9, 1);
 }
 
-static void they_belong_to_the_parameter_of_the_first_piece(void **state)
+TEST(they_belong_to_the_parameter_of_the_first_piece, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     rig_frame *frame = short_frame(r, job, 0, 1);
 
@@ -205,11 +189,10 @@ static void they_belong_to_the_parameter_of_the_first_piece(void **state)
     assert_null(rig_versions(r, job, 0)->scalars);
 }
 
-static void bits_do_not_depend_on_the_order_of_arrival(void **state)
+TEST(bits_do_not_depend_on_the_order_of_arrival, rig *r)
 {
     static const double values[WORLD] = { 1e16, 3.14159, -1e16, 0.1 }, weights[WORLD] = { 1, 3, 1, 0.7 };
     static const uint32_t orders[][WORLD] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 2, 0, 3, 1 } };
-    rig *r = *state;
     uint32_t job = start(r, WORLD, NULL);
     double sum = 0, weight = 0;
 
@@ -226,9 +209,8 @@ static void bits_do_not_depend_on_the_order_of_arrival(void **state)
     }
 }
 
-static void a_push_that_is_sent_again_counts_once(void **state)
+TEST(a_push_that_is_sent_again_counts_once, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (int i = 0; i < 3; i++) give(r, job, 0, 1, "loss", 2, 3);
@@ -250,10 +232,9 @@ static rig_frame *chunk_frame(rig *r, uint32_t job, uint32_t rank, uint64_t step
     return frame;
 }
 
-static void what_several_frames_of_a_rank_bring_is_taken_together(void **state)
+TEST(what_several_frames_of_a_rank_bring_is_taken_together, rig *r)
 {
     static const char *const names[] = { "a", "b", "c" };
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (int64_t chunk = 2; chunk >= 0; chunk--) {
@@ -269,9 +250,8 @@ static void what_several_frames_of_a_rank_bring_is_taken_together(void **state)
     assert_mean(r, job, 0, "all", (1.0 * 1 + 2.0 * 11) / 12, 12); /* counts once per rank, not once per frame */
 }
 
-static void another_value_of_a_name_is_refused_and_changes_nothing(void **state)
+TEST(another_value_of_a_name_is_refused_and_changes_nothing, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
     rig_frame *frame;
 
@@ -290,9 +270,8 @@ static void another_value_of_a_name_is_refused_and_changes_nothing(void **state)
     assert_null(returned(r, job, 0, "tokens"));
 }
 
-static void ranks_may_give_different_values_of_a_name(void **state)
+TEST(ranks_may_give_different_values_of_a_name, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     give(r, job, 1, 1, "loss", 1, 1);
@@ -313,9 +292,8 @@ static rig_frame *many(rig *r, uint32_t job, uint32_t rank, char letter, int n)
     return frame;
 }
 
-static void all_ranks_together_have_at_most_sixteen_names(void **state)
+TEST(all_ranks_together_have_at_most_sixteen_names, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     assert_int_equal(rig_send(r, many(r, job, 0, 'a', 9)), PD_OK);
@@ -330,9 +308,8 @@ static void all_ranks_together_have_at_most_sixteen_names(void **state)
     assert_mean(r, job, 1, "b6", 6, 1);
 }
 
-static void sixteen_names_of_the_longest_are_taken_from_every_rank(void **state)
+TEST(sixteen_names_of_the_longest_are_taken_from_every_rank, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, WORLD, NULL);
     char name[PD_SCALAR_NAME_MAX + 1];
 
@@ -352,9 +329,8 @@ static void sixteen_names_of_the_longest_are_taken_from_every_rank(void **state)
 
 /* ---- rounds that take no step ---- */
 
-static void an_absent_parameter_may_bring_them(void **state)
+TEST(an_absent_parameter_may_bring_them, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -368,9 +344,8 @@ static void an_absent_parameter_may_bring_them(void **state)
     assert_int_equal(rig_versions(r, job, 1)->outcome, PD_NO_GRADIENT);
 }
 
-static void a_round_that_is_skipped_returns_them(void **state)
+TEST(a_round_that_is_skipped_returns_them, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, 0, 10, 1);
 
@@ -381,9 +356,8 @@ static void a_round_that_is_skipped_returns_them(void **state)
     assert_int_equal(rig_versions(r, job, 1)->outcome, PD_SKIPPED);
 }
 
-static void a_push_with_nan_that_is_rejected_brings_none(void **state)
+TEST(a_push_with_nan_that_is_rejected_brings_none, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, "nonfinite=reject");
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, 0, 10, 1);
 
@@ -407,9 +381,8 @@ static void take_over(rig *r, uint32_t job, uint32_t rank, uint32_t world)
     assert_int_equal(rig_declare(r, job, rank, 77, names, shapes, NULL, 2, PD_F32), PD_OK);
 }
 
-static void what_a_process_gave_stands_when_another_takes_its_rank_over(void **state)
+TEST(what_a_process_gave_stands_when_another_takes_its_rank_over, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
     rig_frame *frame;
 
@@ -427,9 +400,8 @@ static void what_a_process_gave_stands_when_another_takes_its_rank_over(void **s
     assert_null(returned(r, job, 1, "tokens"));
 }
 
-static void where_the_process_before_gave_none_its_successor_may(void **state)
+TEST(where_the_process_before_gave_none_its_successor_may, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 2, NULL);
     rig_frame *frame = chunk_frame(r, job, 0, 1, 0);
 
@@ -446,9 +418,8 @@ static void where_the_process_before_gave_none_its_successor_may(void **state)
     assert_mean(r, job, 0, "loss", 5, 1);
 }
 
-static void ranks_with_ranges_give_them_like_others(void **state)
+TEST(ranks_with_ranges_give_them_like_others, rig *r)
 {
-    rig *r = *state;
     const rig_range halves[2][1] = { { { 0, 10 } }, { { 10, 40 } } };
     const pd_shape shape = { 1, { 40 } };
     const char *name = "p";
@@ -478,9 +449,8 @@ static void ranks_with_ranges_give_them_like_others(void **state)
 
 /* ---- memory ---- */
 
-static void without_memory_the_push_is_refused_whole(void **state)
+TEST(without_memory_the_push_is_refused_whole, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     bool failed = true;
     int refused = 0;
@@ -501,9 +471,8 @@ static void without_memory_the_push_is_refused_whole(void **state)
     assert_mean(r, job, 1, "loss", 2, 1);
 }
 
-static void closing_their_round_takes_no_memory(void **state)
+TEST(closing_their_round_takes_no_memory, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, 1, NULL);
     int64_t with, without;
 
@@ -520,13 +489,12 @@ static void closing_their_round_takes_no_memory(void **state)
     assert_mean(r, job, 1, "loss", 2, 1);
 }
 
-static void their_memory_counts_against_the_servers_and_goes_back_with_the_job(void **state)
+TEST(their_memory_counts_against_the_servers_and_goes_back_with_the_job)
 {
     pd_store_config config = rig_config();
     uint64_t before;
     rig r;
 
-    (void)state;
     for (int short_by = 1; short_by >= 0; short_by--) {
         rig_new(&r, &config);
         uint32_t job = start(&r, 1, NULL);
@@ -543,39 +511,4 @@ static void their_memory_counts_against_the_servers_and_goes_back_with_the_job(v
         }
         rig_free(&r);
     }
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum),
-        CASE(scalars_come_in_the_order_of_their_names),
-        CASE(a_name_is_the_mean_over_the_ranks_that_gave_it_alone),
-        CASE(what_weighs_nothing_does_not_count),
-        CASE(where_nothing_weighs_anything_the_mean_is_nan),
-        CASE(what_one_rank_alone_gives_comes_out_as_it_went_in),
-        CASE(a_round_in_which_nobody_gives_any_returns_none),
-        CASE(operators_see_what_the_last_round_returned),
-        CASE(a_round_begins_with_nothing_of_the_one_before),
-        CASE(they_belong_to_the_parameter_of_the_first_piece),
-        CASE(bits_do_not_depend_on_the_order_of_arrival),
-        CASE(a_push_that_is_sent_again_counts_once),
-        CASE(what_several_frames_of_a_rank_bring_is_taken_together),
-        CASE(another_value_of_a_name_is_refused_and_changes_nothing),
-        CASE(ranks_may_give_different_values_of_a_name),
-        CASE(all_ranks_together_have_at_most_sixteen_names),
-        CASE(sixteen_names_of_the_longest_are_taken_from_every_rank),
-        CASE(an_absent_parameter_may_bring_them),
-        CASE(a_round_that_is_skipped_returns_them),
-        CASE(a_push_with_nan_that_is_rejected_brings_none),
-        CASE(what_a_process_gave_stands_when_another_takes_its_rank_over),
-        CASE(where_the_process_before_gave_none_its_successor_may),
-        CASE(ranks_with_ranges_give_them_like_others),
-        CASE(without_memory_the_push_is_refused_whole),
-        CASE(closing_their_round_takes_no_memory),
-        cmocka_unit_test(their_memory_counts_against_the_servers_and_goes_back_with_the_job),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* Tests schedules of hyperparameters against their formulas. */
+#include "test.h"
+
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "schedule.h"
 
 static pd_error err;
@@ -55,20 +47,18 @@ static void refused_with(const char *text, const char *words)
 
 /* ---- values ---- */
 
-static void linear_warmup_gives_its_first_share_in_the_first_step(void **state)
+TEST(linear_warmup_gives_its_first_share_in_the_first_step)
 {
     static const char text[] = "linear_warmup(peak=0.2,warmup_steps=4)";
-    (void)state;
     is_near(at(text, 0), 0.2 / 4);
     is_near(at(text, 1), 0.2 * 2 / 4);
     is_near(at(text, 2), 0.2 * 3 / 4);
     assert_true(at(text, 3) == 0.2 && at(text, 4) == 0.2 && at(text, INT64_MAX) == 0.2);
 }
 
-static void warmup_linear_comes_down_to_its_end_and_stays(void **state)
+TEST(warmup_linear_comes_down_to_its_end_and_stays)
 {
     static const char text[] = "warmup_linear(peak=0.5,warmup_steps=5,steps=20,end=0.1)";
-    (void)state;
     is_near(at(text, 0), 0.5 / 5);
     assert_true(at(text, 4) == 0.5 && at(text, 5) == 0.5);
     is_near(at(text, 6), 0.1 + 0.4 * 14 / 15);
@@ -77,10 +67,9 @@ static void warmup_linear_comes_down_to_its_end_and_stays(void **state)
     assert_true(at("warmup_linear(peak=0.5,warmup_steps=0,steps=2)", 0) == 0.5);
 }
 
-static void linear_goes_from_one_value_to_the_other(void **state)
+TEST(linear_goes_from_one_value_to_the_other)
 {
     static const char text[] = "linear(init=1,end=3,steps=8,begin=4)";
-    (void)state;
     assert_true(at(text, 0) == 1 && at(text, 4) == 1);
     is_near(at(text, 5), 1.25);
     is_near(at(text, 11), 2.75);
@@ -88,36 +77,32 @@ static void linear_goes_from_one_value_to_the_other(void **state)
     assert_true(at("linear(init=1,end=3,steps=8)", 4) == 2);
 }
 
-static void polynomial_has_a_power(void **state)
+TEST(polynomial_has_a_power)
 {
     static const char text[] = "polynomial(init=0.8,end=0.2,power=2.5,steps=10,begin=3)";
-    (void)state;
     assert_true(at(text, 3) == 0.8 && at(text, 13) == 0.2 && at(text, 14) == 0.2);
     for (int count = 4; count < 13; count++) is_near(at(text, count), 0.2 + 0.6 * pow(1 - (count - 3) / 10.0, 2.5));
 }
 
-static void cosine_warms_up_and_comes_down(void **state)
+TEST(cosine_warms_up_and_comes_down)
 {
     static const char text[] = "cosine(peak=0.9,steps=50,warmup_steps=10,init=0.3,end=0.1,exponent=1.5)";
-    (void)state;
     for (int count = 0; count < 10; count++) is_near(at(text, count), 0.3 + 0.6 * count / 10);
     for (int count = 10; count < 50; count++)
         is_near(at(text, count), 0.1 + 0.8 * pow((1 + cos(M_PI * (count - 10) / 40)) / 2, 1.5));
     assert_true(at(text, 10) == 0.9 && at(text, 50) == 0.1 && at(text, 5000) == 0.1);
 }
 
-static void cosine_without_a_warmup_begins_at_its_peak(void **state)
+TEST(cosine_without_a_warmup_begins_at_its_peak)
 {
-    (void)state;
     assert_true(at("cosine(peak=0.9,steps=50)", 0) == 0.9);
     assert_true(fabs(at("cosine(peak=0.9,steps=50)", 25) - 0.45) < 1e-15);
     assert_true(at("cosine(peak=0.9,steps=50)", 50) == 0);
 }
 
-static void inverse_sqrt_halves_in_four_times_the_warmup(void **state)
+TEST(inverse_sqrt_halves_in_four_times_the_warmup)
 {
     static const char text[] = "inverse_sqrt(peak=0.4,warmup_steps=100)";
-    (void)state;
     is_near(at(text, 0), 0.4 / 100);
     is_near(at(text, 49), 0.2);
     assert_true(at(text, 99) == 0.4);
@@ -125,21 +110,19 @@ static void inverse_sqrt_halves_in_four_times_the_warmup(void **state)
     is_near(at(text, 399), 0.2);
 }
 
-static void rsqrt_is_flat_until_its_warmup_is_over(void **state)
+TEST(rsqrt_is_flat_until_its_warmup_is_over)
 {
     static const char text[] = "rsqrt(base=2,warmup_steps=9)";
-    (void)state;
     is_near(at(text, 0), 2.0 / 3);
     is_near(at(text, 9), 2.0 / 3);
     is_near(at(text, 16), 0.5);
 }
 
 /* Upstream passes 1 to the schedule in the first step, where our count is 0. */
-static void the_update_probability_is_flat_then_decays_down_to_its_least(void **state)
+TEST(the_update_probability_is_flat_then_decays_down_to_its_least)
 {
     static const char all[] = "precond_update_prob_schedule()",
                       own[] = "precond_update_prob_schedule(max_prob=0.5,min_prob=0.01,decay=0.01,flat_start=20)";
-    (void)state;
     assert_true(at(all, 0) == 1 && at(all, 499) == 1);
     is_near(at(all, 500), exp(-0.001));
     is_near(at(all, 3999), exp(-3.5));
@@ -152,22 +135,20 @@ static void the_update_probability_is_flat_then_decays_down_to_its_least(void **
     for (int64_t count = 0; count < 5000; count += 7) assert_true(at(all, count) == pd_schedule_anneal(count));
 }
 
-static void piecewise_changes_at_its_counts(void **state)
+TEST(piecewise_changes_at_its_counts)
 {
     static const char text[] = "piecewise(0.1,10:0.01,20:0.05,1000:-2)";
-    (void)state;
     assert_true(at(text, 0) == 0.1 && at(text, 9) == 0.1 && at(text, 10) == 0.01 && at(text, 19) == 0.01 &&
                 at(text, 20) == 0.05);
     assert_true(at(text, 999) == 0.05 && at(text, 1000) == -2 && at(text, INT64_MAX) == -2);
     assert_true(at("piecewise(7)", 0) == 7 && at("piecewise(7)", 5) == 7);
 }
 
-static void piecewise_agrees_with_a_walk_from_the_start(void **state)
+TEST(piecewise_agrees_with_a_walk_from_the_start)
 {
     char text[4096] = "piecewise(0";
     pd_schedule *s;
     int value = 0;
-    (void)state;
     for (int i = 1; i < 200; i++) snprintf(text + strlen(text), sizeof text - strlen(text), ",%d:%d", i * i, i);
     strcat(text, ")");
     s = schedule(text);
@@ -178,9 +159,8 @@ static void piecewise_agrees_with_a_walk_from_the_start(void **state)
     pd_schedule_free(s);
 }
 
-static void a_table_holds_its_last_value(void **state)
+TEST(a_table_holds_its_last_value)
 {
-    (void)state;
     assert_true(at("table(0.1,0.05,1e-2)", 0) == 0.1 && at("table(0.1,0.05,1e-2)", 1) == 0.05 &&
                 at("table(0.1,0.05,1e-2)", 2) == 0.01);
     assert_true(at("table(0.1,0.05,1e-2)", 3) == 0.01 && at("table(0.1,0.05,1e-2)", INT64_MAX) == 0.01 &&
@@ -210,9 +190,8 @@ static const shape shapes[] = {
     { "precond_update_prob_schedule(max_prob=0.7,min_prob=0.1,decay=0.01,flat_start=-2.5)", 0, 0, 195 },
 };
 
-static void formulas_rise_fall_and_end_where_they_should(void **state)
+TEST(formulas_rise_fall_and_end_where_they_should)
 {
-    (void)state;
     for (const shape *it = shapes; it < shapes + sizeof shapes / sizeof *shapes; it++) {
         pd_schedule *s = schedule(it->text);
         for (int count = 1; count < 1000; count++) {
@@ -228,9 +207,8 @@ static void formulas_rise_fall_and_end_where_they_should(void **state)
 
 /* Between two counts, the value never changes by more than in the steepest part of the curve. So there is no jump at
  * the end of a warm-up. */
-static void formulas_do_not_jump(void **state)
+TEST(formulas_do_not_jump)
 {
-    (void)state;
     for (const shape *it = shapes; it < shapes + sizeof shapes / sizeof *shapes; it++) {
         pd_schedule *s = schedule(it->text);
         double most = strstr(it->text, "power=0.5") != NULL || strstr(it->text, "exponent=0.3") != NULL ? 0.2 : 0.025;
@@ -241,9 +219,8 @@ static void formulas_do_not_jump(void **state)
     }
 }
 
-static void corners_bound_every_value(void **state)
+TEST(corners_bound_every_value)
 {
-    (void)state;
     for (const shape *it = shapes; it < shapes + sizeof shapes / sizeof *shapes; it++) {
         pd_schedule *s = schedule(it->text);
         double least = INFINITY, most = -INFINITY;
@@ -259,11 +236,10 @@ static void corners_bound_every_value(void **state)
     }
 }
 
-static void corners_of_a_list_are_all_its_values(void **state)
+TEST(corners_of_a_list_are_all_its_values)
 {
     pd_schedule *table = schedule("table(5,6,7)"), *piecewise = schedule("piecewise(5,10:6,30:7)");
     int64_t count;
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         assert_true(pd_schedule_corner(table, i, &count) && pd_schedule_at(table, count) == 5 + (double)i);
         assert_true(pd_schedule_corner(piecewise, i, &count) && pd_schedule_at(piecewise, count) == 5 + (double)i);
@@ -274,19 +250,17 @@ static void corners_of_a_list_are_all_its_values(void **state)
     pd_schedule_free(piecewise);
 }
 
-static void equal_ends_give_a_constant_to_the_bit(void **state)
+TEST(equal_ends_give_a_constant_to_the_bit)
 {
     pd_schedule *s = schedule("cosine(peak=0.1,steps=977,warmup_steps=31,init=0.1,end=0.1)");
-    (void)state;
     for (int count = 0; count < 1000; count++) assert_true(pd_schedule_at(s, count) == 0.1);
     pd_schedule_free(s);
 }
 
 /* ---- refusals ---- */
 
-static void a_kind_it_does_not_have_gets_the_list(void **state)
+TEST(a_kind_it_does_not_have_gets_the_list)
 {
-    (void)state;
     refused_with("cosin(peak=1,steps=2)",
                  "there is no schedule cosin; there are: linear_warmup, warmup_linear, linear, polynomial, cosine, "
                  "inverse_sqrt, rsqrt, precond_update_prob_schedule, piecewise, table");
@@ -298,9 +272,8 @@ static void a_kind_it_does_not_have_gets_the_list(void **state)
     refused_with("table(1)x", "parenthesis");
 }
 
-static void arguments_are_named_by_what_the_kind_has(void **state)
+TEST(arguments_are_named_by_what_the_kind_has)
 {
-    (void)state;
     refused_with("cosine(steps=2)",
                  "missing argument \"peak\"; the form is cosine(peak=,steps=,warmup_steps=0,init=0,end=0,exponent=1)");
     refused_with("cosine(peak=1,step=2)", "unknown argument \"step\"");
@@ -310,11 +283,10 @@ static void arguments_are_named_by_what_the_kind_has(void **state)
     refused_with("cosine(peak=1,,steps=2)", "expected name=value, got \"\"");
 }
 
-static void arguments_are_numbers(void **state)
+TEST(arguments_are_numbers)
 {
     static const char *const texts[] = { "", "x", "nan", "inf", "1e999", " 1", "1 ", "1)", "0x", "1=2" };
     char text[200];
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         snprintf(text, sizeof text, "linear_warmup(peak=%s,warmup_steps=2)", texts[i]);
         refused_with(text, "peak of linear_warmup: expected a finite number, got");
@@ -328,7 +300,7 @@ static void arguments_are_numbers(void **state)
     refused_with("linear_warmup(peak=1,warmup_steps=2.5)", "expected a whole number, got \"2.5\"");
 }
 
-static void arguments_have_ranges(void **state)
+TEST(arguments_have_ranges)
 {
     static const char *const texts[] = { "linear_warmup(peak=1,warmup_steps=0)",
                                          "cosine(peak=1,steps=0)",
@@ -340,23 +312,20 @@ static void arguments_have_ranges(void **state)
                                          "linear(init=1,end=0,steps=9223372036854775807)",
                                          "rsqrt(base=1e301,warmup_steps=1)",
                                          "rsqrt(base=1,warmup_steps=0)" };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (refused(texts[i]) != PD_OUT_OF_RANGE) fail_msg("%s", texts[i]);
     assert_string_equal(err.text, "warmup_steps of rsqrt: 0 is outside its range, 1 to 9007199254740992");
 }
 
-static void steps_count_the_warmup_too(void **state)
+TEST(steps_count_the_warmup_too)
 {
-    (void)state;
     refused_with("cosine(peak=1,steps=10,warmup_steps=10)", "expected more than warmup_steps = 10, got 10");
     refused_with("warmup_linear(peak=1,steps=10,warmup_steps=12)", "expected more than warmup_steps = 12, got 10");
     pd_schedule_free(schedule("cosine(peak=1,steps=10,warmup_steps=9)"));
 }
 
-static void counts_of_a_piecewise_one_ascend(void **state)
+TEST(counts_of_a_piecewise_one_ascend)
 {
-    (void)state;
     refused_with("piecewise(1,10:2,10:3)", "expected ascending counts from 1 on, got \"10\"");
     refused_with("piecewise(1,0:2)", "ascend");
     refused_with("piecewise(1,-5:2)", "ascend");
@@ -369,13 +338,12 @@ static void counts_of_a_piecewise_one_ascend(void **state)
     refused_with("table(1,2,)", "expected a finite number, got");
 }
 
-static void long_texts_are_cut_in_messages_and_not_in_values(void **state)
+TEST(long_texts_are_cut_in_messages_and_not_in_values)
 {
     enum { VALUES = 20000 };
     char *text = malloc(VALUES * 8 + 16);
     size_t used = (size_t)sprintf(text, "table(0");
     pd_schedule *s;
-    (void)state;
     for (int i = 1; i < VALUES; i++) used += (size_t)sprintf(text + used, ",%d", i);
     strcpy(text + used, ")");
     s = schedule(text);
@@ -389,10 +357,9 @@ static void long_texts_are_cut_in_messages_and_not_in_values(void **state)
     free(text);
 }
 
-static void without_memory_it_says_so(void **state)
+TEST(without_memory_it_says_so)
 {
     static const char *const texts[] = { "cosine(peak=1,steps=5)", "table(1,2,3)", "piecewise(1,2:3)" };
-    (void)state;
     for (int i = 0; i < 3; i++) {
         int64_t n = 0;
         for (;; n++) {
@@ -409,37 +376,4 @@ static void without_memory_it_says_so(void **state)
         }
         assert_true(n >= 3);
     }
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test(name)
-    const struct CMUnitTest tests[] = {
-        CASE(linear_warmup_gives_its_first_share_in_the_first_step),
-        CASE(warmup_linear_comes_down_to_its_end_and_stays),
-        CASE(linear_goes_from_one_value_to_the_other),
-        CASE(polynomial_has_a_power),
-        CASE(cosine_warms_up_and_comes_down),
-        CASE(cosine_without_a_warmup_begins_at_its_peak),
-        CASE(inverse_sqrt_halves_in_four_times_the_warmup),
-        CASE(the_update_probability_is_flat_then_decays_down_to_its_least),
-        CASE(rsqrt_is_flat_until_its_warmup_is_over),
-        CASE(piecewise_changes_at_its_counts),
-        CASE(piecewise_agrees_with_a_walk_from_the_start),
-        CASE(a_table_holds_its_last_value),
-        CASE(formulas_rise_fall_and_end_where_they_should),
-        CASE(formulas_do_not_jump),
-        CASE(corners_bound_every_value),
-        CASE(corners_of_a_list_are_all_its_values),
-        CASE(equal_ends_give_a_constant_to_the_bit),
-        CASE(a_kind_it_does_not_have_gets_the_list),
-        CASE(arguments_are_named_by_what_the_kind_has),
-        CASE(arguments_are_numbers),
-        CASE(arguments_have_ranges),
-        CASE(steps_count_the_warmup_too),
-        CASE(counts_of_a_piecewise_one_ascend),
-        CASE(long_texts_are_cut_in_messages_and_not_in_values),
-        CASE(without_memory_it_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* Tests segments of shared memory: what two processes see of each other, which descriptors of a peer are refused, and
  * that none is left over. */
 #define _GNU_SOURCE /* F_ADD_SEALS, MFD_HUGETLB, fallocate */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -48,20 +39,20 @@ static pd_segment made(uint64_t bytes)
 
 /* ---- what both sides see ---- */
 
-static void a_new_segment_is_zeroed(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_new_segment_is_zeroed)
 {
     static const uint8_t zeros[BYTES];
     pd_segment segment = made(BYTES);
-    (void)state;
 
     assert_memory_equal(segment.at, zeros, BYTES);
     pd_segment_drop(&segment);
 }
 
-static void what_one_side_writes_the_other_reads(void **state)
+TEST(what_one_side_writes_the_other_reads)
 {
     pd_segment mine = made(BYTES), theirs;
-    (void)state;
 
     assert_int_equal(pd_segment_map(&theirs, pd_segment_share(&mine), BYTES, NULL), PD_OK);
     for (int i = 0; i < BYTES; i++) mine.at[i] = (uint8_t)(i * 7);
@@ -80,11 +71,10 @@ static uint64_t allocated(int fd)
 }
 
 /* Otherwise workers that keep a descriptor or a mapping would keep memory that counts as the daemon's. */
-static void a_dropped_segment_has_no_pages_whoever_has_it_open(void **state)
+TEST(a_dropped_segment_has_no_pages_whoever_has_it_open)
 {
     pd_segment mine = made(BYTES), theirs;
     int kept = pd_segment_share(&mine);
-    (void)state;
 
     assert_int_equal(pd_segment_map(&theirs, pd_segment_share(&mine), BYTES, NULL), PD_OK);
     memset(mine.at, 9, BYTES);
@@ -97,10 +87,9 @@ static void a_dropped_segment_has_no_pages_whoever_has_it_open(void **state)
     close(kept);
 }
 
-static void a_full_segment_stays_full(void **state)
+TEST(a_full_segment_stays_full)
 {
     static const uint64_t sizes[] = { 1, BYTES, (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
-    (void)state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         pd_segment mine, theirs;
@@ -117,11 +106,10 @@ static void a_full_segment_stays_full(void **state)
     }
 }
 
-static void pages_that_nobody_writes_take_no_memory(void **state)
+TEST(pages_that_nobody_writes_take_no_memory)
 {
     pd_segment segment = made((uint64_t)1 << 36);
     struct stat file;
-    (void)state;
 
     segment.at[(uint64_t)1 << 35] = 1;
     assert_int_equal(fstat(segment.fd, &file), 0);
@@ -129,10 +117,9 @@ static void pages_that_nobody_writes_take_no_memory(void **state)
     pd_segment_drop(&segment);
 }
 
-static void a_dropped_segment_may_be_dropped_again(void **state)
+TEST(a_dropped_segment_may_be_dropped_again)
 {
     pd_segment segment = made(BYTES);
-    (void)state;
 
     pd_segment_drop(&segment);
     pd_segment_drop(&segment);
@@ -141,23 +128,21 @@ static void a_dropped_segment_may_be_dropped_again(void **state)
 
 /* ---- what the other side cannot do ---- */
 
-static void the_other_side_cannot_map_it_to_write(void **state)
+TEST(the_other_side_cannot_map_it_to_write)
 {
     pd_segment mine = made(BYTES);
     int fd = pd_segment_share(&mine);
-    (void)state;
 
     assert_ptr_equal(mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
     close(fd);
     pd_segment_drop(&mine);
 }
 
-static void the_other_side_cannot_make_its_mapping_writable(void **state)
+TEST(the_other_side_cannot_make_its_mapping_writable)
 {
     pd_segment mine = made(BYTES);
     int fd = pd_segment_share(&mine);
     void *at = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    (void)state;
 
     assert_ptr_not_equal(at, MAP_FAILED);
     assert_int_equal(mprotect(at, BYTES, PROT_READ | PROT_WRITE), -1);
@@ -166,22 +151,20 @@ static void the_other_side_cannot_make_its_mapping_writable(void **state)
     pd_segment_drop(&mine);
 }
 
-static void the_other_side_cannot_write_to_its_file(void **state)
+TEST(the_other_side_cannot_write_to_its_file)
 {
     pd_segment mine = made(BYTES);
     int fd = pd_segment_share(&mine);
-    (void)state;
 
     assert_int_equal(pwrite(fd, "x", 1, 0), -1);
     close(fd);
     pd_segment_drop(&mine);
 }
 
-static void nobody_can_change_its_size(void **state)
+TEST(nobody_can_change_its_size)
 {
     static const off_t sizes[] = { 0, 1, 4096, BYTES - 1, BYTES + 1, 1 << 20 };
     pd_segment mine = made(BYTES);
-    (void)state;
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         assert_int_equal(ftruncate(mine.fd, sizes[i]), -1);
@@ -190,11 +173,10 @@ static void nobody_can_change_its_size(void **state)
     pd_segment_drop(&mine);
 }
 
-static void nobody_can_forbid_the_maker_to_write(void **state)
+TEST(nobody_can_forbid_the_maker_to_write)
 {
     pd_segment mine = made(BYTES);
     int fd = pd_segment_share(&mine);
-    (void)state;
 
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     mine.at[0] = 1;
@@ -202,10 +184,9 @@ static void nobody_can_forbid_the_maker_to_write(void **state)
     pd_segment_drop(&mine);
 }
 
-static void a_segment_of_a_peer_cannot_be_passed_on(void **state)
+TEST(a_segment_of_a_peer_cannot_be_passed_on)
 {
     pd_segment theirs;
-    (void)state;
 
     assert_int_equal(pd_segment_map(&theirs, memfd_sealed(BYTES, 1), BYTES, NULL), PD_OK);
     assert_int_equal(pd_segment_share(&theirs), -1);
@@ -225,11 +206,10 @@ static void assert_refuses(int fd, uint64_t bytes, const char *part)
     if (fd >= 0) assert_int_equal(fcntl(fd, F_GETFD), -1); /* it is closed */
 }
 
-static void maps_a_memfd_of_any_length_up_to_that_of_the_file(void **state)
+TEST(maps_a_memfd_of_any_length_up_to_that_of_the_file)
 {
     static const uint64_t lengths[] = { 1, 4095, 4096, 4097, BYTES };
     pd_segment segment;
-    (void)state;
 
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         assert_int_equal(pd_segment_map(&segment, memfd_sealed(BYTES, 1), lengths[i], NULL), PD_OK);
@@ -239,17 +219,15 @@ static void maps_a_memfd_of_any_length_up_to_that_of_the_file(void **state)
     }
 }
 
-static void refuses_that_none_came(void **state)
+TEST(refuses_that_none_came)
 {
-    (void)state;
     assert_refuses(-1, BYTES, "the request has no file descriptor");
 }
 
 /* Every set of seals but the whole one leaves the peer a way to change the size, or to do so later. */
-static void refuses_a_memfd_whose_size_is_not_sealed(void **state)
+TEST(refuses_a_memfd_whose_size_is_not_sealed)
 {
     static const int seals[] = { F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL };
-    (void)state;
 
     for (unsigned set = 0; set < 7; set++) {
         int some = 0;
@@ -259,28 +237,24 @@ static void refuses_a_memfd_whose_size_is_not_sealed(void **state)
     }
 }
 
-static void refuses_a_memfd_that_is_shorter_than_announced(void **state)
+TEST(refuses_a_memfd_that_is_shorter_than_announced)
 {
-    (void)state;
     assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "expected a memfd of 12389 bytes, got 12388");
 }
 
-static void refuses_a_length_of_all_ones(void **state)
+TEST(refuses_a_length_of_all_ones)
 {
-    (void)state;
     assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "expected a memfd of 18446744073709551615 bytes");
 }
 
-static void refuses_a_segment_of_no_bytes(void **state)
+TEST(refuses_a_segment_of_no_bytes)
 {
-    (void)state;
     assert_refuses(memfd_sealed(BYTES, 1), 0, "expected a memfd of 0 bytes");
 }
 
-static void refuses_a_pipe(void **state)
+TEST(refuses_a_pipe)
 {
     int ends[2];
-    (void)state;
 
     assert_int_equal(pipe(ends), 0);
     assert_refuses(ends[0], BYTES, "expected a memfd of ordinary pages");
@@ -299,39 +273,35 @@ static int new_file(const char *folder)
     return fd;
 }
 
-static void refuses_a_file_of_a_disk(void **state)
+TEST(refuses_a_file_of_a_disk)
 {
-    (void)state;
     assert_refuses(new_file("/var/tmp"), BYTES, "shared memory: ");
 }
 
 /* /dev/shm is the file system that a memfd is in. But other processes can shorten a file there. */
-static void refuses_a_file_in_dev_shm(void **state)
+TEST(refuses_a_file_in_dev_shm)
 {
     int fd = new_file("/dev/shm");
-    (void)state;
 
     if (fd < 0) skip();
     assert_refuses(fd, BYTES, "F_SEAL_SHRINK");
 }
 
 /* An access to a huge page kills the process if none is free, so such memory is refused. */
-static void refuses_memory_of_huge_pages(void **state)
+TEST(refuses_memory_of_huge_pages)
 {
     int fd = memfd_with(MFD_HUGETLB, 2 << 20, SIZE_SEALS);
-    (void)state;
 
     if (fd < 0) skip();
     assert_refuses(fd, 4096, "ordinary pages");
 }
 
-static void refuses_memory_that_cannot_be_mapped(void **state)
+TEST(refuses_memory_that_cannot_be_mapped)
 {
     uint64_t bytes = (uint64_t)1 << 48; /* more than a process can map */
     int fd = memfd_with(0, bytes, SIZE_SEALS);
     pd_segment segment;
     pd_error err;
-    (void)state;
 
     assert_true(fd >= 0);
     assert_int_equal(pd_segment_map(&segment, fd, bytes, &err), PD_UNAVAILABLE);
@@ -350,11 +320,10 @@ static void assert_not_full(int fd, const char *part)
     assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
-static void refuses_gradients_whose_pages_are_not_there(void **state)
+TEST(refuses_gradients_whose_pages_are_not_there)
 {
     enum { SEALS = SIZE_SEALS | F_SEAL_FUTURE_WRITE };
     int one_missing = memfd_with(0, BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
-    (void)state;
 
     assert_not_full(memfd_with(0, BYTES, SEALS), "only 0 of 16384 bytes are allocated");
     assert_int_equal(fallocate(one_missing, 0, 4096, BYTES - 4096), 0);
@@ -362,10 +331,9 @@ static void refuses_gradients_whose_pages_are_not_there(void **state)
     assert_not_full(one_missing, "only 12288 of 16384 bytes are allocated");
 }
 
-static void refuses_gradients_whose_pages_can_be_freed(void **state)
+TEST(refuses_gradients_whose_pages_can_be_freed)
 {
     int fd = memfd_with(0, BYTES, SIZE_SEALS);
-    (void)state;
 
     assert_int_equal(fallocate(fd, 0, 0, BYTES), 0);
     assert_not_full(fd, "F_SEAL_FUTURE_WRITE");
@@ -383,12 +351,11 @@ static void assert_cannot_make(uint64_t bytes, const char *part)
     assert_null(segment.at);
 }
 
-static void says_that_no_descriptor_is_free(void **state)
+TEST(says_that_no_descriptor_is_free)
 {
     pd_segment segment;
     pd_error err;
     int rc;
-    (void)state;
 
     descriptors_forbid();
     rc = pd_segment_make(&segment, BYTES, &err);
@@ -397,23 +364,20 @@ static void says_that_no_descriptor_is_free(void **state)
     assert_non_null(strstr(err.text, "memfd_create: Too many open files"));
 }
 
-static void says_that_the_memory_cannot_be_mapped(void **state)
+TEST(says_that_the_memory_cannot_be_mapped)
 {
-    (void)state;
     assert_cannot_make((uint64_t)1 << 48, "mapping it");
 }
 
-static void says_that_no_file_is_so_long(void **state)
+TEST(says_that_no_file_is_so_long)
 {
-    (void)state;
     assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes exceed the largest size");
 }
 
-static void passes_no_descriptor_where_none_is_free(void **state)
+TEST(passes_no_descriptor_where_none_is_free)
 {
     pd_segment mine = made(BYTES);
     int fd;
-    (void)state;
 
     descriptors_forbid();
     fd = pd_segment_share(&mine);
@@ -430,11 +394,10 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
     return (*seed >> 33) % below;
 }
 
-static void has_what_lies_between_its_ends_and_nothing_else(void **state)
+TEST(has_what_lies_between_its_ends_and_nothing_else)
 {
     pd_segment segment = made(100);
     uint64_t seed = 1;
-    (void)state;
 
     for (int i = 0; i < 20000; i++) {
         int64_t first = (int64_t)draw(&seed, 300) - 100;
@@ -447,50 +410,9 @@ static void has_what_lies_between_its_ends_and_nothing_else(void **state)
     pd_segment_drop(&segment);
 }
 
-static void where_there_is_none_nothing_lies_in_it(void **state)
+TEST(where_there_is_none_nothing_lies_in_it)
 {
     const pd_segment none = PD_NO_SEGMENT;
-    (void)state;
 
     assert_false(pd_segment_has(&none, NULL, 0));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_new_segment_is_zeroed),
-        CASE(what_one_side_writes_the_other_reads),
-        CASE(a_dropped_segment_has_no_pages_whoever_has_it_open),
-        CASE(a_full_segment_stays_full),
-        CASE(pages_that_nobody_writes_take_no_memory),
-        CASE(a_dropped_segment_may_be_dropped_again),
-        CASE(the_other_side_cannot_map_it_to_write),
-        CASE(the_other_side_cannot_make_its_mapping_writable),
-        CASE(the_other_side_cannot_write_to_its_file),
-        CASE(nobody_can_change_its_size),
-        CASE(nobody_can_forbid_the_maker_to_write),
-        CASE(a_segment_of_a_peer_cannot_be_passed_on),
-        CASE(maps_a_memfd_of_any_length_up_to_that_of_the_file),
-        CASE(refuses_that_none_came),
-        CASE(refuses_a_memfd_whose_size_is_not_sealed),
-        CASE(refuses_a_memfd_that_is_shorter_than_announced),
-        CASE(refuses_a_length_of_all_ones),
-        CASE(refuses_a_segment_of_no_bytes),
-        CASE(refuses_a_pipe),
-        CASE(refuses_a_file_of_a_disk),
-        CASE(refuses_a_file_in_dev_shm),
-        CASE(refuses_memory_of_huge_pages),
-        CASE(refuses_gradients_whose_pages_are_not_there),
-        CASE(refuses_gradients_whose_pages_can_be_freed),
-        CASE(refuses_memory_that_cannot_be_mapped),
-        CASE(says_that_no_descriptor_is_free),
-        CASE(says_that_the_memory_cannot_be_mapped),
-        CASE(says_that_no_file_is_so_long),
-        CASE(passes_no_descriptor_where_none_is_free),
-        CASE(has_what_lies_between_its_ends_and_nothing_else),
-        CASE(where_there_is_none_nothing_lies_in_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

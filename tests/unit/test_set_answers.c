@@ -1,10 +1,5 @@
 /* Tests when a command that sets values is answered: when the disk has its record, or a checkpoint with the values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kept_job.h"
 #include "rig.h"
@@ -18,13 +13,12 @@ static uint64_t answers_of(rig *r, const char *options)
     return r->answered - before;
 }
 
-static void a_command_is_answered_when_the_disk_has_its_record(void **state)
+TEST(a_command_is_answered_when_the_disk_has_its_record)
 {
     pd_store_config config = kept_config();
     uint64_t kept, answered;
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=100");
     kept_job_step(&r, 1);
     kept = r.kept;
@@ -45,12 +39,11 @@ static void a_command_is_answered_when_the_disk_has_its_record(void **state)
     rig_free(&r);
 }
 
-static void a_command_whose_record_fails_is_answered_with_the_next_checkpoint(void **state)
+TEST(a_command_whose_record_fails_is_answered_with_the_next_checkpoint)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "checkpoint_every=100");
     kept_job_step(&r, 1);
     r.log_error = "an error of the disk";
@@ -73,11 +66,10 @@ static void start_with_command(rig *r)
     assert_int_equal(answers_of(r, "lr=0.1"), 0);
 }
 
-static void a_command_that_waits_too_long_is_told_so(void **state)
+TEST(a_command_that_waits_too_long_is_told_so)
 {
     rig r;
 
-    (void)state;
     start_with_command(&r);
     rig_sleep(&r, 11);
     assert_int_equal(r.error.code, PD_DEADLINE_EXCEEDED);
@@ -85,12 +77,11 @@ static void a_command_that_waits_too_long_is_told_so(void **state)
     rig_free(&r);
 }
 
-static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **state)
+TEST(a_late_error_of_an_entry_does_not_concern_commands_after_it)
 {
     uint64_t answered;
     rig r;
 
-    (void)state;
     start_with_command(&r);
     kept_job_import_count(&r); /* the checkpoint that follows has the first command; records begin anew */
     assert_int_equal(r.disk->step, 1);
@@ -106,12 +97,11 @@ static void a_late_error_of_an_entry_does_not_concern_commands_after_it(void **s
     rig_free(&r);
 }
 
-static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(void **state)
+TEST(a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way)
 {
     uint64_t answered;
     rig r;
 
-    (void)state;
     start_with_command(&r);
     r.disk_error = "an error of the disk";
     kept_job_import_count(&r);
@@ -121,16 +111,4 @@ static void a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way(
     assert_int_equal(r.answered, answered + 1);
     r.disk_error = NULL;
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_command_is_answered_when_the_disk_has_its_record),
-        cmocka_unit_test(a_command_whose_record_fails_is_answered_with_the_next_checkpoint),
-        cmocka_unit_test(a_command_that_waits_too_long_is_told_so),
-        cmocka_unit_test(a_late_error_of_an_entry_does_not_concern_commands_after_it),
-        cmocka_unit_test(a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

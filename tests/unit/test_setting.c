@@ -1,21 +1,14 @@
 /* Tests hyperparameters that are set while a job runs: which value applies in which step. */
+#include "test.h"
+
 #include "counting_row.h"
 #include "coupled_row.h"
 #include "ones.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 /* ---- which value applies ---- */
 
-static void a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_configuration(void **state)
+TEST(a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_configuration)
 {
-    (void)state;
     for (int which = 0; which < 8; which++) {
         bool is_set = (which & 1) != 0, is_pushed = (which & 2) != 0, is_scheduled = (which & 4) != 0;
         double expected = is_set ? 4 : is_pushed ? 3 : is_scheduled ? 2 : 1;
@@ -29,9 +22,8 @@ static void a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_
     }
 }
 
-static void a_withdrawn_setting_gives_way_to_what_was_below_it(void **state)
+TEST(a_withdrawn_setting_gives_way_to_what_was_below_it)
 {
-    (void)state;
     for (int is_pushed = 0; is_pushed < 2; is_pushed++)
         for (int is_scheduled = 0; is_scheduled < 2; is_scheduled++) {
             ones f;
@@ -47,11 +39,10 @@ static void a_withdrawn_setting_gives_way_to_what_was_below_it(void **state)
         }
 }
 
-static void a_later_setting_takes_the_place_of_the_one_before(void **state)
+TEST(a_later_setting_takes_the_place_of_the_one_before)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 1);
     for (int i = 2; i < 200; i++) {
         char text[32];
@@ -63,11 +54,10 @@ static void a_later_setting_takes_the_place_of_the_one_before(void **state)
     rig_free(&f.r);
 }
 
-static void other_hyperparameters_keep_what_was_set_before(void **state)
+TEST(other_hyperparameters_keep_what_was_set_before)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.5", 1);
     ones_set(&f, "p0", "lr=2", 0);
     ones_set(&f, "p0", "momentum=0.25", 0);
@@ -78,11 +68,10 @@ static void other_hyperparameters_keep_what_was_set_before(void **state)
     rig_free(&f.r);
 }
 
-static void a_schedule_that_is_set_follows_the_parameters_count(void **state)
+TEST(a_schedule_that_is_set_follows_the_parameters_count)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 1);
     ones_step(&f, 0);
     ones_set(&f, "p0", "lr=table(1,2,3,4)", 0);
@@ -94,7 +83,7 @@ static void a_schedule_that_is_set_follows_the_parameters_count(void **state)
 }
 
 /* Parameter p1 has no gradient in the first step of its group. */
-static void a_schedule_that_is_set_follows_the_count_of_a_group(void **state)
+TEST(a_schedule_that_is_set_follows_the_count_of_a_group)
 {
     static const pd_optimizer_ops *const rows[] = { &counting_row, NULL };
     pd_store_config config = rig_config();
@@ -102,7 +91,6 @@ static void a_schedule_that_is_set_follows_the_count_of_a_group(void **state)
     rig_frame *frame;
     rig r;
 
-    (void)state;
     config.rows = rows;
     rig_new(&r, &config);
     r.job = rig_start(&r, "job", 1, ONES_CONN, ones_sizes, 2, NULL, "* counting");
@@ -122,13 +110,12 @@ static void a_schedule_that_is_set_follows_the_count_of_a_group(void **state)
 
 /* ---- from which step a value applies ---- */
 
-static void a_round_that_is_gathering_takes_it(void **state)
+TEST(a_round_that_is_gathering_takes_it)
 {
     pd_store_config config = rig_config();
     float one = 1, before;
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     r.job = rig_start(&r, "job", 2, ONES_CONN, ones_sizes, 1, NULL, NULL);
     before = rig_weights(&r, r.job, 0)[0];
@@ -142,11 +129,10 @@ static void a_round_that_is_gathering_takes_it(void **state)
     rig_free(&r);
 }
 
-static void without_a_step_each_parameter_takes_it_at_its_next(void **state)
+TEST(without_a_step_each_parameter_takes_it_at_its_next)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 3);
     for (int i = 0; i < 3; i++) ones_step(&f, 1);
     ones_step(&f, 0);
@@ -160,12 +146,11 @@ static void without_a_step_each_parameter_takes_it_at_its_next(void **state)
     rig_free(&f.r);
 }
 
-static void with_a_step_it_holds_from_that_step_on(void **state)
+TEST(with_a_step_it_holds_from_that_step_on)
 {
     uint64_t logs;
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 2);
     ones_step(&f, 1);
     ones_set(&f, "*", "lr=9", 3);
@@ -182,11 +167,10 @@ static void with_a_step_it_holds_from_that_step_on(void **state)
     rig_free(&f.r);
 }
 
-static void a_step_that_is_past_is_refused_for_all(void **state)
+TEST(a_step_that_is_past_is_refused_for_all)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 3);
     ones_step(&f, 2);
     assert_int_equal(rig_set(&f.r, "job", "*", "lr=9", 1), PD_FAILED_PRECONDITION);
@@ -197,12 +181,11 @@ static void a_step_that_is_past_is_refused_for_all(void **state)
     rig_free(&f.r);
 }
 
-static void a_plan_of_steps_is_followed(void **state)
+TEST(a_plan_of_steps_is_followed)
 {
     static const double expected[] = { 1, 2, 2, 4, 4, 1, 1 };
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 1);
     ones_set(&f, "p0", "lr=2", 2);
     ones_set(&f, "p0", "lr=4", 4);
@@ -215,12 +198,11 @@ static void a_plan_of_steps_is_followed(void **state)
     rig_free(&f.r);
 }
 
-static void what_is_set_takes_the_place_of_what_was_planned_after_it(void **state)
+TEST(what_is_set_takes_the_place_of_what_was_planned_after_it)
 {
     static const double expected[] = { 1, 3, 3, 3, 3 };
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 1);
     ones_set(&f, "p0", "lr=4", 4);
     ones_set(&f, "p0", "lr=2 weight_decay=0", 2);
@@ -230,7 +212,7 @@ static void what_is_set_takes_the_place_of_what_was_planned_after_it(void **stat
 }
 
 /* The step has begun and waits for preconditioner tasks that are not delivered. */
-static void a_step_that_has_begun_keeps_its_values(void **state)
+TEST(a_step_that_has_begun_keeps_its_values)
 {
     static const int64_t sizes[] = { 8 };
     static const float gradient[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
@@ -238,7 +220,6 @@ static void a_step_that_has_begun_keeps_its_values(void **state)
     pd_store_config config = rig_config();
     float weights[2][8];
 
-    (void)state;
     config.rows = rows;
     for (int is_set = 0; is_set < 2; is_set++) {
         rig r;
@@ -331,11 +312,10 @@ static void check_list(ones *f, const plan *p)
         for (int h = 0; h < HYPERS; h++) assert_true(told[param][h] == p->at[param][h][f->step[param] + 1]);
 }
 
-static void any_commands_give_each_step_the_values_of_the_definition(void **state)
+TEST(any_commands_give_each_step_the_values_of_the_definition)
 {
     uint64_t seed = 1;
 
-    (void)state;
     for (int run = 0; run < 15; run++) {
         plan p = { 0 };
         ones f;
@@ -358,11 +338,10 @@ static void any_commands_give_each_step_the_values_of_the_definition(void **stat
 
 /* ---- which parameters a command applies to ---- */
 
-static void only_parameters_that_match_take_it(void **state)
+TEST(only_parameters_that_match_take_it)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, NULL, 3);
     ones_set(&f, "p[02]", "lr=9", 0);
     assert_int_equal(f.r.set->params, 2);
@@ -372,11 +351,10 @@ static void only_parameters_that_match_take_it(void **state)
     rig_free(&f.r);
 }
 
-static void a_parameter_takes_what_its_optimizer_has(void **state)
+TEST(a_parameter_takes_what_its_optimizer_has)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "p0 scalable_shampoo learning_rate=1;* sgd lr=1", 2);
     ones_set(&f, "*", "lr=9 beta2=0.5", 0);
     assert_int_equal(f.r.set->params, 2);
@@ -386,27 +364,4 @@ static void a_parameter_takes_what_its_optimizer_has(void **state)
     assert_string_equal(f.r.info->settings[1].name, "lr");
     ASSERT_NEAR(ones_step(&f, 1), 9);
     rig_free(&f.r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_configuration),
-        cmocka_unit_test(a_withdrawn_setting_gives_way_to_what_was_below_it),
-        cmocka_unit_test(a_later_setting_takes_the_place_of_the_one_before),
-        cmocka_unit_test(other_hyperparameters_keep_what_was_set_before),
-        cmocka_unit_test(a_schedule_that_is_set_follows_the_parameters_count),
-        cmocka_unit_test(a_schedule_that_is_set_follows_the_count_of_a_group),
-        cmocka_unit_test(a_round_that_is_gathering_takes_it),
-        cmocka_unit_test(without_a_step_each_parameter_takes_it_at_its_next),
-        cmocka_unit_test(with_a_step_it_holds_from_that_step_on),
-        cmocka_unit_test(a_step_that_is_past_is_refused_for_all),
-        cmocka_unit_test(a_plan_of_steps_is_followed),
-        cmocka_unit_test(what_is_set_takes_the_place_of_what_was_planned_after_it),
-        cmocka_unit_test(a_step_that_has_begun_keeps_its_values),
-        cmocka_unit_test(any_commands_give_each_step_the_values_of_the_definition),
-        cmocka_unit_test(only_parameters_that_match_take_it),
-        cmocka_unit_test(a_parameter_takes_what_its_optimizer_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

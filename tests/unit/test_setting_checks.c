@@ -1,14 +1,8 @@
 /* Tests checks of hyperparameters that are set while a job runs: refused values change nothing, the number of overrides
  * is bounded, and changes are recorded. */
+#include "test.h"
+
 #include "ones.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- commands that are refused as a whole ---- */
 
@@ -18,7 +12,7 @@ typedef struct refusal {
     const char *names;
 } refusal;
 
-static void what_one_parameter_refuses_changes_nothing(void **state)
+TEST(what_one_parameter_refuses_changes_nothing)
 {
     static const refusal cases[] = {
         { "*", "lr=2 lrx=1", PD_INVALID_ARGUMENT, "no hyperparameter lrx" },
@@ -46,7 +40,6 @@ static void what_one_parameter_refuses_changes_nothing(void **state)
     char stars[PD_NAME_MAX + 2] = "";
     ones f;
 
-    (void)state;
     memset(stars, '*', sizeof stars - 1);
     ones_begin(&f, "p0 scalable_shampoo learning_rate=1;* sgd lr=1", 2);
     assert_int_equal(rig_set(&f.r, "job", stars, "lr=2", 0), PD_INVALID_ARGUMENT);
@@ -60,11 +53,10 @@ static void what_one_parameter_refuses_changes_nothing(void **state)
     rig_free(&f.r);
 }
 
-static void a_value_is_checked_with_those_that_were_set_before_and_those_planned(void **state)
+TEST(a_value_is_checked_with_those_that_were_set_before_and_those_planned)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.9", 1);
     ones_set(&f, "p0", "dampening=0.5", 5);
     assert_int_equal(rig_set(&f.r, "job", "p0", "nesterov=yes", 0),
@@ -77,14 +69,13 @@ static void a_value_is_checked_with_those_that_were_set_before_and_those_planned
     rig_free(&f.r);
 }
 
-static void a_value_is_checked_with_what_was_pushed_for_the_open_round(void **state)
+TEST(a_value_is_checked_with_what_was_pushed_for_the_open_round)
 {
     pd_store_config config = rig_config();
     float one = 1;
     rig_frame *frame;
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     r.job = rig_start(&r, "job", 2, ONES_CONN, ones_sizes, 1, NULL, "* sgd lr=1 momentum=0.9");
     frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, ONES_CONN, 1);
@@ -96,14 +87,13 @@ static void a_value_is_checked_with_what_was_pushed_for_the_open_round(void **st
     rig_free(&r);
 }
 
-static void a_pushed_value_counts_again_when_a_setting_is_withdrawn_and_is_checked_then(void **state)
+TEST(a_pushed_value_counts_again_when_a_setting_is_withdrawn_and_is_checked_then)
 {
     pd_store_config config = rig_config();
     float one = 1;
     rig_frame *frame;
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     r.job = rig_start(&r, "job", 2, ONES_CONN, ones_sizes, 1, NULL, "* sgd lr=1 momentum=0.9");
     assert_int_equal(rig_set(&r, "job", "*", "nesterov=no", 0), PD_OK);
@@ -117,11 +107,10 @@ static void a_pushed_value_counts_again_when_a_setting_is_withdrawn_and_is_check
     rig_free(&r);
 }
 
-static void a_plain_value_takes_a_schedules_place_in_the_check(void **state)
+TEST(a_plain_value_takes_a_schedules_place_in_the_check)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.9 dampening=piecewise(0,3:0.5)", 1);
     assert_int_equal(rig_set(&f.r, "job", "*", "nesterov=yes", 0), PD_INVALID_ARGUMENT);
     ones_set(&f, "*", "nesterov=yes dampening=0", 0);
@@ -131,11 +120,10 @@ static void a_plain_value_takes_a_schedules_place_in_the_check(void **state)
 
 /* Parameters with equal hyperparameters are checked together. But p0 has taken 5 steps and p1 none, so the check
  * must also cover the steps that only p1 has ahead. */
-static void a_schedule_is_checked_from_each_parameters_count_on(void **state)
+TEST(a_schedule_is_checked_from_each_parameters_count_on)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.9 nesterov=yes", 2);
     for (int i = 0; i < 5; i++) ones_step(&f, 0);
     ones_set(&f, "p0", "dampening=table(0,0.5,0.5,0)", 0);
@@ -144,13 +132,12 @@ static void a_schedule_is_checked_from_each_parameters_count_on(void **state)
     rig_free(&f.r);
 }
 
-static void a_pushed_value_is_checked_with_what_is_set(void **state)
+TEST(a_pushed_value_is_checked_with_what_is_set)
 {
     ones f;
     rig_frame *frame;
     float one = 1;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.9", 1);
     ones_set(&f, "p0", "dampening=0.5", 0);
     frame = rig_frame_new(&f.r, PD_REQ_PUSH, f.job, 0, ONES_CONN, 1);
@@ -162,13 +149,12 @@ static void a_pushed_value_is_checked_with_what_is_set(void **state)
 
 /* A worker that missed the answer sends the same push again. The push is answered, whatever an operator has set
  * since. */
-static void a_push_that_is_sent_again_is_not_checked_with_what_was_set_since(void **state)
+TEST(a_push_that_is_sent_again_is_not_checked_with_what_was_set_since)
 {
     ones f;
     float one = 1;
     rig_frame *frame;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.9", 1);
     ones_step_with(&f, 0, "nesterov", "yes");
     ones_set(&f, "p0", "dampening=0.5", 0);
@@ -179,12 +165,11 @@ static void a_push_that_is_sent_again_is_not_checked_with_what_was_set_since(voi
     rig_free(&f.r);
 }
 
-static void a_job_that_is_not_there_or_has_no_parameters_or_drains_is_refused(void **state)
+TEST(a_job_that_is_not_there_or_has_no_parameters_or_drains_is_refused)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     assert_int_equal(rig_set(&r, "job", "*", "lr=2", 0), PD_NOT_FOUND);
     rig_hello(&r, "job", 0, 1, 1, ONES_CONN, NULL, NULL);
@@ -195,11 +180,10 @@ static void a_job_that_is_not_there_or_has_no_parameters_or_drains_is_refused(vo
     rig_free(&r);
 }
 
-static void only_what_was_set_is_withdrawn(void **state)
+TEST(only_what_was_set_is_withdrawn)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.5", 2);
     ones_set(&f, "p0", "lr=4", 0);
     ones_set(&f, "*", "lr= momentum=", 0);
@@ -218,11 +202,10 @@ static void only_what_was_set_is_withdrawn(void **state)
     rig_free(&f.r);
 }
 
-static void a_list_is_set_and_withdrawn_by_its_name(void **state)
+TEST(a_list_is_set_and_withdrawn_by_its_name)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* adam lr=1 betas=0.9,0.99", 1);
     ones_set(&f, "*", "betas=0.5,0.75", 0);
     assert_int_equal(f.r.set->n, 2);
@@ -238,12 +221,11 @@ static void a_list_is_set_and_withdrawn_by_its_name(void **state)
 
 /* ---- limits, and records of commands ---- */
 
-static void a_parameter_has_a_bounded_number_of_plans(void **state)
+TEST(a_parameter_has_a_bounded_number_of_plans)
 {
     ones f;
     int n = 0;
 
-    (void)state;
     ones_begin(&f, NULL, 2);
     for (; n < 1000; n++)
         if (rig_set(&f.r, "job", "*", "lr=9", (uint64_t)n + 2) != PD_OK) break;
@@ -254,7 +236,7 @@ static void a_parameter_has_a_bounded_number_of_plans(void **state)
     rig_free(&f.r);
 }
 
-static void a_job_has_a_bounded_number_of_commands(void **state)
+TEST(a_job_has_a_bounded_number_of_commands)
 {
     enum { PARAMS = 64 };
     pd_store_config config = rig_config();
@@ -262,7 +244,6 @@ static void a_job_has_a_bounded_number_of_commands(void **state)
     int n = 0;
     rig r;
 
-    (void)state;
     for (int i = 0; i < PARAMS; i++) sizes[i] = 1;
     rig_new(&r, &config);
     r.job = rig_start(&r, "job", 1, ONES_CONN, sizes, PARAMS, NULL, NULL);
@@ -291,11 +272,10 @@ static void list_from(ones *f, const char *pattern, uint64_t start)
     assert_int_equal(rig_apply(&f->r, request), PD_OK);
 }
 
-static void a_list_of_settings_comes_in_pages(void **state)
+TEST(a_list_of_settings_comes_in_pages)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1 momentum=0.5", 3);
     for (uint64_t i = 0; i < 60; i++) {
         char text[64];
@@ -316,11 +296,10 @@ static void a_list_of_settings_comes_in_pages(void **state)
     rig_free(&f.r);
 }
 
-static void who_has_set_what_is_recorded(void **state)
+TEST(who_has_set_what_is_recorded)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=0.1", 3);
     ones_set(&f, "p[01]", "lr=0.05", 0);
     assert_string_equal(f.r.log, "job job: host:7 sets lr of 2 parameters (p[01]): 0.1 -> 0.05, from step 1 on");
@@ -339,12 +318,11 @@ static void who_has_set_what_is_recorded(void **state)
     rig_free(&f.r);
 }
 
-static void the_log_says_once_that_a_pushed_value_does_not_count(void **state)
+TEST(the_log_says_once_that_a_pushed_value_does_not_count)
 {
     ones f;
     uint64_t logs;
 
-    (void)state;
     ones_begin(&f, NULL, 1);
     ones_set(&f, "*", "lr=4", 0);
     logs = f.r.logs;
@@ -356,37 +334,12 @@ static void the_log_says_once_that_a_pushed_value_does_not_count(void **state)
     rig_free(&f.r);
 }
 
-static void a_worker_that_comes_back_sees_no_difference(void **state)
+TEST(a_worker_that_comes_back_sees_no_difference)
 {
     ones f;
 
-    (void)state;
     ones_begin(&f, "* sgd lr=1", 1);
     ones_set(&f, "*", "lr=4", 0);
     assert_int_equal(rig_hello(&f.r, "job", 0, 1, ONES_CONN, ONES_CONN + 1, NULL, "* sgd lr=1"), PD_OK);
     rig_free(&f.r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_one_parameter_refuses_changes_nothing),
-        cmocka_unit_test(a_value_is_checked_with_those_that_were_set_before_and_those_planned),
-        cmocka_unit_test(a_value_is_checked_with_what_was_pushed_for_the_open_round),
-        cmocka_unit_test(a_pushed_value_counts_again_when_a_setting_is_withdrawn_and_is_checked_then),
-        cmocka_unit_test(a_plain_value_takes_a_schedules_place_in_the_check),
-        cmocka_unit_test(a_schedule_is_checked_from_each_parameters_count_on),
-        cmocka_unit_test(a_pushed_value_is_checked_with_what_is_set),
-        cmocka_unit_test(a_push_that_is_sent_again_is_not_checked_with_what_was_set_since),
-        cmocka_unit_test(a_job_that_is_not_there_or_has_no_parameters_or_drains_is_refused),
-        cmocka_unit_test(only_what_was_set_is_withdrawn),
-        cmocka_unit_test(a_list_is_set_and_withdrawn_by_its_name),
-        cmocka_unit_test(a_parameter_has_a_bounded_number_of_plans),
-        cmocka_unit_test(a_job_has_a_bounded_number_of_commands),
-        cmocka_unit_test(a_list_of_settings_comes_in_pages),
-        cmocka_unit_test(who_has_set_what_is_recorded),
-        cmocka_unit_test(the_log_says_once_that_a_pushed_value_does_not_count),
-        cmocka_unit_test(a_worker_that_comes_back_sees_no_difference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests sgd against plain loops. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "paramd/optim.h"
 
@@ -109,51 +101,52 @@ static void follows_the_definition(fixture *f, const char *const *options, bool 
         __VA_ARGS__, NULL                                                                                              \
     }
 
-static void plain(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(plain, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1"), false);
+    follows_the_definition(f, OPTIONS("lr", "0.1"), false);
 }
-static void weight_decay(void **state)
+TEST(weight_decay, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false);
+    follows_the_definition(f, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false);
 }
-static void momentum(void **state)
+TEST(momentum, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), false);
+    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9"), false);
 }
-static void momentum_in_place(void **state)
+TEST(momentum_in_place, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), true);
+    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9"), true);
 }
-static void momentum_with_weight_decay(void **state)
+TEST(momentum_with_weight_decay, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false);
+    follows_the_definition(f, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false);
 }
-static void dampening(void **state)
+TEST(dampening, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false);
+    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false);
 }
-static void nesterov(void **state)
+TEST(nesterov, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true);
+    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true);
 }
-static void nesterov_with_weight_decay(void **state)
+TEST(nesterov_with_weight_decay, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"),
+    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"),
                            false);
 }
-static void maximize(void **state)
+TEST(maximize, fixture *f)
 {
-    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"),
+    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"),
                            false);
 }
 
-static void keeps_a_buffer_only_with_momentum(void **state)
+TEST(keeps_a_buffer_only_with_momentum)
 {
     pd_hypers hypers;
     pd_model *model;
 
-    (void)state;
     set(&hypers, OPTIONS("lr", "0.1"));
     new_model(&model, &hypers);
     assert_int_equal(pd_model_state_bytes(model), 0);
@@ -164,9 +157,8 @@ static void keeps_a_buffer_only_with_momentum(void **state)
     pd_model_free(model);
 }
 
-static void a_parameter_without_a_gradient_takes_no_step(void **state)
+TEST(a_parameter_without_a_gradient_takes_no_step, fixture *f)
 {
-    fixture *f = *state;
     pd_hypers hypers;
     pd_model *model;
 
@@ -186,9 +178,8 @@ static void a_parameter_without_a_gradient_takes_no_step(void **state)
     pd_model_free(model);
 }
 
-static void takes_a_steps_own_hyperparameters(void **state)
+TEST(takes_a_steps_own_hyperparameters, fixture *f)
 {
-    fixture *f = *state;
     pd_hypers declared, now;
     pd_model *model;
 
@@ -209,11 +200,10 @@ static void takes_a_steps_own_hyperparameters(void **state)
 }
 
 /* Each step uses the values of the schedules. One step brings a learning rate of its own instead. */
-static void follows_schedules(void **state)
+TEST(follows_schedules, fixture *f)
 {
     static const double rates[] = { 0.5, 0.25, 0.125, 0.125 }, momenta[] = { 0.5, 0.5, 0.75, 0.75 };
     enum { OWN = 1 }; /* the step with its own learning rate */
-    fixture *f = *state;
     pd_hypers scheduled;
     pd_model *model;
 
@@ -242,13 +232,12 @@ static void follows_schedules(void **state)
     pd_hypers_free(&scheduled);
 }
 
-static void a_model_refuses_a_schedule_that_the_row_cannot_follow(void **state)
+TEST(a_model_refuses_a_schedule_that_the_row_cannot_follow)
 {
     pd_declaration declaration = { .name = "w", .shape = { .rank = 1, .dim = { 8 } } };
     pd_model *model = NULL;
     pd_error err;
 
-    (void)state;
     pd_hypers_init(&declaration.hypers, pd_optim_find("sgd"));
     assert_int_equal(pd_hypers_set(&declaration.hypers, "momentum", "table(0,0.5)", &err), PD_OK);
     assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_INVALID_ARGUMENT);
@@ -257,11 +246,10 @@ static void a_model_refuses_a_schedule_that_the_row_cannot_follow(void **state)
     pd_hypers_free(&declaration.hypers);
 }
 
-static void has_torchs_defaults(void **state)
+TEST(has_torchs_defaults)
 {
     pd_hypers hypers;
 
-    (void)state;
     pd_hypers_init(&hypers, pd_optim_find("sgd"));
     assert_true(value(&hypers, "lr") == 1e-3);
     assert_true(value(&hypers, "momentum") == 0 && value(&hypers, "dampening") == 0 &&
@@ -269,11 +257,10 @@ static void has_torchs_defaults(void **state)
     assert_true(value(&hypers, "nesterov") == 0 && value(&hypers, "maximize") == 0);
 }
 
-static void nesterov_needs_momentum_without_dampening(void **state)
+TEST(nesterov_needs_momentum_without_dampening)
 {
     pd_hypers hypers;
 
-    (void)state;
     set(&hypers, OPTIONS("nesterov", "yes"));
     assert_int_equal(pd_hypers_check(&hypers, NULL), PD_INVALID_ARGUMENT);
     set(&hypers, OPTIONS("nesterov", "yes", "momentum", "0.9", "dampening", "0.1"));
@@ -282,52 +269,24 @@ static void nesterov_needs_momentum_without_dampening(void **state)
     assert_int_equal(pd_hypers_check(&hypers, NULL), PD_OK);
 }
 
-static void refuses_negative_rates(void **state)
+TEST(refuses_negative_rates)
 {
     static const char *const names[] = { "lr", "momentum", "weight_decay" };
     pd_hypers hypers;
 
-    (void)state;
     pd_hypers_init(&hypers, pd_optim_find("sgd"));
     for (size_t i = 0; i < 3; i++) assert_int_equal(pd_hypers_set(&hypers, names[i], "-0.1", NULL), PD_OUT_OF_RANGE);
     assert_int_equal(pd_hypers_set(&hypers, "dampening", "-0.1", NULL), PD_OK);
 }
 
-static void momentum_may_vary_but_not_come_or_go(void **state)
+TEST(momentum_may_vary_but_not_come_or_go)
 {
     pd_hypers with, more, without;
 
-    (void)state;
     set(&with, OPTIONS("momentum", "0.85"));
     set(&more, OPTIONS("momentum", "0.95"));
     set(&without, OPTIONS("lr", "1"));
     assert_int_equal(pd_hypers_check_step(&with, &more, NULL), PD_OK);
     assert_int_equal(pd_hypers_check_step(&with, &without, NULL), PD_INVALID_ARGUMENT);
     assert_int_equal(pd_hypers_check_step(&without, &with, NULL), PD_INVALID_ARGUMENT);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(plain),
-        CASE(weight_decay),
-        CASE(momentum),
-        CASE(momentum_in_place),
-        CASE(momentum_with_weight_decay),
-        CASE(dampening),
-        CASE(nesterov),
-        CASE(nesterov_with_weight_decay),
-        CASE(maximize),
-        cmocka_unit_test(keeps_a_buffer_only_with_momentum),
-        CASE(a_parameter_without_a_gradient_takes_no_step),
-        CASE(takes_a_steps_own_hyperparameters),
-        CASE(follows_schedules),
-        cmocka_unit_test(a_model_refuses_a_schedule_that_the_row_cannot_follow),
-        cmocka_unit_test(has_torchs_defaults),
-        cmocka_unit_test(nesterov_needs_momentum_without_dampening),
-        cmocka_unit_test(refuses_negative_rates),
-        cmocka_unit_test(momentum_may_vary_but_not_come_or_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,9 @@
 /* Tests properties of the optimizer shampoo: equal bits with any number of threads, independent blocks, lengths of
  * steps, storage, communication, delays and unusual shapes. Tests of failures: test_shampoo_failures.c; of formulas:
  * test_shampoo_twin.c; recorded runs and tables of upstream: tests/golden/test_meta_*.c. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "convert.h"
-#include "oom.h"
 #include "partition.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
@@ -36,7 +27,7 @@ static const pd_shape matrix = { 2, { 20, 9 } };
 
 /* ---- bits ---- */
 
-static void the_number_of_threads_does_not_change_a_bit(void **state)
+TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
         "max_preconditioner_dim=32 grafting_config=SGD",
@@ -48,17 +39,15 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
     };
     static const pd_shape shapes[] = { { 2, { 70, 50 } }, { 3, { 11, 13, 21 } }, { 1, { 100 } } };
 
-    (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t s = 0; s < 3; s++) shampoo_assert_threads_agree("shampoo", &shapes[s], kinds[k], 4);
 }
 
 /* Neither the factors of a block nor its step depend on other blocks. */
-static void a_block_knows_nothing_of_the_others(void **state)
+TEST(a_block_knows_nothing_of_the_others)
 {
     run a = run_of(&(pd_shape){ 2, { 8, 16 } }, BLOCKS "grafting_config=Adam use_merge_dims=no", 1), b = a;
 
-    (void)state;
     shampoo_run_begin(&a);
     shampoo_run_begin(&b);
     for (int step = 0; step < 3; step++) {
@@ -84,11 +73,10 @@ static void a_block_knows_nothing_of_the_others(void **state)
     shampoo_run_end(&b);
 }
 
-static void factors_are_read_back_symmetric(void **state)
+TEST(factors_are_read_back_symmetric)
 {
     static const char *const kinds[] = { "none", "float64" };
 
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         char hypers[96];
         run r;
@@ -104,11 +92,10 @@ static void factors_are_read_back_symmetric(void **state)
     }
 }
 
-static void factors_and_roots_begin_at_zero(void **state)
+TEST(factors_and_roots_begin_at_zero)
 {
     run r = run_of(&(pd_shape){ 2, { 9, 7 } }, "use_merge_dims=no", 0);
 
-    (void)state;
     shampoo_run_begin(&r);
     for (int k = 0; k < 2; k++) {
         int64_t n = k == 0 ? 81 : 49;
@@ -122,35 +109,31 @@ static void factors_and_roots_begin_at_zero(void **state)
 
 /* ---- options that give the same run ---- */
 
-static void nesterov_without_momentum_changes_nothing(void **state)
+TEST(nesterov_without_momentum_changes_nothing)
 {
-    (void)state;
     assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD", BLOCKS "grafting_config=SGD use_nesterov=yes", 5));
     assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD momentum=0.5",
                             BLOCKS "grafting_config=SGD momentum=0.5 use_nesterov=yes", 5));
 }
 
-static void a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default(void **state)
+TEST(a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default)
 {
-    (void)state;
     assert_true(runs_agree(&matrix, BLOCKS "inv_root_override=[7,9,3]", BLOCKS "inv_root_override=3", 4));
     assert_true(runs_agree(&matrix, BLOCKS "inv_root_override=[7,9,0]", BLOCKS "inv_root_override=4", 4));
     assert_true(runs_agree(&matrix, BLOCKS "inv_root_override=[7,9]", BLOCKS, 4));
     assert_false(runs_agree(&matrix, BLOCKS "inv_root_override=3", BLOCKS, 4));
 }
 
-static void a_start_of_minus_1_is_the_frequency(void **state)
+TEST(a_start_of_minus_1_is_the_frequency)
 {
-    (void)state;
     assert_true(runs_agree(&matrix, BLOCKS "precondition_frequency=3",
                            BLOCKS "precondition_frequency=3 start_preconditioning_step=3", 7));
     assert_false(runs_agree(&matrix, BLOCKS "precondition_frequency=3",
                             BLOCKS "precondition_frequency=3 start_preconditioning_step=4", 7));
 }
 
-static void what_concerns_execution_alone_changes_nothing(void **state)
+TEST(what_concerns_execution_alone_changes_nothing)
 {
-    (void)state;
     assert_true(runs_agree(&matrix, BLOCKS,
                            BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT "
                                   "precision_config=PrecisionConfig()",
@@ -159,13 +142,12 @@ static void what_concerns_execution_alone_changes_nothing(void **state)
 
 /* Coupled weight decay acts like a term added to the gradient, also in everything that is computed from the
  * gradient. */
-static void coupled_decay_is_a_part_of_the_gradient(void **state)
+TEST(coupled_decay_is_a_part_of_the_gradient)
 {
     static const char common[] = BLOCKS "grafting_config=RMSprop use_decoupled_weight_decay=no momentum=0.5";
     char hypers[256];
     run penalized, plain = run_of(&matrix, common, 1);
 
-    (void)state;
     snprintf(hypers, sizeof hypers, "%s weight_decay=0.25", common);
     penalized = run_of(&matrix, hypers, 1);
     shampoo_run_begin(&penalized);
@@ -194,12 +176,11 @@ static double length(const float *x, const float *y, int left)
     return sqrt(sum);
 }
 
-static void each_block_takes_a_step_as_long_as_its_graft(void **state)
+TEST(each_block_takes_a_step_as_long_as_its_graft)
 {
     run r = run_of(&(pd_shape){ 2, { 8, 16 } }, "max_preconditioner_dim=8 lr=0.5 betas=0,1 grafting_config=SGD", 0);
     float before[8 * 16];
 
-    (void)state;
     shampoo_run_begin(&r);
     for (int step = 0; step < 3; step++) {
         shampoo_run_draw(&r);
@@ -214,11 +195,10 @@ static void each_block_takes_a_step_as_long_as_its_graft(void **state)
     shampoo_run_end(&r);
 }
 
-static void without_a_graft_nothing_but_decay_moves_before_the_start(void **state)
+TEST(without_a_graft_nothing_but_decay_moves_before_the_start)
 {
     run r = run_of(&matrix, BLOCKS "start_preconditioning_step=3 weight_decay=0.5 lr=0.5", 0);
 
-    (void)state;
     shampoo_run_begin(&r);
     for (int step = 1; step <= 3; step++) {
         float before = r.weights[0][5];
@@ -229,11 +209,10 @@ static void without_a_graft_nothing_but_decay_moves_before_the_start(void **stat
     shampoo_run_end(&r);
 }
 
-static void a_gradient_of_zeros_moves_nothing(void **state)
+TEST(a_gradient_of_zeros_moves_nothing)
 {
     static const char *const grafts[] = { "none", "SGD", "Adagrad", "RMSprop", "Adam" };
 
-    (void)state;
     for (int g = 0; g < 5; g++) {
         char hypers[64];
         run r;
@@ -256,7 +235,7 @@ static float rounded(float x, int dtype)
 }
 
 /* Within a step, new state is used before it is rounded. The next step reads the rounded state. */
-static void state_is_used_before_it_is_rounded(void **state)
+TEST(state_is_used_before_it_is_rounded)
 {
     static const char *const dtypes[] = { "bfloat16", "float16" };
     static const struct {
@@ -272,7 +251,6 @@ static void state_is_used_before_it_is_rounded(void **state)
     };
     static const char common[] = BLOCKS "momentum=0.5 grafting_config=Adam use_merge_dims=no";
 
-    (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (int dtype = 0; dtype < 2; dtype++) {
             char hypers[256];
@@ -296,12 +274,11 @@ static void state_is_used_before_it_is_rounded(void **state)
         }
 }
 
-static void float64_factors_keep_what_float32_would_lose(void **state)
+TEST(float64_factors_keep_what_float32_would_lose)
 {
     static const char *const kinds[] = { "preconditioner_dtype=float32", "preconditioner_dtype=float64",
                                          "precision_config.factor_matrix_dtype=float64" };
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         run r = run_of(&(pd_shape){ 1, { 2 } }, kinds[kind], 0);
         double L[4];
@@ -320,11 +297,10 @@ static void float64_factors_keep_what_float32_would_lose(void **state)
 
 /* By section 12 of the algorithm's specification, the state has two square matrices for each dimension of a block,
  * and one number per element for each running average. */
-static void state_takes_the_memory_that_the_page_says(void **state)
+TEST(state_takes_the_memory_that_the_page_says)
 {
     static const pd_shape shapes[] = { { 2, { 300, 100 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } } };
 
-    (void)state;
     for (size_t s = 0; s < 3; s++)
         for (int kind = 0; kind < 8; kind++) {
             char hypers[160];
@@ -347,13 +323,12 @@ static void state_takes_the_memory_that_the_page_says(void **state)
 
 /* ---- communication_dtype, and the reported updates of the weights ---- */
 
-static void updates_are_what_was_added_to_the_weights(void **state)
+TEST(updates_are_what_was_added_to_the_weights)
 {
     static const char *const kinds[] = { "communication_dtype=FP32", "communication_dtype=BF16",
                                          "communication_dtype=FP16", "communication_dtype=BF16 communicate_params=yes",
                                          "communication_dtype=FP16 communicate_params=yes" };
 
-    (void)state;
     for (int kind = 0; kind < 5; kind++) {
         char hypers[160];
         run r;
@@ -378,11 +353,10 @@ static void updates_are_what_was_added_to_the_weights(void **state)
     }
 }
 
-static void float16_communication_overflows_above_65504(void **state)
+TEST(float16_communication_overflows_above_65504)
 {
     run r = run_of(&(pd_shape){ 1, { 2 } }, "lr=1e6 betas=0,1 grafting_config=SGD communication_dtype=FP16", 0);
 
-    (void)state;
     shampoo_run_begin(&r);
     r.gradient[0][0] = 1;
     shampoo_run_step(&r);
@@ -393,21 +367,19 @@ static void float16_communication_overflows_above_65504(void **state)
 /* ---- delays ---- */
 
 /* Until the first roots of a block are in use, the block takes the steps of the graft. */
-static void delayed_roots_are_waited_for_with_the_grafts_steps(void **state)
+TEST(delayed_roots_are_waited_for_with_the_grafts_steps)
 {
     static const char delayed[] = BLOCKS "grafting_config=Adam precondition_frequency=3 root_delay=2",
                       warm[] = BLOCKS "grafting_config=Adam start_preconditioning_step=100";
 
-    (void)state;
     assert_true(runs_agree(&matrix, delayed, warm, 4)); /* the roots of step 3 are first used in step 5 */
     assert_false(runs_agree(&matrix, delayed, warm, 5));
 }
 
 /* With root_delay=ready, tasks that are run at the end of a step have their roots ready in the next step, as with
  * root_delay=1. */
-static void ready_roots_are_used_once_they_are_there(void **state)
+TEST(ready_roots_are_used_once_they_are_there)
 {
-    (void)state;
     assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1",
                            BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=ready", 7));
     assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2",
@@ -416,7 +388,7 @@ static void ready_roots_are_used_once_they_are_there(void **state)
 
 /* ---- unusual shapes ---- */
 
-static void every_shape_takes_ordinary_steps(void **state)
+TEST(every_shape_takes_ordinary_steps)
 {
     static const pd_shape shapes[] = { { 0, { 0 } },
                                        { 1, { 1 } },
@@ -441,7 +413,6 @@ static void every_shape_takes_ordinary_steps(void **state)
         "root_inverse_method=tracked epsilon=0.1 max_preconditioner_dim=16 betas=0.9,0.99 preconditioner_dtype=float64",
     };
 
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             run r;
@@ -451,11 +422,10 @@ static void every_shape_takes_ordinary_steps(void **state)
         }
 }
 
-static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
+TEST(a_dimension_of_0_has_no_state_and_takes_steps)
 {
     static const pd_shape shapes[] = { { 1, { 0 } }, { 2, { 0, 4 } }, { 3, { 3, 0, 0 } } };
 
-    (void)state;
     for (int s = 0; s < 3; s++) {
         run r = run_of(&shapes[s], "grafting_config=Adam momentum=0.9", 3);
         shampoo_run_all(&r);
@@ -465,7 +435,7 @@ static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
 }
 
 /* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
-static void every_block_has_the_scratch_memory_that_it_takes(void **state)
+TEST(every_block_has_the_scratch_memory_that_it_takes)
 {
     static const pd_shape shapes[] = {
         { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } }, { 1, { 300 } }
@@ -474,7 +444,6 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
                                          "max_preconditioner_dim=40 use_decoupled_weight_decay=no",
                                          "max_preconditioner_dim=200 preconditioner_dtype=float64" };
 
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers("shampoo", kinds[k]) };
@@ -490,43 +459,12 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
         }
 }
 
-static void out_of_memory_is_told_and_leaves_nothing(void **state)
+TEST(out_of_memory_is_told_and_leaves_nothing)
 {
     pd_declaration param = { .name = "w",
                              .shape = { 2, { 9, 6 } },
                              .hypers = shampoo_hypers(
                                  "shampoo", BLOCKS "grafting_config=Adam momentum=0.9 root_inverse_method=tracked") };
 
-    (void)state;
     assert_true(oom_each(shampoo_try_model, &param) > 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_number_of_threads_does_not_change_a_bit),
-        cmocka_unit_test(a_block_knows_nothing_of_the_others),
-        cmocka_unit_test(factors_are_read_back_symmetric),
-        cmocka_unit_test(factors_and_roots_begin_at_zero),
-        cmocka_unit_test(nesterov_without_momentum_changes_nothing),
-        cmocka_unit_test(a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default),
-        cmocka_unit_test(a_start_of_minus_1_is_the_frequency),
-        cmocka_unit_test(what_concerns_execution_alone_changes_nothing),
-        cmocka_unit_test(coupled_decay_is_a_part_of_the_gradient),
-        cmocka_unit_test(each_block_takes_a_step_as_long_as_its_graft),
-        cmocka_unit_test(without_a_graft_nothing_but_decay_moves_before_the_start),
-        cmocka_unit_test(a_gradient_of_zeros_moves_nothing),
-        cmocka_unit_test(state_is_used_before_it_is_rounded),
-        cmocka_unit_test(float64_factors_keep_what_float32_would_lose),
-        cmocka_unit_test(state_takes_the_memory_that_the_page_says),
-        cmocka_unit_test(updates_are_what_was_added_to_the_weights),
-        cmocka_unit_test(float16_communication_overflows_above_65504),
-        cmocka_unit_test(delayed_roots_are_waited_for_with_the_grafts_steps),
-        cmocka_unit_test(ready_roots_are_used_once_they_are_there),
-        cmocka_unit_test(every_shape_takes_ordinary_steps),
-        cmocka_unit_test(a_dimension_of_0_has_no_state_and_takes_steps),
-        cmocka_unit_test(every_block_has_the_scratch_memory_that_it_takes),
-        cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* Tests what the optimizer shampoo refuses, warns about or passes over: factors and roots that are not finite,
  * failed roots, missing gradients, and invalid values and shapes. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "plan_make.h"
 #include "shampoo_step.h"
@@ -45,9 +37,8 @@ static void step_is_refused(const char *hypers, float bad, const char *text)
     shampoo_run_end(&r);
 }
 
-static void a_factor_that_is_not_finite_refuses_the_step_in_upstreams_words(void **state)
+TEST(a_factor_that_is_not_finite_refuses_the_step_in_upstreams_words)
 {
-    (void)state;
     step_is_refused(BLOCKS, NAN,
                     "Encountered nan values in bias-corrected factor matrix block_4.0! To mitigate, check if nan "
                     "inputs are being passed into the network or nan "
@@ -61,13 +52,12 @@ static void a_factor_that_is_not_finite_refuses_the_step_in_upstreams_words(void
 
 /* In float32 the bias correction of the factor is a little less than 1 - betas[1]. So the corrected factor is larger
  * than the square of the gradient, and it overflows. */
-static void a_factor_that_overflows_when_it_is_corrected_refuses_the_step(void **state)
+TEST(a_factor_that_overflows_when_it_is_corrected_refuses_the_step)
 {
     run r = run_of(&(pd_shape){ 1, { 2 } }, "betas=0,0.999", 0);
     float *L;
     pd_error err;
 
-    (void)state;
     shampoo_run_begin(&r);
     r.gradient[0][0] = 1.84467e19f;
     r.gradient[0][1] = 1;
@@ -79,12 +69,11 @@ static void a_factor_that_overflows_when_it_is_corrected_refuses_the_step(void *
     shampoo_run_end(&r);
 }
 
-static void a_nan_gradient_between_two_roots_is_not_noticed(void **state)
+TEST(a_nan_gradient_between_two_roots_is_not_noticed)
 {
     run r = run_of(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=3", 0);
     pd_error err;
 
-    (void)state;
     shampoo_run_begin(&r);
     shampoo_run_draw(&r);
     r.gradient[0][0] = NAN;
@@ -96,12 +85,11 @@ static void a_nan_gradient_between_two_roots_is_not_noticed(void **state)
     shampoo_run_end(&r);
 }
 
-static void a_root_that_is_not_finite_refuses_the_step(void **state)
+TEST(a_root_that_is_not_finite_refuses_the_step)
 {
     run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "use_merge_dims=no exponent_multiplier=30 root_retries=0", 0);
     pd_error err;
 
-    (void)state;
     shampoo_run_begin(&r);
     shampoo_run_draw(&r);
     for (int i = 0; i < 30; i++) r.gradient[0][i] *= 1e-7f;
@@ -113,7 +101,7 @@ static void a_root_that_is_not_finite_refuses_the_step(void **state)
 
 /* After one iteration the root is too inexact and is refused. The last good root stays in use; where there was none,
  * the root is zero. */
-static void a_root_that_failed_leaves_the_last_good_one_if_protected(void **state)
+TEST(a_root_that_failed_leaves_the_last_good_one_if_protected)
 {
     static const char failing[] = "use_merge_dims=no betas=0,1 root_inverse_method=higher_order "
                                   "root_inverse_max_iterations=1 root_inverse_tolerance=1e-20 epsilon=1e-10 ";
@@ -122,7 +110,6 @@ static void a_root_that_failed_leaves_the_last_good_one_if_protected(void **stat
     float *R;
     pd_error err;
 
-    (void)state;
     shampoo_run_all(&kept);
     R = shampoo_slot(&kept, "inv_factor_matrices", 0, 0, 36);
     for (int i = 0; i < 36; i++) assert_true(R[i] == 0);
@@ -137,7 +124,7 @@ static void a_root_that_failed_leaves_the_last_good_one_if_protected(void **stat
     shampoo_run_end(&refused);
 }
 
-static void a_failed_root_is_repaired_by_retries(void **state)
+TEST(a_failed_root_is_repaired_by_retries)
 {
     run r = run_of(&(pd_shape){ 2, { 6, 5 } },
                    "use_merge_dims=no betas=0,1 root_inverse_method=higher_order root_inverse_max_iterations=1 "
@@ -145,7 +132,6 @@ static void a_failed_root_is_repaired_by_retries(void **state)
                    1);
     float *R;
 
-    (void)state;
     shampoo_run_all(&r);
     R = shampoo_slot(&r, "inv_factor_matrices", 0, 0, 36);
     assert_true(R[0] > 0);
@@ -155,12 +141,11 @@ static void a_failed_root_is_repaired_by_retries(void **state)
 
 /* ---- missing gradients ---- */
 
-static void a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it(void **state)
+TEST(a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it)
 {
     run both = run_of(&matrix, BLOCKS "grafting_config=Adam", 0), one;
     float before[180], *L, *later;
 
-    (void)state;
     both.n = 2;
     both.param[1] = (pd_declaration){ .name = "v", .shape = { 1, { 5 } }, .hypers = both.param[0].hypers };
     one = both;
@@ -191,13 +176,12 @@ static void a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it
  *
  * Such steps have no other effect: they do not decay the factors or the filtered gradient. With betas[1] = 1, only
  * the correction of the filtered gradient depends on the count. */
-static void corrections_follow_the_groups_count(void **state)
+TEST(corrections_follow_the_groups_count)
 {
     run pair =
         run_of(&(pd_shape){ 1, { 3 } }, "lr=1 betas=0.5,1 start_preconditioning_step=100 grafting_config=SGD", 0);
     float expected;
 
-    (void)state;
     pair.n = 2;
     pair.param[1] = pair.param[0];
     pair.param[1].name = "v";
@@ -240,9 +224,8 @@ static void assert_refused(const char *list, const char *part_of_text)
         fail_msg("%s: %d %s", list, rc, err.text);
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST(what_cannot_be_is_refused)
 {
-    (void)state;
     assert_refused("beta3=1", "Invalid beta3 parameter: 1.0. Must be in [0.0, 1.0).");
     assert_refused("beta3=-0.5", "Invalid beta3 parameter: -0.5.");
     assert_refused("dampening=1", "Invalid dampening parameter: 1.0.");
@@ -265,14 +248,13 @@ static void what_cannot_be_is_refused(void **state)
                      PD_OK);
 }
 
-static void the_group_of_trainers_divides_the_world(void **state)
+TEST(the_group_of_trainers_divides_the_world)
 {
     pd_declaration param = { .name = "w", .shape = { 1, { 4 } }, .world = 6 };
     double stats[PD_MAX_MODEL_STATS] = { 0 };
     pd_plan plan;
     pd_error err;
 
-    (void)state;
     for (int trainers = 1; trainers <= 7; trainers++) {
         char text[16];
         int rc;
@@ -285,7 +267,7 @@ static void the_group_of_trainers_divides_the_world(void **state)
     }
 }
 
-static void what_decides_on_state_cannot_change_while_a_job_runs(void **state)
+TEST(what_decides_on_state_cannot_change_while_a_job_runs)
 {
     static const struct {
         int index;
@@ -298,7 +280,6 @@ static void what_decides_on_state_cannot_change_while_a_job_runs(void **state)
         { GRAFTING, 0, 1, false },   { EPSILON, 1e-3, 1e-4, true }, { EPSILON, 1e-3, 0, false },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         pd_hypers declared = shampoo_hypers("shampoo", ""), now;
         declared.value[all[i].index] = all[i].declared;
@@ -308,7 +289,7 @@ static void what_decides_on_state_cannot_change_while_a_job_runs(void **state)
     }
 }
 
-static void what_is_probably_a_mistake_is_warned_of(void **state)
+TEST(what_is_probably_a_mistake_is_warned_of)
 {
     static const struct {
         const char *hypers, *part;
@@ -321,7 +302,6 @@ static void what_is_probably_a_mistake_is_warned_of(void **state)
         { "use_nesterov=yes", "without momentum" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         pd_hypers hypers = shampoo_hypers("shampoo", all[i].hypers);
         const char *text = hypers.row->warning(&hypers);
@@ -340,30 +320,9 @@ static void plan_is_refused(const pd_shape *shape, const char *hypers, const cha
     if (strstr(err.text, "emb") == NULL || strstr(err.text, part_of_text) == NULL) fail_msg("%s", err.text);
 }
 
-static void shapes_that_cannot_be_are_refused_at_declaration(void **state)
+TEST(shapes_that_cannot_be_are_refused_at_declaration)
 {
-    (void)state;
     plan_is_refused(&(pd_shape){ 0, { 0 } }, "use_merge_dims=no", "use_merge_dims");
     plan_is_refused(&(pd_shape){ 2, { (int64_t)1 << 30, 2 } }, "max_preconditioner_dim=2147483647 use_merge_dims=no",
                     "max_preconditioner_dim");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_factor_that_is_not_finite_refuses_the_step_in_upstreams_words),
-        cmocka_unit_test(a_factor_that_overflows_when_it_is_corrected_refuses_the_step),
-        cmocka_unit_test(a_nan_gradient_between_two_roots_is_not_noticed),
-        cmocka_unit_test(a_root_that_is_not_finite_refuses_the_step),
-        cmocka_unit_test(a_root_that_failed_leaves_the_last_good_one_if_protected),
-        cmocka_unit_test(a_failed_root_is_repaired_by_retries),
-        cmocka_unit_test(a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it),
-        cmocka_unit_test(corrections_follow_the_groups_count),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(the_group_of_trainers_divides_the_world),
-        cmocka_unit_test(what_decides_on_state_cannot_change_while_a_job_runs),
-        cmocka_unit_test(what_is_probably_a_mistake_is_warned_of),
-        cmocka_unit_test(shapes_that_cannot_be_are_refused_at_declaration),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Tests merged dimensions and blocks of a shape. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "partition.h"
 
@@ -31,9 +25,8 @@ static int64_t elements_of(const pd_shape *shape)
     return n;
 }
 
-static void merging_keeps_the_elements(void **state)
+TEST(merging_keeps_the_elements)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++)
         for (int64_t limit = -1; limit <= MOST_LIMIT; limit++) {
             pd_shape merged = pd_shape_merged(&shapes[s], limit);
@@ -41,9 +34,8 @@ static void merging_keeps_the_elements(void **state)
         }
 }
 
-static void merged_dimensions_are_within_the_limit_or_were_not_merged(void **state)
+TEST(merged_dimensions_are_within_the_limit_or_were_not_merged)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++)
         for (int64_t limit = -1; limit <= MOST_LIMIT; limit++) {
             pd_shape merged = pd_shape_merged(&shapes[s], limit);
@@ -55,9 +47,8 @@ static void merged_dimensions_are_within_the_limit_or_were_not_merged(void **sta
         }
 }
 
-static void no_two_neighbours_could_still_be_merged(void **state)
+TEST(no_two_neighbours_could_still_be_merged)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++)
         for (int64_t limit = 1; limit <= MOST_LIMIT; limit++) {
             pd_shape merged = pd_shape_merged(&shapes[s], limit);
@@ -65,38 +56,34 @@ static void no_two_neighbours_could_still_be_merged(void **state)
         }
 }
 
-static void without_a_limit_only_dimensions_of_1_disappear(void **state)
+TEST(without_a_limit_only_dimensions_of_1_disappear)
 {
     pd_shape merged = pd_shape_merged(&(pd_shape){ 4, { 1, 6, 1, 6 } }, 0);
 
-    (void)state;
     assert_true(pd_shape_equal(&merged, &(pd_shape){ 2, { 6, 6 } }));
     merged = pd_shape_merged(&(pd_shape){ 3, { 1, 1, 1 } }, -1);
     assert_true(pd_shape_equal(&merged, &(pd_shape){ 1, { 1 } }));
 }
 
-static void a_shape_without_elements_stays_as_it_is(void **state)
+TEST(a_shape_without_elements_stays_as_it_is)
 {
     pd_shape empty = { 3, { 4, 0, 2 } }, merged = pd_shape_merged(&empty, 100);
 
-    (void)state;
     assert_true(pd_shape_equal(&merged, &empty));
     assert_int_equal(pd_shape_largest_side(&empty, 3), 0);
 }
 
-static void dimensions_whose_product_does_not_fit_are_not_merged(void **state)
+TEST(dimensions_whose_product_does_not_fit_are_not_merged)
 {
     pd_shape large = { 3, { 0, 0, 0 } };
 
-    (void)state;
     for (int d = 0; d < 3; d++) large.dim[d] = (int64_t)1 << 40;
     large = pd_shape_merged(&large, INT64_MAX);
     assert_int_equal(large.rank, 3);
 }
 
-static void the_largest_side_is_that_of_the_largest_block(void **state)
+TEST(the_largest_side_is_that_of_the_largest_block)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++)
         for (int64_t size = -1; size <= 11; size++) {
             int64_t largest = 0;
@@ -109,9 +96,8 @@ static void the_largest_side_is_that_of_the_largest_block(void **state)
         }
 }
 
-static void a_block_size_of_0_cuts_nothing(void **state)
+TEST(a_block_size_of_0_cuts_nothing)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++) {
         pd_block block = pd_partition_block(&shapes[s], 0, 0);
         assert_int_equal(pd_partition_count(&shapes[s], 0), 1);
@@ -119,12 +105,11 @@ static void a_block_size_of_0_cuts_nothing(void **state)
     }
 }
 
-static void matrices_that_cannot_be_addressed_are_refused_with_their_size(void **state)
+TEST(matrices_that_cannot_be_addressed_are_refused_with_their_size)
 {
     pd_shape wide = { 2, { (int64_t)1 << 31, 2 } }, deep = { 4, { 4096, 4096, 4096, 2 } };
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_shape_check_blocks(&wide, 0, "block_size", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "2147483648"));
     assert_int_equal(pd_shape_check_blocks(&wide, 8192, "block_size", &err), PD_OK);
@@ -133,41 +118,21 @@ static void matrices_that_cannot_be_addressed_are_refused_with_their_size(void *
     assert_int_equal(pd_shape_check_blocks(&deep, 128, "block_size", &err), PD_OK);
 }
 
-static void a_limit_is_exceeded_by_what_is_above_it(void **state)
+TEST(a_limit_is_exceeded_by_what_is_above_it)
 {
-    (void)state;
     assert_false(pd_shape_exceeds(&(pd_shape){ 2, { 3, 5 } }, 5));
     assert_true(pd_shape_exceeds(&(pd_shape){ 2, { 6, 5 } }, 5));
     assert_false(pd_shape_exceeds(&(pd_shape){ 0, { 0 } }, 0));
 }
 
-static void a_cut_into_too_many_blocks_is_refused(void **state)
+TEST(a_cut_into_too_many_blocks_is_refused)
 {
     pd_shape most = { 2, { PD_MAX_BLOCKS / 16 * 8, 128 } }, more = { 2, { PD_MAX_BLOCKS / 16 * 8 + 1, 128 } },
              huge = { 2, { 1 << 30, 1 << 30 } };
     pd_error err = { 0 };
 
-    (void)state;
     assert_int_equal(pd_shape_check_blocks(&most, 8, "block_size", &err), PD_OK);
     assert_int_equal(pd_shape_check_blocks(&more, 8, "block_size", &err), PD_INVALID_ARGUMENT);
     assert_int_equal(pd_shape_check_blocks(&huge, 1, "block_size", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "more than 262144 blocks"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merging_keeps_the_elements),
-        cmocka_unit_test(merged_dimensions_are_within_the_limit_or_were_not_merged),
-        cmocka_unit_test(no_two_neighbours_could_still_be_merged),
-        cmocka_unit_test(without_a_limit_only_dimensions_of_1_disappear),
-        cmocka_unit_test(a_shape_without_elements_stays_as_it_is),
-        cmocka_unit_test(dimensions_whose_product_does_not_fit_are_not_merged),
-        cmocka_unit_test(the_largest_side_is_that_of_the_largest_block),
-        cmocka_unit_test(a_block_size_of_0_cuts_nothing),
-        cmocka_unit_test(matrices_that_cannot_be_addressed_are_refused_with_their_size),
-        cmocka_unit_test(a_limit_is_exceeded_by_what_is_above_it),
-        cmocka_unit_test(a_cut_into_too_many_blocks_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* Tests the three kinds of shape files, and the errors for files of no known kind. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
+
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "shapes_file.h"
 #include "tracefile.h"
 
@@ -64,11 +57,10 @@ static void assert_refused(const void *at, size_t bytes, int code, const char *p
     assert_int_equal(shapes.n, 0);
 }
 
-static void a_line_is_a_name_and_its_dimensions(void **state)
+TEST(a_line_is_a_name_and_its_dimensions)
 {
     pd_shapes shapes = shapes_of("wte 50257 768\nh.0/w\t3 4\t5 \r\n");
 
-    (void)state;
     assert_int_equal(shapes.n, 2);
     assert_entry(&shapes, 0, "wte", "(50257, 768)");
     assert_entry(&shapes, 1, "h.0/w", "(3, 4, 5)");
@@ -77,22 +69,20 @@ static void a_line_is_a_name_and_its_dimensions(void **state)
     pd_shapes_free(&shapes);
 }
 
-static void a_name_alone_is_a_scalar(void **state)
+TEST(a_name_alone_is_a_scalar)
 {
     pd_shapes shapes = shapes_of("scale");
 
-    (void)state;
     assert_int_equal(shapes.n, 1);
     assert_entry(&shapes, 0, "scale", "()");
     assert_int_equal(shapes.entries[0].elements, 1);
     pd_shapes_free(&shapes);
 }
 
-static void blank_lines_and_comments_count_for_nothing_but_lines(void **state)
+TEST(blank_lines_and_comments_count_for_nothing_but_lines)
 {
     pd_shapes shapes = shapes_of("# a model\n\n   \t\nw 2 # 3 4\n  # w 5\nb#1 6\n");
 
-    (void)state;
     assert_int_equal(shapes.n, 2);
     assert_entry(&shapes, 0, "w", "(2,)");
     assert_entry(&shapes, 1, "b#1", "(6,)");
@@ -116,28 +106,26 @@ static void assert_reads(const char *text, size_t n, const char *const (*expecte
     pd_shapes_free(&shapes);
 }
 
-static void a_line_may_end_with_the_names_of_its_axes(void **state)
+TEST(a_line_may_end_with_the_names_of_its_axes)
 {
     static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" },
                                                { "b", "(4,)", NULL },
                                                { "s", "()", NULL } };
 
-    (void)state;
     assert_reads("w 3 4 axes=embed,mlp # so\nb 4\ns axes=\n", 3, expected);
 }
 
-static void json_may_name_axes_beside_a_shape(void **state)
+TEST(json_may_name_axes_beside_a_shape)
 {
     static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" },
                                                { "v", "(5,)", NULL },
                                                { "b", "(4,)", NULL } };
 
-    (void)state;
     assert_reads("{\"w\": {\"shape\": [3, 4], \"axes\": \"embed,mlp\"}, \"v\": {\"shape\": [5]}, \"b\": [4]}", 3,
                  expected);
 }
 
-static void axes_that_a_job_would_refuse_are_refused(void **state)
+TEST(axes_that_a_job_would_refuse_are_refused)
 {
     static const char *const bad[][2] = {
         { "v 2\nw 3 4 axes=embed", ":2: w: axes: expected a name for each of 2 dimensions, got 1" },
@@ -148,23 +136,21 @@ static void axes_that_a_job_would_refuse_are_refused(void **state)
         { "{\"w\": {\"shape\": [3], \"axes\": 3}}", "w: axes: expected a text" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(bad[i][0], strlen(bad[i][0]), PD_INVALID_ARGUMENT, bad[i][1]);
 }
 
-static void json_is_an_object_of_lists(void **state)
+TEST(json_is_an_object_of_lists)
 {
     pd_shapes shapes = shapes_of("\n {\"z w\": [3, 4], \"a\": []}\n");
 
-    (void)state;
     assert_int_equal(shapes.n, 2);
     assert_entry(&shapes, 0, "z w", "(3, 4)");
     assert_entry(&shapes, 1, "a", "()");
     pd_shapes_free(&shapes);
 }
 
-static void a_checkpoint_gives_its_floating_point_tensors(void **state)
+TEST(a_checkpoint_gives_its_floating_point_tensors)
 {
     static const float values[3] = { 1, 2, 3 };
     static const int32_t ids[3] = { 0, 1, 2 };
@@ -172,7 +158,6 @@ static void a_checkpoint_gives_its_floating_point_tensors(void **state)
     pd_shapes shapes;
     char path[64];
 
-    (void)state;
     tracefile_add(&file, "b", values, 3);
     tracefile_add_typed(&file, "ids", PD_ST_I32, ids, 3);
     tracefile_add(&file, "scale", values, 0);
@@ -197,7 +182,7 @@ static void assert_each_is_refused(const bad *list, size_t n)
     for (size_t i = 0; i < n; i++) assert_refused(list[i].text, strlen(list[i].text), list[i].code, list[i].says);
 }
 
-static void a_bad_line_is_named_by_its_number(void **state)
+TEST(a_bad_line_is_named_by_its_number)
 {
     static const bad list[] = {
         { "w 2\nb 3x\n", PD_INVALID_ARGUMENT, ":2: b: expected a dimension, a whole number, not \"3x\"" },
@@ -215,11 +200,10 @@ static void a_bad_line_is_named_by_its_number(void **state)
         { "", PD_INVALID_ARGUMENT, "empty" },
     };
 
-    (void)state;
     assert_each_is_refused(list, sizeof list / sizeof *list);
 }
 
-static void bad_json_is_told_where_it_is_bad(void **state)
+TEST(bad_json_is_told_where_it_is_bad)
 {
     static const bad list[] = {
         { "{\"w\": [1],\n\"b\" [2]}", PD_INVALID_ARGUMENT, ":2: JSON" },
@@ -234,16 +218,14 @@ static void bad_json_is_told_where_it_is_bad(void **state)
         { "{}", PD_INVALID_ARGUMENT, "no parameter" },
     };
 
-    (void)state;
     assert_each_is_refused(list, sizeof list / sizeof *list);
 }
 
-static void a_name_may_have_256_bytes(void **state)
+TEST(a_name_may_have_256_bytes)
 {
     char text[300];
     pd_shapes shapes;
 
-    (void)state;
     memset(text, 'n', sizeof text);
     text[256] = '\0';
     shapes = shapes_of(text);
@@ -254,44 +236,40 @@ static void a_name_may_have_256_bytes(void **state)
     assert_refused(text, 257, PD_INVALID_ARGUMENT, "a name of 257 bytes");
 }
 
-static void parameters_are_counted_before_memory_is_asked_for(void **state)
+TEST(parameters_are_counted_before_memory_is_asked_for)
 {
     size_t bytes = 9 * (PD_SHAPES_MAX + 1);
     char *text = malloc(bytes + 1);
 
-    (void)state;
     assert_non_null(text);
     for (int i = 0; i <= PD_SHAPES_MAX; i++) sprintf(text + 9 * i, "w%07d\n", i);
     assert_refused(text, bytes, PD_RESOURCE_EXHAUSTED, ":1048577: more than 1048576 parameters");
     free(text);
 }
 
-static void binary_files_are_held_to_be_safetensors(void **state)
+TEST(binary_files_are_held_to_be_safetensors)
 {
     static const uint8_t lies[12] = { 200, 0, 0, 0, 0, 0, 0, 0, '{', '}' };
     static const char words[] = "w 2 3\nv 4\n\0 5";
 
-    (void)state;
     assert_refused(lies, sizeof lies, PD_INVALID_ARGUMENT, "safetensors");
     assert_refused(words, sizeof words, PD_INVALID_ARGUMENT, "NUL at byte 10");
 }
 
-static void what_is_no_file_is_said(void **state)
+TEST(what_is_no_file_is_said)
 {
     pd_shapes shapes;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_shapes_read(&shapes, "/tmp/no/such/file", &err), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "/tmp/no/such/file"));
     assert_int_equal(pd_shapes_read(&shapes, "/tmp", &err), PD_INVALID_ARGUMENT);
 }
 
-static void out_of_memory_leaves_nothing(void **state)
+TEST(out_of_memory_leaves_nothing)
 {
     char path[64], text[8000], *at = text;
 
-    (void)state;
     for (int i = 0; i < 200; i++) at += sprintf(at, "layer.%d.w 3 4%s\n", i, i % 2 == 0 ? " axes=a,b" : "");
     put(path, text, (size_t)(at - text));
     for (int64_t n = 0;; n++) {
@@ -308,26 +286,4 @@ static void out_of_memory_leaves_nothing(void **state)
         assert_null(shapes.entries);
     }
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_a_name_and_its_dimensions),
-        cmocka_unit_test(a_name_alone_is_a_scalar),
-        cmocka_unit_test(blank_lines_and_comments_count_for_nothing_but_lines),
-        cmocka_unit_test(json_is_an_object_of_lists),
-        cmocka_unit_test(a_line_may_end_with_the_names_of_its_axes),
-        cmocka_unit_test(json_may_name_axes_beside_a_shape),
-        cmocka_unit_test(axes_that_a_job_would_refuse_are_refused),
-        cmocka_unit_test(a_checkpoint_gives_its_floating_point_tensors),
-        cmocka_unit_test(a_bad_line_is_named_by_its_number),
-        cmocka_unit_test(bad_json_is_told_where_it_is_bad),
-        cmocka_unit_test(a_name_may_have_256_bytes),
-        cmocka_unit_test(parameters_are_counted_before_memory_is_asked_for),
-        cmocka_unit_test(binary_files_are_held_to_be_safetensors),
-        cmocka_unit_test(what_is_no_file_is_said),
-        cmocka_unit_test(out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

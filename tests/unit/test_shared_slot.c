@@ -1,24 +1,16 @@
 /* Tests slots that tasks share (pd_slot_spec.share). Each task gets the part of the slot that belongs to its block:
  * a box of a tensor, or one item of a stack with an item for each block. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
 #include "lone_step.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "partition.h"
 #include "stacked_row.h"
 
 enum { MOST = 200, STEPS = 7, SEED = 12 };
 
-static const double no_stats[PD_MAX_MODEL_STATS];
+static const double no_fact[PD_MAX_MODEL_STATS];
 
 static const pd_shape shapes[] = {
     { 0, { 0 } },    { 1, { 1 } },       { 1, { 10 } },         { 2, { 5, 4 } },
@@ -51,7 +43,7 @@ static pd_optim *new_optim(setup s)
     pd_declaration declaration = declare(s);
     pd_optim *optim;
 
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
     return optim;
 }
 
@@ -200,41 +192,36 @@ static void assert_runs_as_its_twin(const pd_optimizer_ops *row, bool in_place, 
     }
 }
 
-static void a_task_sees_and_writes_its_own_box_and_item_alone(void **state)
+TEST(a_task_sees_and_writes_its_own_box_and_item_alone)
 {
-    (void)state;
     assert_runs_as_its_twin(&stacked_row, false, NULL);
 }
 
-static void the_direction_is_captured_wherever_it_lies(void **state)
+TEST(the_direction_is_captured_wherever_it_lies)
 {
-    (void)state;
     assert_runs_as_its_twin(&stacked_row, true, NULL);
 }
 
-static void a_row_that_adopts_finds_its_items(void **state)
+TEST(a_row_that_adopts_finds_its_items)
 {
-    (void)state;
     assert_runs_as_its_twin(&stacked_row_adopting, false, NULL);
 }
 
-static void given_draws_take_the_place_of_the_streams(void **state)
+TEST(given_draws_take_the_place_of_the_streams)
 {
     float normal[MOST];
 
-    (void)state;
     for (int i = 0; i < MOST; i++) normal[i] = (float)(i % 5) - 2;
     assert_runs_as_its_twin(&stacked_row, false, &(pd_draws){ .normal = normal, .uniform = 0.5 });
 }
 
-static void draws_belong_to_their_step(void **state)
+TEST(draws_belong_to_their_step)
 {
     setup s = { .shape = shapes[3], .block_size = 3, .delay = 2 };
     pd_optim *optim = new_optim(s);
     float W[MOST] = { 0 }, G[MOST], normal[MOST], given[MOST];
     static twin t;
 
-    (void)state;
     twin_new(&t, s);
     for (int k = 1; k <= STEPS; k++) {
         pd_draws draws = { given, k, 4 }, kept = { normal, k, 4 };
@@ -249,7 +236,7 @@ static void draws_belong_to_their_step(void **state)
     pd_optim_free(optim);
 }
 
-static void a_model_takes_as_many_normals_as_its_row_wants(void **state)
+TEST(a_model_takes_as_many_normals_as_its_row_wants)
 {
     pd_declaration declaration = declare((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3 });
     float W[20] = { 0 }, before[20] = { 0 }, G[20], normal[4] = { 1, 2, 3, 4 };
@@ -258,7 +245,6 @@ static void a_model_takes_as_many_normals_as_its_row_wants(void **state)
     pd_model *model;
     pd_error err;
 
-    (void)state;
     fill_gradient(G, 20, 1);
     assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
     assert_int_equal(pd_model_step(model, &io, &err), PD_INVALID_ARGUMENT);
@@ -272,7 +258,7 @@ static void a_model_takes_as_many_normals_as_its_row_wants(void **state)
     pd_model_free(model);
 }
 
-static void a_row_that_takes_no_draws_is_given_none(void **state)
+TEST(a_row_that_takes_no_draws_is_given_none)
 {
     pd_declaration declaration = { .name = "w", .shape = { 1, { 1 } } };
     float w = 0, g = 1, normal = 1;
@@ -280,7 +266,6 @@ static void a_row_that_takes_no_draws_is_given_none(void **state)
     pd_step_io io = { .gradient = &g, .before = &w, .after = &w, .draws = &draws };
     pd_model *model;
 
-    (void)state;
     pd_hypers_init(&declaration.hypers, pd_optim_find("sgd"));
     assert_int_equal(pd_model_new(&model, &declaration, 1, 1, NULL), PD_OK);
     assert_int_equal(pd_model_step(model, &io, NULL), PD_INVALID_ARGUMENT);
@@ -291,12 +276,11 @@ static void a_row_that_takes_no_draws_is_given_none(void **state)
 
 /* ---- when ---- */
 
-static void due_sees_what_the_phases_before_it_left(void **state)
+TEST(due_sees_what_the_phases_before_it_left)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 1, { 4 } }, .threshold = 2 });
     float W[4] = { 0 };
 
-    (void)state;
     step(optim, (float[]){ 1, 9, 9, 9 }, W);
     assert_int_equal(pd_optim_root_stats(optim).due, 0);
     step(optim, (float[]){ -2, 0, 0, 0 }, W);
@@ -311,12 +295,11 @@ static void assert_blocks(const pd_optim *optim, const float *tally)
     assert_slot(optim, STACKED_TALLY, tally, 4);
 }
 
-static void a_nan_in_one_box_spoils_that_task_alone(void **state)
+TEST(a_nan_in_one_box_spoils_that_task_alone)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3 });
     float W[20] = { 0 }, G[20];
 
-    (void)state;
     fill_gradient(G, 20, 1);
     G[4 * 3 + 1] = NAN; /* row 3, column 1: an element of block 2 */
     step(optim, G, W);
@@ -326,12 +309,11 @@ static void a_nan_in_one_box_spoils_that_task_alone(void **state)
     pd_optim_free(optim);
 }
 
-static void a_refused_task_leaves_its_items_and_its_box(void **state)
+TEST(a_refused_task_leaves_its_items_and_its_box)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = PD_STORE_BF16 });
     float W[20] = { 0 }, G[20], T[20];
 
-    (void)state;
     fill_gradient(G, 20, 1);
     G[4 * 4 + 3] = 1e7f; /* block 3 */
     step(optim, G, W);
@@ -343,13 +325,12 @@ static void a_refused_task_leaves_its_items_and_its_box(void **state)
 
 /* The task's new Q, 5 + 1.5 / 2, and the direction are finite. Two of their products, the new values of the slot
  * "trace", are not, so the task is refused. */
-static void what_does_not_come_out_finite_is_refused(void **state)
+TEST(what_does_not_come_out_finite_is_refused)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 1, { 4 } } });
     float W[4] = { 0 };
     pd_draws draws = { (float[]){ 0 }, 0, 1 };
 
-    (void)state;
     step_with(optim, (float[]){ 0, 3e38f, -3e38f, 5 }, W, W, 1, &draws);
     assert_slot(optim, STACKED_TALLY, (float[]){ 0.25f }, 1);
     assert_true(pd_optim_root(optim, 0).error == 0); /* it was run */
@@ -358,14 +339,13 @@ static void what_does_not_come_out_finite_is_refused(void **state)
 
 /* ---- memory ---- */
 
-static void a_capture_takes_the_memory_of_its_shares(void **state)
+TEST(a_capture_takes_the_memory_of_its_shares)
 {
     pd_declaration declaration =
         declare((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = PD_STORE_BF16 });
     pd_plan plan;
 
-    (void)state;
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
     assert_int_equal(pd_plan_task_bytes(&plan),
                      4 * (3 * 20 + 4 * 2 * (STACKED_SQUARE + 1))); /* direction; "trace" before and after; Q and
                                                                     * tally before and after, of 4 blocks */
@@ -396,11 +376,10 @@ static void try_step(pd_optim *optim, int64_t failing, bool *came_so_far)
     for (pd_task *task; (task = pd_optim_capture(optim)) != NULL; pd_task_free(task)) pd_task_run(task);
 }
 
-static void every_allocation_of_a_step_may_fail(void **state)
+TEST(every_allocation_of_a_step_may_fail)
 {
     bool came_so_far = true;
 
-    (void)state;
     for (int64_t n = 0; came_so_far; n++) {
         pd_optim *optim = new_optim((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = PD_STORE_BF16 });
         try_step(optim, n, &came_so_far);
@@ -418,7 +397,7 @@ static pd_part part_of(const pd_optim *optim, const char *name, int number, int 
     return part;
 }
 
-static void a_block_of_a_stack_is_its_item(void **state)
+TEST_STATE(a_block_of_a_stack_is_its_item)
 {
     for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_BF16; storage++) {
         pd_optim *optim = new_optim((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3, .storage = storage });
@@ -442,26 +421,4 @@ static void a_block_of_a_stack_is_its_item(void **state)
         assert_false(pd_plan_part(pd_optim_plan(optim), "Q", 0, 4, &none));
         pd_optim_free(optim);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_task_sees_and_writes_its_own_box_and_item_alone),
-        cmocka_unit_test(the_direction_is_captured_wherever_it_lies),
-        cmocka_unit_test(a_row_that_adopts_finds_its_items),
-        cmocka_unit_test(given_draws_take_the_place_of_the_streams),
-        cmocka_unit_test(draws_belong_to_their_step),
-        cmocka_unit_test(a_model_takes_as_many_normals_as_its_row_wants),
-        cmocka_unit_test(a_row_that_takes_no_draws_is_given_none),
-        cmocka_unit_test(due_sees_what_the_phases_before_it_left),
-        cmocka_unit_test(a_nan_in_one_box_spoils_that_task_alone),
-        cmocka_unit_test(a_refused_task_leaves_its_items_and_its_box),
-        cmocka_unit_test(what_does_not_come_out_finite_is_refused),
-        cmocka_unit_test(a_capture_takes_the_memory_of_its_shares),
-        cmocka_unit_test(every_allocation_of_a_step_may_fail),
-        cmocka_unit_test(a_block_of_a_stack_is_its_item),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

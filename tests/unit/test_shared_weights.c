@@ -1,18 +1,10 @@
 /* Tests the segment that a job's weights lie in, and the pools that hand out its memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/stat.h>
 
 #include "buffer_pool.h"
 #include "descriptors.h"
-#include "oom.h"
 
 enum { LINE = 64, HUGE_PAGE = 2 << 20 };
 
@@ -56,16 +48,14 @@ static void take_all(uint64_t seed)
     pd_shared_weights_unref(shared);
 }
 
-static void buffers_of_any_sizes_are_aligned_and_inside_without_gaps(void **state)
+TEST(buffers_of_any_sizes_are_aligned_and_inside_without_gaps)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) take_all(seed);
 }
 
-static void a_buffer_as_long_as_any_number_is_refused(void **state)
+TEST(a_buffer_as_long_as_any_number_is_refused)
 {
     pd_shared_weights *shared = made(100, 1);
-    (void)state;
 
     assert_null(pd_shared_weights_take(shared, SIZE_MAX));
     assert_null(pd_shared_weights_take(shared, SIZE_MAX - 63));
@@ -73,10 +63,9 @@ static void a_buffer_as_long_as_any_number_is_refused(void **state)
 }
 
 /* A parameter needs its weights, the next ones, a sum, and a version that a slow reader still holds. */
-static void there_is_room_for_four_buffers_of_every_parameter(void **state)
+TEST(there_is_room_for_four_buffers_of_every_parameter)
 {
     uint64_t seed = 5;
-    (void)state;
 
     for (int round = 0; round < 200; round++) {
         uint64_t n = 1 + draw(&seed, 20), most = 1 + draw(&seed, 2000000), elements = 0, size[20];
@@ -87,9 +76,8 @@ static void there_is_room_for_four_buffers_of_every_parameter(void **state)
     }
 }
 
-static void without_a_segment_there_is_none_to_map(void **state)
+TEST(without_a_segment_there_is_none_to_map)
 {
-    (void)state;
     assert_null(pd_shared_weights_segment(NULL));
     pd_shared_weights_unref(NULL);
 }
@@ -104,19 +92,17 @@ static int make_and_drop(const void *what)
     return rc;
 }
 
-static void says_that_memory_is_out_and_keeps_no_descriptor(void **state)
+TEST(says_that_memory_is_out_and_keeps_no_descriptor)
 {
     int before = descriptors_open(0);
-    (void)state;
 
     assert_true(oom_each(make_and_drop, NULL) > 0);
     assert_int_equal(descriptors_open(0), before);
 }
 
-static void says_that_the_system_gives_no_shared_memory(void **state)
+TEST(says_that_the_system_gives_no_shared_memory)
 {
     int rc;
-    (void)state;
 
     descriptors_forbid();
     rc = make_and_drop(NULL);
@@ -131,13 +117,12 @@ static bool lies_in(const pd_shared_weights *shared, const void *at, size_t byte
     return pd_segment_has(pd_shared_weights_segment(shared), at, bytes);
 }
 
-static void a_pool_takes_its_buffers_from_the_segment(void **state)
+TEST(a_pool_takes_its_buffers_from_the_segment)
 {
     pd_buffer_pools all = { 0 };
     pd_shared_weights *shared = made(1000, 1);
     pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, 4000);
     void *at = pd_buffer_pool_take(pool);
-    (void)state;
 
     assert_true(lies_in(shared, at, 4000));
     pd_buffer_pool_give(pool, at);
@@ -146,14 +131,13 @@ static void a_pool_takes_its_buffers_from_the_segment(void **state)
 }
 
 /* Readers that are slow make a pool larger for a while. What it does not need afterwards is no memory. */
-static void idle_buffers_beyond_those_that_the_users_need_have_no_pages(void **state)
+TEST(idle_buffers_beyond_those_that_the_users_need_have_no_pages)
 {
     enum { BYTES = 1 << 20, BUFFERS = 10, KEPT = 2, MORE = 4 };
     pd_buffer_pools all = { 0 };
     pd_shared_weights *shared = made(BYTES / 4, 1);
     pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, BYTES);
     void *at[BUFFERS + MORE];
-    (void)state;
 
     for (int i = 0; i < BUFFERS + MORE; i++) memset(at[i] = pd_buffer_pool_take(pool), 1, BYTES);
     assert_true(lies_in(shared, at[BUFFERS - 1], BYTES));
@@ -172,13 +156,12 @@ static void idle_buffers_beyond_those_that_the_users_need_have_no_pages(void **s
     pd_shared_weights_unref(shared);
 }
 
-static void pools_of_one_size_are_apart_where_their_memory_is(void **state)
+TEST(pools_of_one_size_are_apart_where_their_memory_is)
 {
     pd_buffer_pools all = { 0 };
     pd_shared_weights *one = made(1000, 1), *other = made(1000, 1);
     pd_buffer_pool *pools[] = { pd_buffer_pool_join(&all, one, 4000), pd_buffer_pool_join(&all, other, 4000),
                                 pd_buffer_pool_join(&all, NULL, 4000) };
-    (void)state;
 
     assert_ptr_not_equal(pools[0], pools[1]);
     assert_ptr_not_equal(pools[0], pools[2]);
@@ -204,7 +187,7 @@ static size_t exhaust(pd_buffer_pool *pool, const pd_shared_weights *shared, siz
     return n;
 }
 
-static void a_pool_whose_segment_is_used_up_takes_private_memory(void **state)
+TEST(a_pool_whose_segment_is_used_up_takes_private_memory)
 {
     enum { BYTES = 100000, MOST = 2000 };
     static void *at[MOST];
@@ -212,7 +195,6 @@ static void a_pool_whose_segment_is_used_up_takes_private_memory(void **state)
     pd_shared_weights *shared = made(BYTES / 4, 1);
     pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, BYTES);
     size_t n = exhaust(pool, shared, BYTES, at, MOST);
-    (void)state;
 
     for (size_t i = 0; i < n; i++) assert_int_equal(((const uint8_t *)at[i])[BYTES - 1], (uint8_t)i);
     for (size_t i = 0; i < n; i++) pd_buffer_pool_give(pool, at[i]);
@@ -222,7 +204,7 @@ static void a_pool_whose_segment_is_used_up_takes_private_memory(void **state)
 }
 
 /* Buffers that are a little larger than a huge page would take two each, if they began on huge pages of their own. */
-static void a_segment_takes_no_more_memory_than_its_pools_count(void **state)
+TEST(a_segment_takes_no_more_memory_than_its_pools_count)
 {
     enum { BYTES = HUGE_PAGE + 4096, N = 20 };
     pd_buffer_pools all = { 0 };
@@ -230,7 +212,6 @@ static void a_segment_takes_no_more_memory_than_its_pools_count(void **state)
     pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, BYTES);
     struct stat file;
     void *at[N];
-    (void)state;
 
     for (int i = 0; i < N; i++) memset(at[i] = pd_buffer_pool_take(pool), 1, BYTES);
     assert_int_equal(fstat(pd_shared_weights_segment(shared)->fd, &file), 0);
@@ -242,13 +223,12 @@ static void a_segment_takes_no_more_memory_than_its_pools_count(void **state)
 }
 
 /* The segment hands out its memory once, so a pool that gave it back could never have it again. */
-static void a_pool_keeps_memory_of_the_segment_while_it_has_users(void **state)
+TEST(a_pool_keeps_memory_of_the_segment_while_it_has_users)
 {
     pd_buffer_pools all = { 0 };
     pd_shared_weights *shared = made(1000, 1);
     pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, 4000);
     void *at[8], *again[8];
-    (void)state;
 
     for (int i = 0; i < 8; i++) at[i] = pd_buffer_pool_take(pool);
     for (int i = 8; i-- > 0;) pd_buffer_pool_give(pool, at[i]);
@@ -259,14 +239,13 @@ static void a_pool_keeps_memory_of_the_segment_while_it_has_users(void **state)
     pd_shared_weights_unref(shared);
 }
 
-static void the_segment_lives_until_its_last_buffer_is_back(void **state)
+TEST(the_segment_lives_until_its_last_buffer_is_back)
 {
     int before = descriptors_open(0);
     pd_buffer_pools all = { 0 };
     pd_shared_weights *shared = made(1000, 1);
     pd_buffer_pool *pool = pd_buffer_pool_join(&all, shared, 4000);
     void *at = pd_buffer_pool_take(pool);
-    (void)state;
 
     pd_shared_weights_unref(shared);
     pd_buffer_pool_leave(pool);
@@ -315,9 +294,8 @@ static void run_seed(uint64_t seed)
     assert_int_equal(descriptors_open(0), before);
 }
 
-static void any_order_of_takes_and_gives_leaves_nothing_over(void **state)
+TEST(any_order_of_takes_and_gives_leaves_nothing_over)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) run_seed(seed);
 }
 
@@ -330,35 +308,12 @@ static int join_and_leave(const void *what)
     return pool != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-static void a_pool_that_cannot_be_made_keeps_no_segment(void **state)
+TEST(a_pool_that_cannot_be_made_keeps_no_segment)
 {
     int before = descriptors_open(0);
     pd_shared_weights *shared = made(1000, 1);
-    (void)state;
 
     assert_true(oom_each(join_and_leave, shared) > 0);
     pd_shared_weights_unref(shared);
     assert_int_equal(descriptors_open(0), before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_of_any_sizes_are_aligned_and_inside_without_gaps),
-        cmocka_unit_test(a_buffer_as_long_as_any_number_is_refused),
-        cmocka_unit_test(there_is_room_for_four_buffers_of_every_parameter),
-        cmocka_unit_test(without_a_segment_there_is_none_to_map),
-        cmocka_unit_test(says_that_memory_is_out_and_keeps_no_descriptor),
-        cmocka_unit_test(says_that_the_system_gives_no_shared_memory),
-        cmocka_unit_test(a_pool_takes_its_buffers_from_the_segment),
-        cmocka_unit_test(idle_buffers_beyond_those_that_the_users_need_have_no_pages),
-        cmocka_unit_test(pools_of_one_size_are_apart_where_their_memory_is),
-        cmocka_unit_test(a_pool_whose_segment_is_used_up_takes_private_memory),
-        cmocka_unit_test(a_segment_takes_no_more_memory_than_its_pools_count),
-        cmocka_unit_test(a_pool_keeps_memory_of_the_segment_while_it_has_users),
-        cmocka_unit_test(the_segment_lives_until_its_last_buffer_is_back),
-        cmocka_unit_test(any_order_of_takes_and_gives_leaves_nothing_over),
-        cmocka_unit_test(a_pool_that_cannot_be_made_keeps_no_segment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Tests SIGTERM and SIGINT as events: a signal at any moment of the shutdown changes nothing. */
-#include "uvloop.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "uvloop.h"
 
 enum {
     CHILDREN = 100,
@@ -58,30 +54,19 @@ static int end_by_many_signals(void)
     return status;
 }
 
-static void a_process_that_ends_is_not_killed_by_further_signals(void **state)
+TEST(a_process_that_ends_is_not_killed_by_further_signals)
 {
-    (void)state;
     for (int i = 0; i < CHILDREN; i++) assert_int_equal(end_by_many_signals(), 0);
 }
 
-static void no_signals_are_taken_where_none_were_asked_for(void **state)
+TEST(no_signals_are_taken_where_none_were_asked_for)
 {
     pd_signals signals = { .open = false };
     struct sigaction before, after;
-    (void)state;
 
     sigaction(SIGTERM, NULL, &before);
     pd_signals_begin(&signals);
     pd_signals_end(&signals);
     sigaction(SIGTERM, NULL, &after);
     assert_true(before.sa_handler == after.sa_handler);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_process_that_ends_is_not_killed_by_further_signals),
-        cmocka_unit_test(no_signals_are_taken_where_none_were_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests addresses of the client library. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -99,12 +91,11 @@ static void exchange(int listener, int fd)
     transport->ops->close(transport);
 }
 
-static void polls_what_is_watched(void **state)
+TEST(polls_what_is_watched)
 {
     int pair[2];
     pd_transport *transport;
     struct pollfd wait;
-    (void)state;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
     transport = pd_sock_transport(pair[0], NULL);
@@ -121,13 +112,12 @@ static void polls_what_is_watched(void **state)
     transport->ops->close(transport);
 }
 
-static void connects_over_ipv4_ipv6_a_name_and_a_unix_socket(void **state)
+TEST(connects_over_ipv4_ipv6_a_name_and_a_unix_socket)
 {
     char text[128];
     int port, fd, listener = listen_on(AF_INET, &port);
     struct sockaddr_un local = { .sun_family = AF_UNIX };
     pd_error err = { 0 };
-    (void)state;
 
     snprintf(text, sizeof text, "tcp://127.0.0.1:%d", port);
     assert_int_equal(connect_to(text, &fd, &err), PD_OK);
@@ -153,12 +143,11 @@ static void connects_over_ipv4_ipv6_a_name_and_a_unix_socket(void **state)
     unlink(local.sun_path);
 }
 
-static void says_whom_it_could_not_reach_and_why(void **state)
+TEST(says_whom_it_could_not_reach_and_why)
 {
     char text[64];
     int port, fd, listener = listen_on(AF_INET, &port);
     pd_error err = { 0 };
-    (void)state;
 
     close(listener);
     snprintf(text, sizeof text, "tcp://127.0.0.1:%d", port);
@@ -167,14 +156,4 @@ static void says_whom_it_could_not_reach_and_why(void **state)
     assert_non_null(strstr(err.text, "refused"));
     assert_int_equal(connect_to("unix:///nowhere/at/all", &fd, &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "/nowhere/at/all"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connects_over_ipv4_ipv6_a_name_and_a_unix_socket),
-        cmocka_unit_test(polls_what_is_watched),
-        cmocka_unit_test(says_whom_it_could_not_reach_and_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

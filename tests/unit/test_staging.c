@@ -1,16 +1,8 @@
 /* Tests the places of gradients in a worker's segment of shared memory, with random frames: which ones lie there
  * already, where copies of the others go, and when a place is free again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "frame.h"
-#include "oom.h"
 #include "outgoing.h"
 
 /* A segment has whole pages: two here, of which one home takes the beginning. */
@@ -65,11 +57,10 @@ static bool all_free(pd_staging *staging)
 
 /* ---- payloads that lie in the segment ---- */
 
-static void a_gradient_in_its_home_is_not_copied(void **state)
+TEST(a_gradient_in_its_home_is_not_copied)
 {
     pd_staging staging = made();
     pd_outgoing_frame *frame = frame_at(staging.segment.at + 3 * UNIT, 100);
-    (void)state;
 
     assert_true(pd_staging_place(&staging, frame));
     assert_null(frame->block);
@@ -78,7 +69,7 @@ static void a_gradient_in_its_home_is_not_copied(void **state)
     pd_staging_free(&staging);
 }
 
-static void gradients_in_neighbouring_homes_are_not_copied(void **state)
+TEST(gradients_in_neighbouring_homes_are_not_copied)
 {
     pd_staging staging = made();
     struct iovec iov[] = { { staging.segment.at + UNIT, 100 },
@@ -86,7 +77,6 @@ static void gradients_in_neighbouring_homes_are_not_copied(void **state)
                            { staging.segment.at + 3 * UNIT, 64 },
                            { staging.segment.at + 4 * UNIT, 9 } };
     pd_outgoing_frame *frame = frame_of(iov, 4);
-    (void)state;
 
     assert_true(pd_staging_place(&staging, frame));
     assert_null(frame->block);
@@ -111,40 +101,36 @@ static void assert_copied(pd_staging *staging, struct iovec first, struct iovec 
     free_frame(staging, frame);
 }
 
-static void gradients_in_homes_that_are_apart_are_copied(void **state)
+TEST(gradients_in_homes_that_are_apart_are_copied)
 {
     pd_staging staging = made();
-    (void)state;
 
     assert_copied(&staging, (struct iovec){ staging.segment.at, 64 }, (struct iovec){ staging.segment.at + 128, 64 });
     pd_staging_free(&staging);
 }
 
-static void gradients_in_homes_in_another_order_are_copied(void **state)
+TEST(gradients_in_homes_in_another_order_are_copied)
 {
     pd_staging staging = made();
-    (void)state;
 
     assert_copied(&staging, (struct iovec){ staging.segment.at + 64, 64 }, (struct iovec){ staging.segment.at, 64 });
     pd_staging_free(&staging);
 }
 
-static void a_gradient_at_home_before_one_elsewhere_is_copied(void **state)
+TEST(a_gradient_at_home_before_one_elsewhere_is_copied)
 {
     static uint8_t elsewhere[64];
     pd_staging staging = made();
-    (void)state;
 
     assert_copied(&staging, (struct iovec){ staging.segment.at, 64 }, (struct iovec){ elsewhere, 64 });
     assert_copied(&staging, (struct iovec){ elsewhere, 64 }, (struct iovec){ staging.segment.at + 64, 64 });
     pd_staging_free(&staging);
 }
 
-static void a_gradient_that_begins_between_two_units_is_copied(void **state)
+TEST(a_gradient_that_begins_between_two_units_is_copied)
 {
     pd_staging staging = made();
     pd_outgoing_frame *frame = frame_at(staging.segment.at + 4, 100);
-    (void)state;
 
     assert_true(pd_staging_place(&staging, frame));
     assert_non_null(frame->block);
@@ -154,12 +140,11 @@ static void a_gradient_that_begins_between_two_units_is_copied(void **state)
 
 /* ---- blocks ---- */
 
-static void a_payload_that_fits_nowhere_goes_through_the_socket(void **state)
+TEST(a_payload_that_fits_nowhere_goes_through_the_socket)
 {
     static uint8_t bulk[COPIES + 1];
     pd_staging staging = made();
     pd_outgoing_frame *frame = frame_at(bulk, COPIES + 1);
-    (void)state;
 
     assert_false(pd_staging_place(&staging, frame));
     assert_null(frame->block);
@@ -167,13 +152,12 @@ static void a_payload_that_fits_nowhere_goes_through_the_socket(void **state)
     pd_staging_free(&staging);
 }
 
-static void a_payload_goes_through_the_socket_where_no_memory_is_for_a_block(void **state)
+TEST(a_payload_goes_through_the_socket_where_no_memory_is_for_a_block)
 {
     static uint8_t bulk[UNIT];
     pd_staging staging = made();
     pd_outgoing_frame *frame = frame_at(bulk, UNIT);
     bool placed;
-    (void)state;
 
     oom_arm(0);
     placed = pd_staging_place(&staging, frame);
@@ -184,13 +168,12 @@ static void a_payload_goes_through_the_socket_where_no_memory_is_for_a_block(voi
     pd_staging_free(&staging);
 }
 
-static void a_frame_that_is_sent_again_keeps_its_block_and_its_copy(void **state)
+TEST(a_frame_that_is_sent_again_keeps_its_block_and_its_copy)
 {
     static uint8_t bulk[UNIT];
     pd_staging staging = made();
     pd_outgoing_frame *frame = frame_at(bulk, UNIT);
     uint32_t place;
-    (void)state;
 
     pd_staging_place(&staging, frame);
     pd_staging_fill(&staging, frame);
@@ -204,12 +187,11 @@ static void a_frame_that_is_sent_again_keeps_its_block_and_its_copy(void **state
     pd_staging_free(&staging);
 }
 
-static void a_block_that_was_given_up_stays_until_its_step_has_closed(void **state)
+TEST(a_block_that_was_given_up_stays_until_its_step_has_closed)
 {
     static uint8_t bulk[COPIES];
     pd_staging staging = made();
     pd_outgoing_frame *frame = frame_at(bulk, UNIT);
-    (void)state;
 
     frame->step = 7;
     assert_true(pd_staging_place(&staging, frame));
@@ -222,10 +204,9 @@ static void a_block_that_was_given_up_stays_until_its_step_has_closed(void **sta
     pd_staging_free(&staging);
 }
 
-static void a_segment_that_cannot_be_made_is_none(void **state)
+TEST(a_segment_that_cannot_be_made_is_none)
 {
     pd_staging staging = { 0 };
-    (void)state;
 
     assert_int_equal(pd_staging_make(&staging, UINT64_MAX, NULL), PD_UNAVAILABLE);
     assert_null(staging.segment.at);
@@ -242,11 +223,10 @@ static pd_staging empty(void)
     return staging;
 }
 
-static void homes_lie_where_they_are_wanted_in_any_order(void **state)
+TEST(homes_lie_where_they_are_wanted_in_any_order)
 {
     static const uint64_t order[] = { 3, 0, 5, 1, 4, 2 };
     pd_staging staging = empty();
-    (void)state;
 
     for (size_t i = 0; i < 6; i++)
         assert_ptr_equal(pd_staging_take_buffer(&staging, order[i] * 3 * UNIT, 3 * UNIT),
@@ -254,13 +234,12 @@ static void homes_lie_where_they_are_wanted_in_any_order(void **state)
     pd_staging_free(&staging);
 }
 
-static void a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_is_there(void **state)
+TEST(a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_is_there)
 {
     static uint8_t ones[2 * UNIT] = { 1, 1, 1 };
     pd_staging staging = empty();
     pd_outgoing_frame *frame = frame_at(ones, sizeof ones);
     uint8_t *home;
-    (void)state;
 
     assert_true(pd_staging_place(&staging, frame));
     pd_staging_fill(&staging, frame);
@@ -274,12 +253,11 @@ static void a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_
     pd_staging_free(&staging);
 }
 
-static void a_home_has_no_room_where_copies_have_all(void **state)
+TEST(a_home_has_no_room_where_copies_have_all)
 {
     static uint8_t bulk[HOMES + COPIES];
     pd_staging staging = empty();
     pd_outgoing_frame *frame = frame_at(bulk, sizeof bulk);
-    (void)state;
 
     assert_true(pd_staging_place(&staging, frame));
     assert_null(pd_staging_take_buffer(&staging, 0, UNIT));
@@ -288,13 +266,12 @@ static void a_home_has_no_room_where_copies_have_all(void **state)
     pd_staging_free(&staging);
 }
 
-static void a_copy_never_lies_in_a_home(void **state)
+TEST(a_copy_never_lies_in_a_home)
 {
     static uint8_t bulk[UNIT];
     pd_staging staging = empty();
     pd_outgoing_frame *frames[HOMES / UNIT + COPIES / UNIT];
     size_t n = sizeof frames / sizeof *frames, placed = 0;
-    (void)state;
 
     assert_ptr_equal(pd_staging_take_buffer(&staging, 7 * UNIT, UNIT), staging.segment.at + (size_t)7 * UNIT);
     for (size_t i = 0; i < n; i++) {
@@ -425,17 +402,15 @@ static void run_seed(uint64_t seed)
     free(b);
 }
 
-static void blocks_never_overlap_and_all_are_free_at_the_end(void **state)
+TEST(blocks_never_overlap_and_all_are_free_at_the_end)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 150; seed++) run_seed(seed);
 }
 
 /* Where the free bytes are enough in one gap, a block is found there, wherever the search begins. */
-static void a_gap_that_is_long_enough_is_found(void **state)
+TEST(a_gap_that_is_long_enough_is_found)
 {
     static uint8_t bulk[COPIES];
-    (void)state;
 
     for (size_t kept = 0; kept < 60; kept++)
         for (size_t recent = 0; recent < 60; recent += 7) {
@@ -453,28 +428,4 @@ static void a_gap_that_is_long_enough_is_found(void **state)
             free_frame(&staging, frames[kept]);
             pd_staging_free(&staging);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gradient_in_its_home_is_not_copied),
-        cmocka_unit_test(gradients_in_neighbouring_homes_are_not_copied),
-        cmocka_unit_test(gradients_in_homes_that_are_apart_are_copied),
-        cmocka_unit_test(gradients_in_homes_in_another_order_are_copied),
-        cmocka_unit_test(a_gradient_at_home_before_one_elsewhere_is_copied),
-        cmocka_unit_test(a_gradient_that_begins_between_two_units_is_copied),
-        cmocka_unit_test(a_payload_that_fits_nowhere_goes_through_the_socket),
-        cmocka_unit_test(a_payload_goes_through_the_socket_where_no_memory_is_for_a_block),
-        cmocka_unit_test(a_frame_that_is_sent_again_keeps_its_block_and_its_copy),
-        cmocka_unit_test(a_block_that_was_given_up_stays_until_its_step_has_closed),
-        cmocka_unit_test(a_segment_that_cannot_be_made_is_none),
-        cmocka_unit_test(homes_lie_where_they_are_wanted_in_any_order),
-        cmocka_unit_test(a_home_is_zeroed_where_a_copy_was_and_lies_elsewhere_while_the_copy_is_there),
-        cmocka_unit_test(a_home_has_no_room_where_copies_have_all),
-        cmocka_unit_test(a_copy_never_lies_in_a_home),
-        cmocka_unit_test(blocks_never_overlap_and_all_are_free_at_the_end),
-        cmocka_unit_test(a_gap_that_is_long_enough_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

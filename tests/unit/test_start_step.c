@@ -1,16 +1,10 @@
 /* Tests a job that starts at a given step (start_step): everything that counts steps continues from that number. */
+#include "test.h"
+
 #include "counting_row.h"
 #include "import.h"
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { START = 41, PARAMS = 2, SIZE = 3 };
 static const int64_t sizes[PARAMS] = { SIZE, SIZE };
@@ -54,9 +48,10 @@ static const pd_param_info *info(rig *r, uint32_t param)
     return &rig_ask(r, PD_INFO_PARAMS, "job")->params[param];
 }
 
-static void initial_weights_have_the_start_step_as_their_version(void **state)
+EACH_TEST(set_up, rig_tear_down);
+
+TEST(initial_weights_have_the_start_step_as_their_version, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, NULL);
 
     assert_int_equal(rig_versions(r, job, 0)->published->version, START);
@@ -66,9 +61,8 @@ static void initial_weights_have_the_start_step_as_their_version(void **state)
     assert_int_equal(info(r, 1)->version, START);
 }
 
-static void the_first_push_is_for_the_step_after_it(void **state)
+TEST(the_first_push_is_for_the_step_after_it, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, NULL);
 
     assert_int_equal(push(r, job, START + 2, 0), PD_FAILED_PRECONDITION);
@@ -81,9 +75,8 @@ static void the_first_push_is_for_the_step_after_it(void **state)
     assert_int_equal(rig_versions(r, job, 0)->published->version, START + 1);
 }
 
-static void optimizers_count_from_there(void **state)
+TEST(optimizers_count_from_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "p0 adam;* sgd");
 
     assert_int_equal(info(r, 0)->count, START);
@@ -93,9 +86,8 @@ static void optimizers_count_from_there(void **state)
     assert_int_equal(info(r, 1)->count, START + 1);
 }
 
-static void schedules_go_on_from_there(void **state)
+TEST(schedules_go_on_from_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* sgd lr=linear_warmup(peak=64,warmup_steps=64)");
     float before = *rig_weights(r, job, 0);
 
@@ -110,9 +102,8 @@ static void schedules_go_on_from_there(void **state)
     }
 }
 
-static void groups_count_from_there(void **state)
+TEST(groups_count_from_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
     float before[PARAMS] = { *rig_weights(r, job, 0), *rig_weights(r, job, 1) };
 
@@ -126,9 +117,8 @@ static void groups_count_from_there(void **state)
     assert_int_equal(info(r, 0)->step, START + 2);
 }
 
-static void a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start(void **state)
+TEST(a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
 
     push_absent(r, job, START + 1, 0);
@@ -138,9 +128,8 @@ static void a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start
     assert_int_equal(rig_versions(r, job, 0)->step, START + 2);
 }
 
-static void a_job_that_steps_as_a_whole_begins_there(void **state)
+TEST(a_job_that_steps_as_a_whole_begins_there, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", NULL);
 
     push(r, job, START + 1, 0);
@@ -169,10 +158,9 @@ static int import_count(rig *r, int64_t value)
     return rc != PD_OK ? rc : r->error.code;
 }
 
-static void imported_counters_may_be_lower_before_the_first_round_alone(void **state)
+TEST(imported_counters_may_be_lower_before_the_first_round_alone, rig *r)
 {
     static const char *const rules[] = { "* adam", "* counting" };
-    rig *r = *state;
 
     for (size_t k = 0; k < 2; k++) {
         pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 99));
@@ -191,30 +179,10 @@ static void imported_counters_may_be_lower_before_the_first_round_alone(void **s
     }
 }
 
-static void what_it_prints_is_what_it_reads(void **state)
+TEST(what_it_prints_is_what_it_reads, rig *r)
 {
-    rig *r = *state;
-
     start(r, NULL, NULL);
     assert_int_equal(rig_hello(r, "job", 0, 1, 10, 10, "start_step=40", "* sgd lr=1"), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "start_step = 41, this worker comes with 40"));
     assert_int_equal(rig_hello(r, "far", 0, 1, 1, 50, "start_step=9007199254740992", NULL), PD_OK);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(initial_weights_have_the_start_step_as_their_version),
-        CASE(the_first_push_is_for_the_step_after_it),
-        CASE(optimizers_count_from_there),
-        CASE(schedules_go_on_from_there),
-        CASE(groups_count_from_there),
-        CASE(a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start),
-        CASE(a_job_that_steps_as_a_whole_begins_there),
-        CASE(imported_counters_may_be_lower_before_the_first_round_alone),
-        CASE(what_it_prints_is_what_it_reads),
-    };
-    return cmocka_run_group_tests_name("start_step", tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* Tests state directories on the real file system: who may open one, and checkpoints on a real and on a full disk. */
 #define _GNU_SOURCE /* mkdtemp */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <errno.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,11 +30,12 @@ static int tear_down(void **state)
     return system(command);
 }
 
-static void a_new_directory_is_for_its_owner_alone(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(a_new_directory_is_for_its_owner_alone)
 {
     struct stat about;
     pd_state_dir dir;
-    (void)state;
 
     assert_int_equal(pd_state_dir_open(&dir, root, false, NULL), PD_NOT_FOUND);
     assert_int_equal(pd_state_dir_open(&dir, root, true, NULL), PD_OK);
@@ -52,12 +44,11 @@ static void a_new_directory_is_for_its_owner_alone(void **state)
     pd_state_dir_close(&dir);
 }
 
-static void a_directory_has_one_user_at_a_time(void **state)
+TEST(a_directory_has_one_user_at_a_time)
 {
     pd_state_dir dir, other;
     pd_error err;
     char pid[32];
-    (void)state;
 
     assert_int_equal(pd_state_dir_open(&dir, root, true, NULL), PD_OK);
     assert_int_equal(pd_state_dir_open(&other, root, true, &err), PD_UNAVAILABLE);
@@ -68,12 +59,11 @@ static void a_directory_has_one_user_at_a_time(void **state)
     pd_state_dir_close(&other);
 }
 
-static void what_others_may_write_is_refused(void **state)
+TEST(what_others_may_write_is_refused)
 {
     const mode_t modes[] = { 0770, 0702, 01777 };
     pd_state_dir dir;
     pd_error err;
-    (void)state;
 
     assert_int_equal(mkdir(root, 0700), 0);
     for (int i = 0; i < 3; i++) {
@@ -83,11 +73,10 @@ static void what_others_may_write_is_refused(void **state)
     }
 }
 
-static void a_file_is_no_directory(void **state)
+TEST(a_file_is_no_directory)
 {
     FILE *file = fopen(root, "w");
     pd_state_dir dir;
-    (void)state;
 
     assert_non_null(file);
     fclose(file);
@@ -110,11 +99,10 @@ static void expect_newest(const char *job_dir, const pd_checkpoint_image *expect
     pd_checkpoint_image_free(loaded);
 }
 
-static void checkpoints_load_from_a_real_disk(void **state)
+TEST(checkpoints_load_from_a_real_disk)
 {
     char job_dir[PD_KEEP_PATH];
     pd_error err;
-    (void)state;
 
     assert_int_equal(mkdir(root, 0700), 0);
     for (uint64_t i = 0; i < 3; i++) { /* aligned and unaligned memory: past the page cache, and through it */
@@ -134,14 +122,13 @@ static int plenty_of_space(void *arg, const char *path, uint64_t *bytes)
     return 0;
 }
 
-static void a_full_disk_keeps_the_checkpoint_that_it_has(void **state)
+TEST(a_full_disk_keeps_the_checkpoint_that_it_has)
 {
     pd_checkpoint_image *first = sample_large(1, 3u << 20, 0), *second = sample_large(2, 3u << 20, 0);
     pd_disk disk = pd_disk_posix;
     char job_dir[PD_KEEP_PATH];
     pd_step_list list;
     pd_error err;
-    (void)state;
 
     assert_int_equal(mkdir(root, 0700), 0);
     if (mount("none", root, "tmpfs", 0, "size=10m,mode=0700") != 0) {
@@ -168,15 +155,4 @@ static void a_full_disk_keeps_the_checkpoint_that_it_has(void **state)
     assert_int_equal(umount(root), 0);
     pd_checkpoint_image_free(first);
     pd_checkpoint_image_free(second);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_new_directory_is_for_its_owner_alone), TEST(a_directory_has_one_user_at_a_time),
-        TEST(what_others_may_write_is_refused),       TEST(a_file_is_no_directory),
-        TEST(checkpoints_load_from_a_real_disk),      TEST(a_full_disk_keeps_the_checkpoint_that_it_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests how names of optimizer state in files of other programs are read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "state_keys.h"
 
@@ -28,9 +21,8 @@ static void assert_part(const char *text, const char *name, const char *slot, in
     assert_int_equal(key.block, block);
 }
 
-static void reads_metas_flat_keys_behind_the_parameters_name(void **state)
+TEST(reads_metas_flat_keys_behind_the_parameters_name)
 {
-    (void)state;
     assert_part("layers.0.weight[\"block_3\", \"shampoo\", \"factor_matrices\", 1, \"quantized_values\"]",
                 "layers.0.weight", "factor_matrices", 1, 3);
     assert_part("layers.0.weight.[\"block_0\", \"shampoo\", \"inv_factor_matrices\", 0, \"quantized_values\"]",
@@ -42,23 +34,20 @@ static void reads_metas_flat_keys_behind_the_parameters_name(void **state)
     assert_part("a[\"block_12\", \"filtered_grad\", \"quantized_values\"]", "a", "filtered_grad", -1, 12);
 }
 
-static void the_step_is_a_counter(void **state)
+TEST(the_step_is_a_counter)
 {
-    (void)state;
     assert_int_equal(read_key("layers.0.weight[\"step\"]"), PD_KEY_COUNT);
     assert_string_equal(names[key.param], "layers.0.weight");
     assert_int_equal(read_key("layers.0.weight.step"), PD_KEY_COUNT);
 }
 
-static void what_follows_from_the_rest_is_passed_over(void **state)
+TEST(what_follows_from_the_rest_is_passed_over)
 {
-    (void)state;
     assert_int_equal(read_key("a[\"block_0\", \"shampoo\", \"is_factor_matrices_diagonal\", 0]"), PD_KEY_DERIVED);
 }
 
-static void reads_our_own_names(void **state)
+TEST(reads_our_own_names)
 {
-    (void)state;
     assert_part("layers.0.weight.block_3.factor_matrices.1", "layers.0.weight", "factor_matrices", 1, 3);
     assert_part("layers.0.weight.momentum", "layers.0.weight", "momentum", -1, -1);
     assert_part("a.statistics.7", "a", "statistics", 7, -1);
@@ -83,9 +72,8 @@ static void assert_jax(const char *text, const char *name, const char *slot, int
     assert_int_equal(key.block, -1);
 }
 
-static void reads_paths_into_shampoos_state(void **state)
+TEST(reads_paths_into_shampoos_state)
 {
-    (void)state;
     assert_jax("stats/dense/kernel/statistics/3", "dense/kernel", "statistics", 3);
     assert_jax("stats/dense/kernel/preconditioners/12", "dense/kernel", "preconditioners", 12);
     assert_jax("stats/dense/bias/momentum/quantized", "dense/bias", "momentum", -1);
@@ -100,9 +88,8 @@ static void reads_paths_into_shampoos_state(void **state)
     assert_jax("stats/local_stats/s/momentum/quantized", "s", "momentum", -1);
 }
 
-static void reads_what_keystr_makes_of_them(void **state)
+TEST(reads_what_keystr_makes_of_them)
 {
-    (void)state;
     assert_jax(".stats['dense']['kernel'].statistics[3]", "dense/kernel", "statistics", 3);
     assert_jax("[0].stats['dense/kernel'].preconditioners[0].quantized", "dense/kernel", "preconditioners", 0);
     assert_jax(".stats[\"layers.0.weight\"].momentum.quantized", "layers.0.weight", "momentum", -1);
@@ -112,12 +99,11 @@ static void reads_what_keystr_makes_of_them(void **state)
     assert_jax(".param_states['dense']['bias'].v_row", "dense/bias", "v_row", -1);
 }
 
-static void reads_paths_into_adafactors_and_krons_state(void **state)
+TEST(reads_paths_into_adafactors_and_krons_state)
 {
     static const char *const fields[] = { "v_row", "v_col", "v", "m" };
     char text[64];
 
-    (void)state;
     for (int f = 0; f < 4; f++) {
         snprintf(text, sizeof text, "state/param_states/dense/kernel/%s", fields[f]);
         assert_jax(text, "dense/kernel", fields[f], -1);
@@ -129,9 +115,8 @@ static void reads_paths_into_adafactors_and_krons_state(void **state)
     assert_true(key.stacked && !key.fill);
 }
 
-static void a_name_may_have_either_separator_in_a_path(void **state)
+TEST(a_name_may_have_either_separator_in_a_path)
 {
-    (void)state;
     assert_jax("mu/layers/0/weight", "layers.0.weight", "mu", -1);
     assert_jax("mu.dense.bias", "dense/bias", "mu", -1);
     assert_jax("mu/odd.name/of", "odd.name/of", "mu", -1);
@@ -139,7 +124,7 @@ static void a_name_may_have_either_separator_in_a_path(void **state)
     assert_jax("mu/mu", "mu", "mu", -1);
 }
 
-static void one_value_may_be_of_all_parameters(void **state)
+TEST(one_value_may_be_of_all_parameters)
 {
     static const char *const counters[] = { "count",
                                             "step",
@@ -151,7 +136,6 @@ static void one_value_may_be_of_all_parameters(void **state)
                                             "['count']",
                                             "optimizer/state/step" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         if (read_jax(counters[i]) != PD_KEY_COUNT) fail_msg("%s is no counter", counters[i]);
         assert_true(key.param == PD_KEY_ALL);
@@ -165,29 +149,27 @@ static void one_value_may_be_of_all_parameters(void **state)
                                                                          * stand for all parameters */
 }
 
-static void what_lies_beside_codes_goes_with_them(void **state)
+TEST(what_lies_beside_codes_goes_with_them)
 {
     static const char *const companions[] = { "stats/s/momentum/bucket_size", ".stats['s'].statistics[3].diagonal",
                                               "stats/dense/kernel/preconditioners/0/bucket_size",
                                               "state/0001/s/statistics/3/diagonal" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof companions / sizeof *companions; i++)
         if (read_jax(companions[i]) != PD_KEY_COMPANION) fail_msg("%s: %d", companions[i], key.kind);
     assert_int_equal(read_jax("mu/s/bucket_size"), PD_KEY_UNKNOWN);
     assert_int_equal(read_jax("param_states/s/v/diagonal"), PD_KEY_UNKNOWN);
 }
 
-static void stacks_of_all_parameters_are_refused_with_what_to_do(void **state)
+TEST(stacks_of_all_parameters_are_refused_with_what_to_do)
 {
-    (void)state;
     assert_int_equal(read_jax("stats/global_stats/statistics"), PD_KEY_REFUSED);
     assert_non_null(strstr(key.why, "stats/NAME/statistics/I"));
     assert_int_equal(read_jax(".stats.global_stats.exponents"), PD_KEY_REFUSED);
     assert_int_equal(read_jax("stats/my_global_stats/x"), PD_KEY_UNKNOWN);
 }
 
-static void reads_keys_of_recorded_runs(void **state)
+TEST(reads_keys_of_recorded_runs)
 {
     static const struct {
         const char *text, *name, *slot;
@@ -199,14 +181,13 @@ static void reads_keys_of_recorded_runs(void **state)
         { "state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1 },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_jax(cases[i].text, cases[i].name, cases[i].slot, cases[i].number);
         assert_true(key.codes && key.fill);
     }
 }
 
-static void paths_that_are_none_are_unknown(void **state)
+TEST(paths_that_are_none_are_unknown)
 {
     static const char *const keys[] = {
         "stats",
@@ -244,14 +225,12 @@ static void paths_that_are_none_are_unknown(void **state)
         "state/0001/none/mu",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (read_jax(keys[i]) != PD_KEY_UNKNOWN) fail_msg("%s is known: %d %s", keys[i], key.kind, key.slot);
 }
 
-static void the_longest_name_that_fits_counts(void **state)
+TEST(the_longest_name_that_fits_counts)
 {
-    (void)state;
     assert_part("a.b.exp_avg", "a.b", "exp_avg", -1, -1);
     assert_part("a.exp_avg", "a", "exp_avg", -1, -1);
     assert_part("state.x.exp_avg", "state.x", "exp_avg", -1, -1);
@@ -260,16 +239,15 @@ static void the_longest_name_that_fits_counts(void **state)
     assert_part("w[1].momentum", "w[1]", "momentum", -1, -1);
 }
 
-static void the_name_of_a_parameter_is_its_weights(void **state)
+TEST(the_name_of_a_parameter_is_its_weights)
 {
-    (void)state;
     assert_int_equal(read_key("layers.0.weight"), PD_KEY_WEIGHTS);
     assert_string_equal(names[key.param], "layers.0.weight");
     assert_int_equal(read_key("a.b"), PD_KEY_WEIGHTS); /* the parameter a.b, not the state b of a parameter a */
     assert_string_equal(names[key.param], "a.b");
 }
 
-static void what_it_does_not_know_is_unknown(void **state)
+TEST(what_it_does_not_know_is_unknown)
 {
     static const char *const keys[] = {
         "",
@@ -291,16 +269,14 @@ static void what_it_does_not_know_is_unknown(void **state)
         "a.block_99999999999.momentum",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (read_key(keys[i]) != PD_KEY_UNKNOWN) fail_msg("%s is known: %d %s", keys[i], key.kind, key.slot);
 }
 
-static void keys_of_any_length_and_depth_are_refused_quietly(void **state)
+TEST(keys_of_any_length_and_depth_are_refused_quietly)
 {
     char *text = malloc(200001);
 
-    (void)state;
     assert_non_null(text);
     memset(text, '[', 200000);
     text[0] = 'a';
@@ -315,29 +291,4 @@ static void keys_of_any_length_and_depth_are_refused_quietly(void **state)
     text[1020] = '\0';
     assert_int_equal(read_key(text), PD_KEY_UNKNOWN);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_metas_flat_keys_behind_the_parameters_name),
-        cmocka_unit_test(the_step_is_a_counter),
-        cmocka_unit_test(what_follows_from_the_rest_is_passed_over),
-        cmocka_unit_test(reads_our_own_names),
-        cmocka_unit_test(the_longest_name_that_fits_counts),
-        cmocka_unit_test(the_name_of_a_parameter_is_its_weights),
-        cmocka_unit_test(what_it_does_not_know_is_unknown),
-        cmocka_unit_test(reads_paths_into_shampoos_state),
-        cmocka_unit_test(reads_what_keystr_makes_of_them),
-        cmocka_unit_test(reads_paths_into_adafactors_and_krons_state),
-        cmocka_unit_test(a_name_may_have_either_separator_in_a_path),
-        cmocka_unit_test(one_value_may_be_of_all_parameters),
-        cmocka_unit_test(what_lies_beside_codes_goes_with_them),
-        cmocka_unit_test(stacks_of_all_parameters_are_refused_with_what_to_do),
-        cmocka_unit_test(reads_keys_of_recorded_runs),
-        cmocka_unit_test(paths_that_are_none_are_unknown),
-        cmocka_unit_test(keys_of_any_length_and_depth_are_refused_quietly),
-    };
-
-    return cmocka_run_group_tests_name("state_keys", tests, NULL, NULL);
 }

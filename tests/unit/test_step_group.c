@@ -1,14 +1,8 @@
 /* Tests parameters that wait for others: the counters of groups, and jobs that step as a whole. */
+#include "test.h"
+
 #include "counting_row.h"
 #include "rig.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { PARAMS = 4, ROUNDS = 7, SIZE = 3 };
 typedef enum part {
@@ -70,9 +64,10 @@ static uint64_t count_of(rig *r, uint32_t param)
 
 /* ---- groups ---- */
 
-static void a_parameter_that_always_has_a_gradient_never_waits(void **state)
+FIXTURE(set_up, rig_tear_down);
+
+TEST(a_parameter_that_always_has_a_gradient_never_waits, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
 
     for (uint64_t step = 1; step <= 100; step++) push(r, job, step, 2, GIVEN);
@@ -80,9 +75,8 @@ static void a_parameter_that_always_has_a_gradient_never_waits(void **state)
     assert_int_equal(count_of(r, 2), 100);
 }
 
-static void after_a_round_without_a_gradient_a_parameter_waits_for_its_group(void **state)
+TEST(after_a_round_without_a_gradient_a_parameter_waits_for_its_group, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
 
     push(r, job, 1, 0, ABSENT);
@@ -93,9 +87,8 @@ static void after_a_round_without_a_gradient_a_parameter_waits_for_its_group(voi
     assert_int_equal(count_of(r, 0), 2);
 }
 
-static void a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count(void **state)
+TEST(a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, ABSENT);
@@ -103,9 +96,8 @@ static void a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count(v
     assert_int_equal(count_of(r, 3), 1);
 }
 
-static void a_skipped_round_counts_no_more_than_an_absent_one(void **state)
+TEST(a_skipped_round_counts_no_more_than_an_absent_one, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
 
     push(r, job, 1, 0, SPOILED);
@@ -116,9 +108,8 @@ static void a_skipped_round_counts_no_more_than_an_absent_one(void **state)
     assert_int_equal(count_of(r, 0), 1);
 }
 
-static void rules_with_one_row_are_groups_of_their_own(void **state)
+TEST(rules_with_one_row_are_groups_of_their_own, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "p[01] counting;* counting");
 
     push(r, job, 1, 0, ABSENT);
@@ -130,9 +121,8 @@ static void rules_with_one_row_are_groups_of_their_own(void **state)
     assert_int_equal(count_of(r, 0), 1);
 }
 
-static void a_row_that_does_not_count_by_group_waits_for_nobody(void **state)
+TEST(a_row_that_does_not_count_by_group_waits_for_nobody, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* sgd");
 
     push(r, job, 1, 0, ABSENT);
@@ -141,9 +131,8 @@ static void a_row_that_does_not_count_by_group_waits_for_nobody(void **state)
     assert_int_equal(count_of(r, 0), 1);
 }
 
-static void a_round_that_is_held_too_long_is_reported_with_what_it_waits_for(void **state)
+TEST(a_round_that_is_held_too_long_is_reported_with_what_it_waits_for, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "step_timeout=10s", "* counting");
 
     push(r, job, 1, 0, ABSENT);
@@ -212,11 +201,10 @@ static void play(rig *r, uint32_t job, const script *s, uint64_t *seed)
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(closed(r, job, p), ROUNDS);
 }
 
-static void counts_are_as_defined_whatever_the_order_of_arrivals(void **state)
+TEST(counts_are_as_defined_whatever_the_order_of_arrivals)
 {
     uint64_t seed = 1;
 
-    (void)state;
     for (int trial = 0; trial < 300; trial++) {
         void *own = NULL;
         script s = random_script(&seed);
@@ -232,9 +220,8 @@ static void counts_are_as_defined_whatever_the_order_of_arrivals(void **state)
 
 /* ---- nonfinite_scope = job ---- */
 
-static void no_step_begins_before_the_rounds_of_all_parameters_are_gathered(void **state)
+TEST(no_step_begins_before_the_rounds_of_all_parameters_are_gathered, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", NULL);
 
     for (uint32_t p = 0; p < PARAMS; p++) {
@@ -246,9 +233,8 @@ static void no_step_begins_before_the_rounds_of_all_parameters_are_gathered(void
     assert_int_equal(rig_versions(r, job, 1)->outcome, PD_NO_GRADIENT);
 }
 
-static void one_gradient_that_is_not_finite_skips_the_steps_of_all(void **state)
+TEST(one_gradient_that_is_not_finite_skips_the_steps_of_all, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", NULL);
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? SPOILED : p == 3 ? ABSENT : GIVEN);
@@ -263,9 +249,8 @@ static void one_gradient_that_is_not_finite_skips_the_steps_of_all(void **state)
         r->warning, "step 1 of all parameters is skipped (nonfinite_scope = job), the gradient of p2 is not finite"));
 }
 
-static void after_a_skipped_step_the_next_one_is_taken(void **state)
+TEST(after_a_skipped_step_the_next_one_is_taken, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", "* counting");
 
     for (uint64_t step = 1; step <= 2; step++)
@@ -277,18 +262,16 @@ static void after_a_skipped_step_the_next_one_is_taken(void **state)
     }
 }
 
-static void nothing_is_skipped_where_gradients_are_applied_as_they_are(void **state)
+TEST(nothing_is_skipped_where_gradients_are_applied_as_they_are, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job nonfinite=apply", NULL);
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? SPOILED : GIVEN);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_versions(r, job, p)->outcome, PD_STEPPED);
 }
 
-static void a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters(void **state)
+TEST(a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", 4, 10, sizes, PARAMS, "nonfinite_scope=job", "* counting");
     uint64_t seed = 3;
 
@@ -306,9 +289,8 @@ static void a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters(vo
     }
 }
 
-static void a_job_that_waits_as_a_whole_drains(void **state)
+TEST(a_job_that_waits_as_a_whole_drains, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", NULL);
     pd_request *drain = pd_request_new(PD_REQ_DRAIN, rig_ticket(r, 1));
     uint64_t before;
@@ -325,9 +307,8 @@ static void a_job_that_waits_as_a_whole_drains(void **state)
     assert_int_equal(closed(r, job, 0), 1);
 }
 
-static void a_job_may_be_dropped_while_parameters_are_held(void **state)
+TEST(a_job_may_be_dropped_while_parameters_are_held, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", "* counting");
     pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
 
@@ -340,9 +321,8 @@ static void a_job_may_be_dropped_while_parameters_are_held(void **state)
 
 /* ---- steps that the optimizer refuses ---- */
 
-static void a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights(void **state)
+TEST(a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
     float before = *rig_weights(r, job, 1);
     const pd_info *info;
@@ -363,9 +343,8 @@ static void a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weigh
     assert_int_equal(info->jobs[0].skipped, 0);
 }
 
-static void a_refused_step_counts_and_the_next_one_is_taken(void **state)
+TEST(a_refused_step_counts_and_the_next_one_is_taken, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
     float before = *rig_weights(r, job, 1);
 
@@ -376,9 +355,8 @@ static void a_refused_step_counts_and_the_next_one_is_taken(void **state)
     assert_true(*rig_weights(r, job, 1) == before - 2 * gradient_of(1, 2));
 }
 
-static void without_a_common_scope_a_refusal_concerns_its_parameter_alone(void **state)
+TEST(without_a_common_scope_a_refusal_concerns_its_parameter_alone, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? HUGE_ : GIVEN);
@@ -386,9 +364,8 @@ static void without_a_common_scope_a_refusal_concerns_its_parameter_alone(void *
         assert_int_equal(rig_versions(r, job, p)->outcome, p == 2 ? PD_REFUSED : PD_STEPPED);
 }
 
-static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(void **state)
+TEST(a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", "p3 sgd;* counting");
     float before[PARAMS];
 
@@ -403,9 +380,8 @@ static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(v
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].refused_steps, 3);
 }
 
-static void parameters_without_a_gradient_have_no_part_in_a_refusal(void **state)
+TEST(parameters_without_a_gradient_have_no_part_in_a_refusal, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", "* counting");
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : p == 2 ? ABSENT : GIVEN);
@@ -418,9 +394,8 @@ static void parameters_without_a_gradient_have_no_part_in_a_refusal(void **state
     }
 }
 
-static void refusals_are_said_once_and_then_at_powers_of_two(void **state)
+TEST(refusals_are_said_once_and_then_at_powers_of_two, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, NULL, "* counting");
     uint64_t before = r->warnings;
 
@@ -446,11 +421,10 @@ static uint32_t start_bit_by_bit(rig *r, const char *rules)
 
 /* Each batch is so small that the group needs several to begin and run its step. The preconditioner tasks are finished
  * in random order. */
-static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **state)
+TEST(a_group_that_steps_in_many_batches_stands_or_falls_as_one)
 {
     uint64_t seed = 5;
 
-    (void)state;
     for (int trial = 0; trial < 60; trial++) {
         uint32_t refuser = (uint32_t)(rig_random(&seed) % (2 * PARAMS)), job;
         rig r;
@@ -469,9 +443,8 @@ static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **sta
 }
 
 /* The parameters of a step begin one by one, in batches. A hyperparameter is set after `batches` of these batches. */
-static void a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group_begins(void **state)
+TEST(a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group_begins)
 {
-    (void)state;
     for (int batches = 0; batches < 3 * PARAMS; batches++) {
         float first[SIZE], moved;
         uint32_t job;
@@ -498,9 +471,8 @@ static void a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group
     }
 }
 
-static void a_job_may_be_dropped_while_its_bound_steps_are_under_way(void **state)
+TEST(a_job_may_be_dropped_while_its_bound_steps_are_under_way, rig *r)
 {
-    rig *r = *state;
     uint32_t job = start(r, "nonfinite_scope=job", "* counting");
     pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
 
@@ -510,37 +482,4 @@ static void a_job_may_be_dropped_while_its_bound_steps_are_under_way(void **stat
     drop->u.info.job_name = strdup("job");
     assert_int_equal(rig_apply(r, drop), PD_OK);
     while (r->n_tasks > 0) rig_finish_task(r, 0);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_parameter_that_always_has_a_gradient_never_waits),
-        CASE(after_a_round_without_a_gradient_a_parameter_waits_for_its_group),
-        CASE(a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count),
-        CASE(a_skipped_round_counts_no_more_than_an_absent_one),
-        CASE(rules_with_one_row_are_groups_of_their_own),
-        CASE(a_row_that_does_not_count_by_group_waits_for_nobody),
-        CASE(a_round_that_is_held_too_long_is_reported_with_what_it_waits_for),
-        cmocka_unit_test(counts_are_as_defined_whatever_the_order_of_arrivals),
-        CASE(no_step_begins_before_the_rounds_of_all_parameters_are_gathered),
-        CASE(one_gradient_that_is_not_finite_skips_the_steps_of_all),
-        CASE(after_a_skipped_step_the_next_one_is_taken),
-        CASE(nothing_is_skipped_where_gradients_are_applied_as_they_are),
-        CASE(a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters),
-        CASE(a_job_that_waits_as_a_whole_drains),
-        CASE(a_job_may_be_dropped_while_parameters_are_held),
-        CASE(a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights),
-        CASE(a_refused_step_counts_and_the_next_one_is_taken),
-        CASE(without_a_common_scope_a_refusal_concerns_its_parameter_alone),
-        CASE(a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole),
-        CASE(parameters_without_a_gradient_have_no_part_in_a_refusal),
-        CASE(refusals_are_said_once_and_then_at_powers_of_two),
-        CASE(a_job_may_be_dropped_while_its_bound_steps_are_under_way),
-        cmocka_unit_test(a_group_that_steps_in_many_batches_stands_or_falls_as_one),
-        cmocka_unit_test(a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group_begins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Tests how steps of a job are measured: the phases of a step, and which rank was last by how much. The clock moves by
  * hand. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "rig.h"
 #include "step_times.h"
@@ -17,11 +11,10 @@ static const int64_t sizes[] = { 7, 200 };
 
 /* ---- histograms ---- */
 
-static void a_value_is_in_the_bucket_whose_bound_it_does_not_exceed(void **state)
+TEST(a_value_is_in_the_bucket_whose_bound_it_does_not_exceed)
 {
     pd_histogram h = { 0 };
 
-    (void)state;
     pd_histogram_add(&h, 0);
     pd_histogram_add(&h, 100000);
     pd_histogram_add(&h, 100001);
@@ -44,11 +37,10 @@ static pd_step_times *times_of(uint32_t ranks)
     return &times;
 }
 
-static void the_last_rank_is_late_by_the_time_after_the_one_before_it(void **state)
+TEST(the_last_rank_is_late_by_the_time_after_the_one_before_it)
 {
     pd_step_times *t = times_of(3);
 
-    (void)state;
     pd_step_times_arrived(t, 1, 2, 10 * MS);
     pd_step_times_arrived(t, 1, 0, 20 * MS);
     pd_step_times_arrived(t, 1, 1, 50 * MS);
@@ -60,11 +52,10 @@ static void the_last_rank_is_late_by_the_time_after_the_one_before_it(void **sta
     pd_step_times_free(t);
 }
 
-static void a_step_is_over_when_all_parameters_have_closed_it(void **state)
+TEST(a_step_is_over_when_all_parameters_have_closed_it)
 {
     pd_step_times *t = times_of(2);
 
-    (void)state;
     for (uint32_t rank = 0; rank < 2; rank++) pd_step_times_arrived(t, 1, rank, (1 + rank) * MS);
     pd_step_times_closed(t, 1, 2);
     assert_int_equal(pd_histogram_count(&t->total.phase[PD_PHASE_WAIT]), 0);
@@ -77,11 +68,10 @@ static void a_step_is_over_when_all_parameters_have_closed_it(void **state)
     pd_step_times_free(t);
 }
 
-static void a_single_rank_is_late_for_nobody(void **state)
+TEST(a_single_rank_is_late_for_nobody)
 {
     pd_step_times *t = times_of(1);
 
-    (void)state;
     pd_step_times_arrived(t, 1, 0, MS);
     pd_step_times_closed(t, 1, 1);
     assert_int_equal(t->total.rank[0].last, 0);
@@ -89,11 +79,10 @@ static void a_single_rank_is_late_for_nobody(void **state)
     pd_step_times_free(t);
 }
 
-static void a_step_that_many_later_ones_overtake_is_not_measured(void **state)
+TEST(a_step_that_many_later_ones_overtake_is_not_measured)
 {
     pd_step_times *t = times_of(2);
 
-    (void)state;
     pd_step_times_arrived(t, 1, 0, MS);
     for (uint64_t step = 2; step <= 1 + PD_OPEN_STEPS; step++) pd_step_times_arrived(t, step, 0, step * MS);
     pd_step_times_arrived(t, 1, 1, 100 * MS);
@@ -102,11 +91,10 @@ static void a_step_that_many_later_ones_overtake_is_not_measured(void **state)
     pd_step_times_free(t);
 }
 
-static void steps_of_one_batch_share_its_time(void **state)
+TEST(steps_of_one_batch_share_its_time)
 {
     pd_step_times *t = times_of(1);
 
-    (void)state;
     for (uint64_t step = 1; step <= 2; step++) {
         pd_step_times_arrived(t, step, 0, step * MS);
         pd_step_times_closed(t, step, 1);
@@ -140,6 +128,8 @@ static int set_up(void **state)
     return rig_set_up_with(state, &config);
 }
 
+FIXTURE(set_up, rig_tear_down);
+
 static void push(rig *r, uint32_t job, uint32_t rank, uint64_t step)
 {
     static float values[200];
@@ -163,9 +153,8 @@ static void step(rig *r, uint32_t job, uint64_t number)
     rig_work(r);
 }
 
-static void every_phase_of_every_step_is_measured(void **state)
+TEST(every_phase_of_every_step_is_measured, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
     const pd_job_info *info;
 
@@ -178,9 +167,8 @@ static void every_phase_of_every_step_is_measured(void **state)
     assert_true(info->publishing_seconds >= 0.004 && info->publishing_seconds < 0.1);
 }
 
-static void the_list_of_workers_tells_who_was_last_and_by_how_much(void **state)
+TEST(the_list_of_workers_tells_who_was_last_and_by_how_much, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
     const pd_worker_info *workers;
 
@@ -192,9 +180,8 @@ static void the_list_of_workers_tells_who_was_last_and_by_how_much(void **state)
     assert_true(fabs(workers[1].late_seconds - 1.2) < 1e-9);
 }
 
-static void a_store_without_a_clock_measures_only_waiting(void **state)
+TEST_WITH(rig_set_up, rig_tear_down, a_store_without_a_clock_measures_only_waiting, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
     const pd_job_info *info;
 
@@ -202,21 +189,4 @@ static void a_store_without_a_clock_measures_only_waiting(void **state)
     info = &rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0];
     assert_true(info->waiting_seconds > 0.29);
     assert_true(info->summing_seconds + info->stepping_seconds + info->publishing_seconds == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_is_in_the_bucket_whose_bound_it_does_not_exceed),
-        cmocka_unit_test(the_last_rank_is_late_by_the_time_after_the_one_before_it),
-        cmocka_unit_test(a_step_is_over_when_all_parameters_have_closed_it),
-        cmocka_unit_test(a_single_rank_is_late_for_nobody),
-        cmocka_unit_test(a_step_that_many_later_ones_overtake_is_not_measured),
-        cmocka_unit_test(steps_of_one_batch_share_its_time),
-        cmocka_unit_test_setup_teardown(every_phase_of_every_step_is_measured, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_list_of_workers_tells_who_was_last_and_by_how_much, set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_store_without_a_clock_measures_only_waiting, rig_set_up, rig_tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

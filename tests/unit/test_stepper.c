@@ -1,14 +1,6 @@
 /* Tests the step thread: its start, its processors, its idle time and its stop. */
 #define _GNU_SOURCE /* CPU_SET */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -183,10 +175,10 @@ static pd_request *data(fixture *f, pd_request_kind kind, uint64_t step, float v
     return request;
 }
 
-static void takes_a_job_from_its_first_request_to_steps(void **state)
-{
-    fixture *f = *state;
+FIXTURE(set_up, tear_down);
 
+TEST(takes_a_job_from_its_first_request_to_steps, fixture *f)
+{
     join(f);
     post(f, data(f, PD_REQ_INIT, 0, 1));
     expect(f, PD_EFF_CLOSED);
@@ -196,20 +188,16 @@ static void takes_a_job_from_its_first_request_to_steps(void **state)
     }
 }
 
-static void stops_with_a_round_open_and_mail_under_way(void **state)
+TEST(stops_with_a_round_open_and_mail_under_way, fixture *f)
 {
-    fixture *f = *state;
-
     join(f);
     post(f, data(f, PD_REQ_INIT, 0, 1));
     for (uint64_t step = 1; step <= 3; step++)
         post(f, data(f, PD_REQ_PUSH, step, 1)); /* the test does not wait for the results */
 }
 
-static void is_idle_when_there_is_nothing_to_do(void **state)
+TEST(is_idle_when_there_is_nothing_to_do, fixture *f)
 {
-    fixture *f = *state;
-
     join(f);
     for (int i = 0; pd_stepper_busy_ns(f->stepper) != 0; i++) {
         assert_true(i < 5000);
@@ -217,9 +205,8 @@ static void is_idle_when_there_is_nothing_to_do(void **state)
     }
 }
 
-static void deadlines_pass_without_mail(void **state)
+TEST(deadlines_pass_without_mail, fixture *f)
 {
-    fixture *f = *state;
     pd_request *drain = ask(f, PD_REQ_DRAIN);
 
     drain->u.drain.deadline_ns = 1000000;
@@ -244,18 +231,18 @@ static int threads_on(int cpus)
     return n;
 }
 
-static void stays_on_its_node_while_the_root_pool_has_all_processors(void **state)
+TEST_WITH(set_up_on_a_node, tear_down, stays_on_its_node_while_the_root_pool_has_all_processors, void *given)
 {
     cpu_set_t allowed;
 
     assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
     if (CPU_COUNT(&allowed) < 2) skip();
-    join(*state);
+    join(given);
     assert_int_equal(threads_on(1), 1);
     assert_true(threads_on(CPU_COUNT(&allowed)) >= 4); /* this thread and three of the pool */
 }
 
-static void refuses_a_store_that_cannot_be(void **state)
+TEST(refuses_a_store_that_cannot_be)
 {
     pd_option preset = { "no_such_key", "1" };
     pd_stepper_config config = { .store = { .max_jobs = 1,
@@ -270,24 +257,9 @@ static void refuses_a_store_that_cannot_be(void **state)
                                  .pool_threads = 1 };
     pd_stepper *stepper;
     pd_error err;
-    (void)state;
 
     config.effects = pd_mailbox_new(NULL, NULL);
     assert_int_not_equal(pd_stepper_start(&stepper, &config, &err), PD_OK);
     assert_non_null(strstr(err.text, "no_such_key"));
     pd_mailbox_free(config.effects);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(takes_a_job_from_its_first_request_to_steps, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(stops_with_a_round_open_and_mail_under_way, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(is_idle_when_there_is_nothing_to_do, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(deadlines_pass_without_mail, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(stays_on_its_node_while_the_root_pool_has_all_processors, set_up_on_a_node,
-                                        tear_down),
-        cmocka_unit_test(refuses_a_store_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

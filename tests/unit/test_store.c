@@ -1,14 +1,7 @@
 /* Tests pushes: each is counted exactly once, and a refused push changes nothing. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 2, N = 3, MOST = 150 };
 static const int64_t sizes[N] = { MOST, 64, 5 };
@@ -108,9 +101,10 @@ static rig_entry *entry(fixture *f, uint32_t param)
 
 /* ---- aggregates ---- */
 
-static void the_mean_divides_by_the_ranks_that_gave_a_gradient(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(the_mean_divides_by_the_ranks_that_gave_a_gradient, fixture *f)
 {
-    fixture *f = *state;
     rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 2);
 
     push(f, 1, 1, 1, 3);
@@ -125,20 +119,16 @@ static void the_mean_divides_by_the_ranks_that_gave_a_gradient(void **state)
     assert_float_equal(moved(f, 1), -5, 1e-2);
 }
 
-static void weights_are_numbers_of_examples(void **state)
+TEST_WITH(set_up_weighted, tear_down, weights_are_numbers_of_examples, fixture *f)
 {
-    fixture *f = *state;
-
     push_weighted(f, 0, 1, 1, 3, false); /* rank 0: the mean of 3 examples is 1 */
     push_weighted(f, 1, 1, 10, 1, true); /* rank 1: the sum of its 1 example is 10 */
     rig_work(&f->r);
     assert_float_equal(moved(f, 1), -13.0 / 4, 1e-2);
 }
 
-static void a_rank_without_examples_does_not_take_part(void **state)
+TEST_WITH(set_up_weighted, tear_down, a_rank_without_examples_does_not_take_part, fixture *f)
 {
-    fixture *f = *state;
-
     push_weighted(f, 0, 1, NAN, 0, false); /* NaN, the mean of no examples */
     push_weighted(f, 1, 1, 2, 5, false);
     rig_work(&f->r);
@@ -146,10 +136,8 @@ static void a_rank_without_examples_does_not_take_part(void **state)
     assert_float_equal(moved(f, 1), -2, 1e-2);
 }
 
-static void all_weights_zero_skip_the_step(void **state)
+TEST_WITH(set_up_weighted, tear_down, all_weights_zero_skip_the_step, fixture *f)
 {
-    fixture *f = *state;
-
     push_weighted(f, 0, 1, 1, 0, false);
     push_weighted(f, 1, 1, 1, 0, false);
     rig_work(&f->r);
@@ -158,10 +146,8 @@ static void all_weights_zero_skip_the_step(void **state)
     assert_int_equal(rig_ask(&f->r, PD_INFO_PARAMS, "job")->params[1].count, 0);
 }
 
-static void a_sum_is_not_divided(void **state)
+TEST_WITH(set_up_sum, tear_down, a_sum_is_not_divided, fixture *f)
 {
-    fixture *f = *state;
-
     push_weighted(f, 0, 1, 1, 7, false);
     push_weighted(f, 1, 1, 2, 9, true);
     rig_work(&f->r);
@@ -170,9 +156,8 @@ static void a_sum_is_not_divided(void **state)
 
 /* ---- each push counts exactly once ---- */
 
-static void every_contribution_counts_once_however_often_it_is_sent(void **state)
+TEST(every_contribution_counts_once_however_often_it_is_sent, fixture *f)
 {
-    fixture *f = *state;
     uint64_t seed = 5;
 
     for (uint64_t step = 1; step <= 20; step++) {
@@ -191,10 +176,8 @@ static void every_contribution_counts_once_however_often_it_is_sent(void **state
     assert_int_equal(f->r.buffers_out, 0);
 }
 
-static void the_first_of_two_contributions_stands(void **state)
+TEST(the_first_of_two_contributions_stands, fixture *f)
 {
-    fixture *f = *state;
-
     push(f, 0, 1, 1, 4);
     assert_int_equal(push(f, 0, 1, 1, 100), PD_OK);
     push(f, 1, 1, 1, 4);
@@ -204,10 +187,8 @@ static void the_first_of_two_contributions_stands(void **state)
 
 /* ---- rounds without a gradient ---- */
 
-static void a_round_without_any_gradient_counts_but_does_not_step(void **state)
+TEST(a_round_without_any_gradient_counts_but_does_not_step, fixture *f)
 {
-    fixture *f = *state;
-
     for (uint32_t rank = 0; rank < WORLD; rank++) {
         rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, rank, 10 + rank, 1);
         rig_absent(frame, 0);
@@ -225,10 +206,8 @@ static void a_round_without_any_gradient_counts_but_does_not_step(void **state)
 
 /* ---- gradients that are not finite ---- */
 
-static void skips_a_gradient_that_is_not_finite(void **state)
+TEST(skips_a_gradient_that_is_not_finite, fixture *f)
 {
-    fixture *f = *state;
-
     push(f, 0, 1, 1, INFINITY);
     push(f, 1, 1, 1, 1);
     push(f, 0, 1, 2, 1);
@@ -241,10 +220,8 @@ static void skips_a_gradient_that_is_not_finite(void **state)
     assert_int_equal(rig_ask(&f->r, PD_INFO_JOBS, NULL)->jobs[0].skipped, 1);
 }
 
-static void rejects_before_anything_is_summed(void **state)
+TEST_WITH(set_up_reject, tear_down, rejects_before_anything_is_summed, fixture *f)
 {
-    fixture *f = *state;
-
     push(f, 0, 1, 1, NAN);
     rig_work(&f->r);
     assert_int_equal(f->r.error.code, PD_INVALID_ARGUMENT);
@@ -258,10 +235,8 @@ static void rejects_before_anything_is_summed(void **state)
     assert_float_equal(moved(f, 1), -1, 1e-2);
 }
 
-static void applies_what_is_not_finite_when_asked_to(void **state)
+TEST_WITH(set_up_apply, tear_down, applies_what_is_not_finite_when_asked_to, fixture *f)
 {
-    fixture *f = *state;
-
     push(f, 0, 1, 1, INFINITY);
     push(f, 1, 1, 1, 1);
     rig_work(&f->r);
@@ -282,10 +257,8 @@ static int push_with(fixture *f, uint32_t rank, uint64_t step, const char *name,
     return rig_send(&f->r, frame);
 }
 
-static void a_pushed_learning_rate_holds_for_its_round(void **state)
+TEST(a_pushed_learning_rate_holds_for_its_round, fixture *f)
 {
-    fixture *f = *state;
-
     push_with(f, 0, 1, "lr", "0.25");
     push(f, 1, 1, 1, 1);
     rig_work(&f->r);
@@ -296,10 +269,8 @@ static void a_pushed_learning_rate_holds_for_its_round(void **state)
     assert_float_equal(moved(f, 1), -1.25, 1e-2);
 }
 
-static void ranks_that_send_different_values_are_told(void **state)
+TEST(ranks_that_send_different_values_are_told, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(push_with(f, 0, 1, "lr", "0.25"), PD_OK);
     assert_int_equal(push_with(f, 1, 1, "lr", "0.5"), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(f->r.error.text, "rank 0"));
@@ -311,9 +282,8 @@ static void ranks_that_send_different_values_are_told(void **state)
     assert_float_equal(moved(f, 1), -0.25, 1e-2);
 }
 
-static void a_hyperparameter_twice_in_one_push_is_refused(void **state)
+TEST(a_hyperparameter_twice_in_one_push_is_refused, fixture *f)
 {
-    fixture *f = *state;
     rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 1);
     float g[64] = { 0 };
 
@@ -324,28 +294,22 @@ static void a_hyperparameter_twice_in_one_push_is_refused(void **state)
     assert_non_null(strstr(f->r.error.text, "lr of sgd stands twice"));
 }
 
-static void a_rank_that_sends_another_value_in_its_next_push_is_refused(void **state)
+TEST(a_rank_that_sends_another_value_in_its_next_push_is_refused, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(push_with(f, 0, 1, "lr", "0.25"), PD_OK);
     assert_int_equal(push_with(f, 0, 1, "lr", "0.5"), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(f->r.error.text, "rank 0 sent lr = 0.25 for step 1, rank 0 sends 0.5"));
 }
 
-static void a_value_that_the_row_cannot_change_now_is_refused(void **state)
+TEST(a_value_that_the_row_cannot_change_now_is_refused, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(push_with(f, 0, 1, "momentum", "0.9"),
                      PD_INVALID_ARGUMENT); /* declared without momentum: there is no momentum buffer */
     assert_non_null(strstr(f->r.error.text, "momentum"));
 }
 
-static void a_value_that_comes_with_a_repetition_does_not_count(void **state)
+TEST(a_value_that_comes_with_a_repetition_does_not_count, fixture *f)
 {
-    fixture *f = *state;
-
     push(f, 0, 1, 1, 1);
     assert_int_equal(push_with(f, 0, 1, "lr", "0.25"), PD_OK);
     push(f, 1, 1, 1, 1);
@@ -353,10 +317,8 @@ static void a_value_that_comes_with_a_repetition_does_not_count(void **state)
     assert_float_equal(moved(f, 1), -1, 1e-2);
 }
 
-static void a_refused_push_leaves_no_hyperparameter_behind(void **state)
+TEST(a_refused_push_leaves_no_hyperparameter_behind, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(push_with(f, 0, 2, "lr", "0.5"), PD_FAILED_PRECONDITION);
     push(f, 0, 1, 1, 1);
     push(f, 1, 1, 1, 1);
@@ -373,10 +335,9 @@ static void step_both(fixture *f, uint64_t step, float value)
     rig_work(&f->r);
 }
 
-static void a_scheduled_learning_rate_moves_the_weights_step_by_step(void **state)
+TEST_WITH(set_up_scheduled, tear_down, a_scheduled_learning_rate_moves_the_weights_step_by_step, fixture *f)
 {
     static const float rates[] = { 1, 0.5f, 0.25f, 0.125f, 0.125f, 0.125f };
-    fixture *f = *state;
     float buffer = 1,
           expected = 0; /* every gradient is 1: the buffer is 1 after step 1, momentum is 0.25 from step 2 on */
 
@@ -388,10 +349,8 @@ static void a_scheduled_learning_rate_moves_the_weights_step_by_step(void **stat
     }
 }
 
-static void a_pushed_value_overrides_the_schedule_for_that_round_alone(void **state)
+TEST_WITH(set_up_scheduled, tear_down, a_pushed_value_overrides_the_schedule_for_that_round_alone, fixture *f)
 {
-    fixture *f = *state;
-
     step_both(f, 1, 1); /* the momentum buffer is 1, the weights have moved by -1 */
     push_with(f, 0, 2, "lr", "4");
     push(f, 1, 2, 1, 1);
@@ -401,20 +360,16 @@ static void a_pushed_value_overrides_the_schedule_for_that_round_alone(void **st
     assert_float_equal(moved(f, 1), -6 - 0.25 * 1.3125, 1e-2);
 }
 
-static void a_skipped_round_does_not_advance_a_schedule(void **state)
+TEST_WITH(set_up_scheduled, tear_down, a_skipped_round_does_not_advance_a_schedule, fixture *f)
 {
-    fixture *f = *state;
-
     step_both(f, 1, NAN);
     assert_float_equal(moved(f, 1), 0, 0);
     step_both(f, 2, 1);
     assert_float_equal(moved(f, 1), -1, 1e-2);
 }
 
-static void a_pushed_value_is_checked_against_what_is_scheduled_for_its_step(void **state)
+TEST_WITH(set_up_scheduled, tear_down, a_pushed_value_is_checked_against_what_is_scheduled_for_its_step, fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(push_with(f, 0, 1, "nesterov", "yes"), PD_INVALID_ARGUMENT); /* needs dampening 0 */
     assert_non_null(strstr(f->r.error.text, "dampening 0.5"));
     step_both(f, 1, 1);
@@ -531,9 +486,8 @@ static const bad bads[] = {
     { "another process", PD_ABORTED, good, 1, 99, 1 },
 };
 
-static void a_refused_push_changes_nothing(void **state)
+TEST(a_refused_push_changes_nothing, fixture *f)
 {
-    fixture *f = *state;
     uint64_t n = sizeof bads / sizeof bads[0];
 
     push(f, 0, 1, 2, 3);
@@ -554,9 +508,8 @@ static void a_refused_push_changes_nothing(void **state)
     assert_int_equal(rig_ask(&f->r, PD_INFO_JOBS, NULL)->jobs[0].refused, n);
 }
 
-static void a_rank_cannot_take_back_what_it_gave(void **state)
+TEST(a_rank_cannot_take_back_what_it_gave, fixture *f)
 {
-    fixture *f = *state;
     rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 1);
 
     push(f, 0, 1, 1, 1);
@@ -570,9 +523,8 @@ static void a_rank_cannot_take_back_what_it_gave(void **state)
     assert_float_equal(moved(f, 1), -1, 1e-2);
 }
 
-static void a_frame_may_repeat_what_is_closed_beside_what_is_new(void **state)
+TEST(a_frame_may_repeat_what_is_closed_beside_what_is_new, fixture *f)
 {
-    fixture *f = *state;
     rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 1);
     float ones[64];
 
@@ -591,51 +543,16 @@ static void a_frame_may_repeat_what_is_closed_beside_what_is_new(void **state)
     assert_int_equal(f->r.buffers_out, 0);
 }
 
-static void what_a_row_warns_of_is_said_once_for_each_rule(void **state)
+TEST(what_a_row_warns_of_is_said_once_for_each_rule)
 {
     static const int64_t elements[3] = { 4, 4, 4 };
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     rig_start(&r, "job", 1, 10, elements, 3, NULL, "p0 shampoo;* shampoo use_nesterov=yes");
     assert_int_equal(r.warnings, 1);
     assert_non_null(
         strstr(r.warning, "job job: rule \"* shampoo use_nesterov=yes\": use_nesterov has no effect without momentum"));
     rig_free(&r);
-}
-
-int main(void)
-{
-#define WITH(fixture_set_up, test) cmocka_unit_test_setup_teardown(test, fixture_set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_row_warns_of_is_said_once_for_each_rule),
-        WITH(set_up, the_mean_divides_by_the_ranks_that_gave_a_gradient),
-        WITH(set_up_weighted, weights_are_numbers_of_examples),
-        WITH(set_up_weighted, a_rank_without_examples_does_not_take_part),
-        WITH(set_up_weighted, all_weights_zero_skip_the_step),
-        WITH(set_up_sum, a_sum_is_not_divided),
-        WITH(set_up, every_contribution_counts_once_however_often_it_is_sent),
-        WITH(set_up, the_first_of_two_contributions_stands),
-        WITH(set_up, a_round_without_any_gradient_counts_but_does_not_step),
-        WITH(set_up, skips_a_gradient_that_is_not_finite),
-        WITH(set_up_reject, rejects_before_anything_is_summed),
-        WITH(set_up_apply, applies_what_is_not_finite_when_asked_to),
-        WITH(set_up, a_pushed_learning_rate_holds_for_its_round),
-        WITH(set_up, ranks_that_send_different_values_are_told),
-        WITH(set_up, a_hyperparameter_twice_in_one_push_is_refused),
-        WITH(set_up, a_rank_that_sends_another_value_in_its_next_push_is_refused),
-        WITH(set_up, a_value_that_the_row_cannot_change_now_is_refused),
-        WITH(set_up, a_value_that_comes_with_a_repetition_does_not_count),
-        WITH(set_up, a_refused_push_leaves_no_hyperparameter_behind),
-        WITH(set_up_scheduled, a_scheduled_learning_rate_moves_the_weights_step_by_step),
-        WITH(set_up_scheduled, a_pushed_value_overrides_the_schedule_for_that_round_alone),
-        WITH(set_up_scheduled, a_skipped_round_does_not_advance_a_schedule),
-        WITH(set_up_scheduled, a_pushed_value_is_checked_against_what_is_scheduled_for_its_step),
-        WITH(set_up, a_refused_push_changes_nothing),
-        WITH(set_up, a_rank_cannot_take_back_what_it_gave),
-        WITH(set_up, a_frame_may_repeat_what_is_closed_beside_what_is_new),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* Tests that no order of parameters and arrivals causes a deadlock, at the smallest ingest budget that Declare
  * accepts. */
+#include "test.h"
+
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 4, N = 6, CHUNK = 1024, FRAME = CHUNK * 4, STEPS = 3, PIECES = 16 };
 static const int64_t sizes[N] = { 5 * CHUNK, CHUNK, 2 * CHUNK + 7, 9, 3 * CHUNK, CHUNK };
@@ -165,54 +159,48 @@ static void train(uint64_t ingest, const char *options, bool ranged, uint64_t se
     rig_free(&r);
 }
 
-static void four_orders_finish_at_the_smallest_budget(void **state)
+TEST(four_orders_finish_at_the_smallest_budget)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, NULL, false, seed);
 }
 
-static void four_orders_finish_at_budgets_that_do_not_divide(void **state)
+TEST(four_orders_finish_at_budgets_that_do_not_divide)
 {
-    (void)state;
     for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, NULL, false, extra);
 }
 
 /* Contributions to parameters that wait for each other are already summed, so they use up no rank's quota. */
-static void four_orders_finish_when_the_job_steps_as_a_whole(void **state)
+TEST(four_orders_finish_when_the_job_steps_as_a_whole)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, "nonfinite_scope=job", false, seed);
 }
 
-static void four_orders_of_shards_finish_at_the_smallest_budget(void **state)
+TEST(four_orders_of_shards_finish_at_the_smallest_budget)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME + seed % 4 * 1500, NULL, true, seed);
 }
 
 /* These aggregates need the whole parameter from every rank at once, but each rank may have only one chunk in
  * flight. The store keeps the other chunks in separate memory. */
-static void four_orders_finish_with_aggregates_that_need_everything_at_once(void **state)
+TEST(four_orders_finish_with_aggregates_that_need_everything_at_once)
 {
     static const char *const how[] = { "aggregate=adasum adasum_fold=yes", "aggregate=median",
                                        "aggregate=adasum_vdot nonfinite_scope=job nonfinite=apply",
                                        "aggregate=trimmed_mean nonfinite_scope=job" };
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         train(WORLD * FRAME, how[seed % 4], false, seed);
         train(WORLD * FRAME + seed * 1500, how[seed % 4], seed % 2 == 0, seed);
     }
 }
 
-static void declare_refuses_what_the_budget_cannot_hold(void **state)
+TEST(declare_refuses_what_the_budget_cannot_hold)
 {
     pd_store_config config = rig_config();
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 5 * CHUNK } };
     rig r;
 
-    (void)state;
     config.chunk_elements = CHUNK;
     config.ingest_bytes = WORLD * FRAME - 1;
     rig_new(&r, &config);
@@ -232,14 +220,13 @@ static void limit(rig *r, uint32_t max_jobs, uint64_t max_total_bytes)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-static void limits_that_change_hold_for_what_comes_next(void **state)
+TEST(limits_that_change_hold_for_what_comes_next)
 {
     pd_store_config config = rig_config();
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 1000 } };
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     assert_int_equal(rig_hello(&r, "first", 0, 1, 1, 10, NULL, NULL), PD_OK);
     limit(&r, 1, config.max_total_bytes);
@@ -254,7 +241,7 @@ static void limits_that_change_hold_for_what_comes_next(void **state)
 }
 
 /* With enough memory, a chunk is summed once, when the contributions of all ranks are there. */
-static void holds_contributions_until_all_are_there_when_memory_allows(void **state)
+TEST(holds_contributions_until_all_are_there_when_memory_allows)
 {
     pd_store_config config = rig_config();
     float values[64] = { 0 };
@@ -262,7 +249,6 @@ static void holds_contributions_until_all_are_there_when_memory_allows(void **st
     rig r;
     static const int64_t one[] = { 64 };
 
-    (void)state;
     rig_new(&r, &config);
     job = rig_start(&r, "job", WORLD, 10, one, 1, NULL, NULL);
     for (uint32_t rank = 0; rank < WORLD; rank++) {
@@ -274,7 +260,7 @@ static void holds_contributions_until_all_are_there_when_memory_allows(void **st
     rig_free(&r);
 }
 
-static void sums_at_once_what_a_pressed_rank_holds_in_order(void **state)
+TEST(sums_at_once_what_a_pressed_rank_holds_in_order)
 {
     pd_store_config config = rig_config();
     static const int64_t one[] = { CHUNK };
@@ -282,7 +268,6 @@ static void sums_at_once_what_a_pressed_rank_holds_in_order(void **state)
     uint32_t job;
     rig r;
 
-    (void)state;
     config.chunk_elements = CHUNK;
     config.ingest_bytes = WORLD * FRAME;
     rig_new(&r, &config);
@@ -312,7 +297,7 @@ static void send_chunk(rig *r, uint32_t job, uint32_t rank, uint64_t conn, int64
 /* Three processes have had rank 3, and the first two were replaced. All three have pushed chunks from the end of the
  * parameter. With two chunks each from ranks 1 and 2, the budget is full, and nobody can send more. The chunks that
  * are next in order must be summed to make room. */
-static void what_dead_processes_hold_blocks_nobody(void **state)
+TEST(what_dead_processes_hold_blocks_nobody)
 {
     static const int64_t twenty[] = { 20 * CHUNK };
     static const char *const name[] = { "p0" };
@@ -321,7 +306,6 @@ static void what_dead_processes_hold_blocks_nobody(void **state)
     uint32_t job;
     rig r;
 
-    (void)state;
     config.chunk_elements = CHUNK;
     config.ingest_bytes = 16 * FRAME;
     rig_new(&r, &config);
@@ -343,13 +327,12 @@ static void what_dead_processes_hold_blocks_nobody(void **state)
     rig_free(&r);
 }
 
-static void a_dropped_job_gives_its_budget_back(void **state)
+TEST(a_dropped_job_gives_its_budget_back)
 {
     static const int64_t one[] = { CHUNK };
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     config.chunk_elements = CHUNK;
     config.ingest_bytes = WORLD * FRAME;
     rig_new(&r, &config);
@@ -363,7 +346,7 @@ static void a_dropped_job_gives_its_budget_back(void **state)
 
 /* The sums of 20,000 chunks are due at once. They are computed in several batches, whose arrays stay, and count for no
  * job. */
-static void sums_of_many_small_chunks_take_bounded_memory(void **state)
+TEST(sums_of_many_small_chunks_take_bounded_memory)
 {
     enum { CHUNKS = 20000, SMALL = 16 };
     static const int64_t large[] = { (int64_t)CHUNKS * SMALL };
@@ -373,7 +356,6 @@ static void sums_of_many_small_chunks_take_bounded_memory(void **state)
     uint32_t job;
     rig r;
 
-    (void)state;
     config.chunk_elements = SMALL;
     rig_new(&r, &config);
     sums = &r.store->sums;
@@ -385,23 +367,4 @@ static void sums_of_many_small_chunks_take_bounded_memory(void **state)
     assert_true(sums->passes_room <= 16384 && sums->sums_room <= 16384);
     rig_free(&r);
     free(values);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(four_orders_finish_at_the_smallest_budget),
-        cmocka_unit_test(four_orders_finish_at_budgets_that_do_not_divide),
-        cmocka_unit_test(four_orders_finish_when_the_job_steps_as_a_whole),
-        cmocka_unit_test(four_orders_of_shards_finish_at_the_smallest_budget),
-        cmocka_unit_test(four_orders_finish_with_aggregates_that_need_everything_at_once),
-        cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
-        cmocka_unit_test(limits_that_change_hold_for_what_comes_next),
-        cmocka_unit_test(sums_of_many_small_chunks_take_bounded_memory),
-        cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
-        cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),
-        cmocka_unit_test(what_dead_processes_hold_blocks_nobody),
-        cmocka_unit_test(a_dropped_job_gives_its_budget_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

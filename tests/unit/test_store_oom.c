@@ -1,17 +1,10 @@
 /* Tests memory that runs out at any allocation of the store: an error is reported, nothing is lost, and work continues
  * when memory is available. */
+#include "test.h"
+
 #include "coupled_row.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 2, N = 3, MOST = 150 };
 static const int64_t sizes[N] = { MOST, 64, 5 };
@@ -167,12 +160,11 @@ static void set_up(rig *r, const pd_store_config *config)
     init_all(r);
 }
 
-static void hello_is_refused_whole(void **state)
+TEST(hello_is_refused_whole)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, hello_0(&r), n);
@@ -190,12 +182,11 @@ static void hello_is_refused_whole(void **state)
     rig_free(&r);
 }
 
-static void declare_is_refused_whole(void **state)
+TEST(declare_is_refused_whole)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     rig_apply(&r, hello_0(&r));
     rig_apply(&r, hello_1(&r));
@@ -214,13 +205,12 @@ static void declare_is_refused_whole(void **state)
 
 /* The second rank wants another element type after the weights were published. Then the weights are published again
  * in that type, or the rank is refused. */
-static void a_late_element_type_is_refused_or_published(void **state)
+TEST(a_late_element_type_is_refused_or_published)
 {
     pd_store_config config = configuration();
     float before[256], after[256];
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     rig_apply(&r, hello_0(&r));
     rig_apply(&r, declare_0(&r));
@@ -234,12 +224,11 @@ static void a_late_element_type_is_refused_or_published(void **state)
     rig_free(&r);
 }
 
-static void init_is_refused_and_can_be_sent_again(void **state)
+TEST(init_is_refused_and_can_be_sent_again)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     for (int64_t n = 0;; n++) {
         bool failed;
         rig_new(&r, &config);
@@ -258,12 +247,11 @@ static void init_is_refused_and_can_be_sent_again(void **state)
     }
 }
 
-static void push_is_refused_whole(void **state)
+TEST(push_is_refused_whole)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     set_up(&r, &config);
     for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, data_request(&r, PD_REQ_PUSH, 0, 1), n);
@@ -276,13 +264,12 @@ static void push_is_refused_whole(void **state)
     rig_free(&r);
 }
 
-static void a_push_needs_no_memory_but_its_own(void **state)
+TEST(a_push_needs_no_memory_but_its_own)
 {
     static const int64_t plain[] = { MOST, 64, 5 };
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     r.job = rig_start(&r, "plain", 1, 10, plain, N, NULL, NULL);
     for (uint64_t step = 1; step <= 3; step++) {
@@ -335,29 +322,26 @@ static bool second_step(float *weights, int64_t n)
     return failed;
 }
 
-static void a_step_is_taken_later_with_the_same_bits(void **state)
+TEST(a_step_is_taken_later_with_the_same_bits)
 {
-    (void)state;
     oom_assert_same(second_step, MOST + 64 + 5);
 }
 
 /* A root without memory counts as failed. The last good root is used instead, so the weights may differ. */
-static void a_step_that_waits_for_its_roots_is_taken_later(void **state)
+TEST(a_step_that_waits_for_its_roots_is_taken_later)
 {
     float got[256];
 
-    (void)state;
     rules = both_rules[1];
     for (int64_t n = 0; second_step(got, n); n++) continue;
     rules = both_rules[0];
 }
 
-static void info_is_refused(void **state)
+TEST(info_is_refused)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     set_up(&r, &config);
     is_refused_and_then_taken(&r, params_info);
     rig_free(&r);
@@ -368,12 +352,11 @@ static pd_request *set_all(rig *r)
     return rig_set_request(r, "job", "*", "lr=table(0.5,0.25,0.125)", 4);
 }
 
-static void a_set_is_refused_whole(void **state)
+TEST(a_set_is_refused_whole)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     set_up(&r, &config);
     for (int64_t n = 0;; n++) {
         bool failed = apply_short_of_memory(&r, set_all(&r), n);
@@ -399,33 +382,22 @@ static pd_request *settings_info(rig *r)
     return request;
 }
 
-static void a_list_of_settings_is_refused(void **state)
+TEST(a_list_of_settings_is_refused)
 {
     pd_store_config config = configuration();
     rig r;
 
-    (void)state;
     set_up(&r, &config);
     assert_int_equal(rig_apply(&r, set_all(&r)), PD_OK);
     is_refused_and_then_taken(&r, settings_info);
     rig_free(&r);
 }
 
-int main(void)
+static int prepare(void **state)
 {
+    (void)state;
     rules = both_rules[0];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hello_is_refused_whole),
-        cmocka_unit_test(declare_is_refused_whole),
-        cmocka_unit_test(a_late_element_type_is_refused_or_published),
-        cmocka_unit_test(init_is_refused_and_can_be_sent_again),
-        cmocka_unit_test(push_is_refused_whole),
-        cmocka_unit_test(a_push_needs_no_memory_but_its_own),
-        cmocka_unit_test(a_step_is_taken_later_with_the_same_bits),
-        cmocka_unit_test(a_step_that_waits_for_its_roots_is_taken_later),
-        cmocka_unit_test(info_is_refused),
-        cmocka_unit_test(a_set_is_refused_whole),
-        cmocka_unit_test(a_list_of_settings_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+GROUP(prepare, NULL);

@@ -1,17 +1,11 @@
 /* Tests that the store computes the same bits for any arrival order, amount of memory, number of threads and element
  * type, and with late preconditioner tasks. */
+#include "test.h"
+
 #include "coupled_row.h"
 #include "convert.h"
 #include "optimizer.h"
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 4, N = 5, MOST = 1000, STEPS = 4, CHUNK = 64 };
 static const int64_t sizes[N] = { 200, 64, 3, MOST, 129 };
@@ -130,12 +124,11 @@ static void assert_same(const run *a, const run *b)
 }
 
 /* Checks that the sums depend on the order of the ranks. Otherwise the tests below could not fail. */
-static void sums_of_these_gradients_depend_on_the_order(void **state)
+TEST(sums_of_these_gradients_depend_on_the_order)
 {
     float g[WORLD][MOST];
     int differ = 0;
 
-    (void)state;
     for (uint32_t rank = 0; rank < WORLD; rank++) gradient(g[rank], rank, 1, 3);
     for (int i = 0; i < MOST; i++) {
         float up = ((g[0][i] + g[1][i]) + g[2][i]) + g[3][i], down = ((g[3][i] + g[2][i]) + g[1][i]) + g[0][i];
@@ -144,7 +137,7 @@ static void sums_of_these_gradients_depend_on_the_order(void **state)
     assert_true(differ > MOST / 20);
 }
 
-static void sums_in_rank_order_and_divides_once(void **state)
+TEST(sums_in_rank_order_and_divides_once)
 {
     static float weights[MOST], g[WORLD][MOST];
     pd_store_config config = rig_config();
@@ -154,7 +147,6 @@ static void sums_in_rank_order_and_divides_once(void **state)
     rig r;
     uint32_t job;
 
-    (void)state;
     rig_new(&r, &config);
     job = rig_start(&r, "job", WORLD, 10, sizes, N, NULL, "* sgd lr=1");
     memcpy(weights, rig_weights(&r, job, 3), sizeof weights);
@@ -170,25 +162,22 @@ static void sums_in_rank_order_and_divides_once(void **state)
     rig_free(&r);
 }
 
-static void arrival_order_does_not_show(void **state)
+TEST(arrival_order_does_not_show)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++)
         assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .shuffle = seed });
 }
 
 /* With the smallest budget, each rank may have one chunk in flight, so contributions are summed as early as
  * possible. */
-static void memory_does_not_show(void **state)
+TEST(memory_does_not_show)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++)
         assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .shuffle = seed, .ingest = WORLD * 4096 });
 }
 
-static void threads_do_not_show(void **state)
+TEST(threads_do_not_show)
 {
-    (void)state;
     for (int threads = 2; threads <= 4; threads += 2) {
         assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .threads = threads, .shuffle = 9 });
         assert_same(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50" }, &(run){ .dtype = PD_F32,
@@ -199,13 +188,12 @@ static void threads_do_not_show(void **state)
     }
 }
 
-static void half_gradients_are_reproducible_too(void **state)
+TEST(half_gradients_are_reproducible_too)
 {
     static const char *const how[] = { "aggregate=mean",        "aggregate=sum",         "aggregate=weighted_mean",
                                        "aggregate=adasum",      "aggregate=adasum_vdot", "aggregate=median",
                                        "aggregate=trimmed_mean" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i++)
         for (pd_dtype dtype = PD_F32; dtype <= PD_BF16; dtype++)
             assert_same(
@@ -213,14 +201,13 @@ static void half_gradients_are_reproducible_too(void **state)
                 &(run){ .dtype = dtype, .options = how[i], .shuffle = 11, .ingest = WORLD * 4096, .threads = 2 });
 }
 
-static void late_root_tasks_do_not_show(void **state)
+TEST(late_root_tasks_do_not_show)
 {
     static const char *const rules[] = { "* coupled block_size=50 interval=1 root_delay=0",
                                          "* coupled block_size=50 interval=2 "
                                          "root_delay=1",
                                          "* coupled block_size=50 interval=3 root_delay=3" };
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (uint64_t seed = 1; seed <= 3; seed++)
             assert_same(&(run){ .dtype = PD_F32, .rules = rules[i] },
@@ -228,7 +215,7 @@ static void late_root_tasks_do_not_show(void **state)
 }
 
 /* Parameters with different optimizers share a batch, and each steps as it does alone. */
-static void weights_equal_those_of_the_library(void **state)
+TEST(weights_equal_those_of_the_library)
 {
     static float got[4096];
     pd_declaration decls[N];
@@ -237,7 +224,6 @@ static void weights_equal_those_of_the_library(void **state)
     size_t at = 0;
     static float weights[N][MOST], sums[N][MOST];
 
-    (void)state;
     train(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50 interval=2 root_delay=1" }, got);
     for (int p = 0; p < N; p++) {
         decls[p] = (pd_declaration){ .name = "p", .shape = { 1, { sizes[p] } } };
@@ -261,19 +247,4 @@ static void weights_equal_those_of_the_library(void **state)
     for (uint32_t p = 0; p < N; at += (size_t)sizes[p], p++)
         assert_memory_equal(got + at, weights[p], (size_t)sizes[p] * sizeof(float));
     pd_model_free(model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_these_gradients_depend_on_the_order),
-        cmocka_unit_test(sums_in_rank_order_and_divides_once),
-        cmocka_unit_test(arrival_order_does_not_show),
-        cmocka_unit_test(memory_does_not_show),
-        cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(half_gradients_are_reproducible_too),
-        cmocka_unit_test(late_root_tasks_do_not_show),
-        cmocka_unit_test(weights_equal_those_of_the_library),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Tests the effects of time in the store: overdue rounds, turns among jobs, draining. */
+#include "test.h"
+
 #include "rig.h"
 #include "store_inside.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 4 };
 static const int64_t sizes[N] = { 8, 8, 8, 8 };
@@ -40,9 +34,10 @@ static void lose(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
 
 /* ---- overdue rounds ---- */
 
-static void an_overdue_round_names_who_is_missing(void **state)
+EACH_TEST(set_up, rig_tear_down);
+
+TEST(an_overdue_round_names_who_is_missing, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 3, 10, sizes, N, "step_timeout=20", NULL);
 
     for (uint32_t p = 0; p < N; p++) push(r, job, 0, 10, 1, p);
@@ -64,9 +59,8 @@ static void an_overdue_round_names_who_is_missing(void **state)
     assert_non_null(strstr(r->warning, "rank 2"));
 }
 
-static void ranks_that_have_gone_are_named_before_those_that_are_connected(void **state)
+TEST(ranks_that_have_gone_are_named_before_those_that_are_connected, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 3, 10, sizes, N, "step_timeout=20", NULL);
 
     push(r, job, 0, 10, 1, 0);
@@ -78,9 +72,8 @@ static void ranks_that_have_gone_are_named_before_those_that_are_connected(void 
 
 /* The round of p1 waits for rank 2, which is lost. This round is reported first, although the round of p0 is older.
  * Rank 1 may be unable to send p0 while its contribution to p1 takes up memory. */
-static void a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older_one(void **state)
+TEST(a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older_one, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 3, 10, sizes, N, "step_timeout=20", NULL);
 
     push(r, job, 0, 10, 1, 0);
@@ -94,9 +87,8 @@ static void a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older
         r->timeout.text);
 }
 
-static void several_missing_ranks_are_all_named(void **state)
+TEST(several_missing_ranks_are_all_named, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 3, 10, sizes, 1, "step_timeout=1", NULL);
 
     push(r, job, 1, 11, 1, 0);
@@ -106,9 +98,8 @@ static void several_missing_ranks_are_all_named(void **state)
                            "p0 for 1 s"));
 }
 
-static void it_is_reported_once_a_period_and_logged_once(void **state)
+TEST(it_is_reported_once_a_period_and_logged_once, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, N, "step_timeout=10", NULL);
     uint64_t warnings = r->warnings;
 
@@ -121,9 +112,8 @@ static void it_is_reported_once_a_period_and_logged_once(void **state)
     assert_int_equal(r->warnings, warnings + 1);
 }
 
-static void reports_never_follow_each_other_at_once(void **state)
+TEST(reports_never_follow_each_other_at_once, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     pd_job *of = inside_job(r->store, job);
 
@@ -157,9 +147,8 @@ static uint32_t start_many(rig *r, uint32_t n, const char *options)
     return r->job;
 }
 
-static void reports_take_at_most_a_hundredth_of_the_time(void **state)
+TEST(reports_take_at_most_a_hundredth_of_the_time, rig *r)
 {
-    rig *r = *state;
     const float one[] = { 1 };
     uint32_t job = start_many(r, 4000, "step_timeout=10ms");
 
@@ -170,10 +159,9 @@ static void reports_take_at_most_a_hundredth_of_the_time(void **state)
     assert_in_range(r->timed_out, 90, 110); /* a report of 4000 parameters takes about 0.17 ms */
 }
 
-static void a_report_of_missing_initial_weights_takes_no_more(void **state)
+TEST(a_report_of_missing_initial_weights_takes_no_more, rig *r)
 {
     static const char *names[] = { "w" };
-    rig *r = *state;
     pd_job *of;
 
     assert_int_equal(rig_hello(r, "a", 0, 1, 10, 10, "step_timeout=10ms", "* sgd lr=1"), PD_OK);
@@ -185,9 +173,8 @@ static void a_report_of_missing_initial_weights_takes_no_more(void **state)
     of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
 }
 
-static void what_came_before_the_deadline_stands(void **state)
+TEST(what_came_before_the_deadline_stands, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "step_timeout=10", NULL);
 
     push(r, job, 0, 10, 1, 0);
@@ -201,9 +188,8 @@ static void what_came_before_the_deadline_stands(void **state)
     assert_true(pd_store_next_tick(r->store) == UINT64_MAX);
 }
 
-static void the_deadline_counts_from_the_first_contribution(void **state)
+TEST(the_deadline_counts_from_the_first_contribution, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "step_timeout=10", NULL);
 
     assert_true(pd_store_next_tick(r->store) == UINT64_MAX);
@@ -214,9 +200,8 @@ static void the_deadline_counts_from_the_first_contribution(void **state)
 
 /* ---- turns ---- */
 
-static void jobs_take_turns(void **state)
+TEST(jobs_take_turns, rig *r)
 {
-    rig *r = *state;
     uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
              small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
     uint64_t before = r->batches;
@@ -229,9 +214,8 @@ static void jobs_take_turns(void **state)
     assert_int_equal(r->batch_jobs[before + 1], small); /* the small job is second, not behind the large one */
 }
 
-static void a_job_that_becomes_due_is_not_behind_one_that_always_is(void **state)
+TEST(a_job_that_becomes_due_is_not_behind_one_that_always_is, rig *r)
 {
-    rig *r = *state;
     uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
              small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
 
@@ -246,9 +230,8 @@ static void a_job_that_becomes_due_is_not_behind_one_that_always_is(void **state
     }
 }
 
-static void a_batch_is_bounded(void **state)
+TEST(a_batch_is_bounded, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 1, 10, sizes, N, NULL, NULL);
 
     for (uint32_t p = 0; p < N; p++) push(r, job, 0, 10, 1, p);
@@ -270,9 +253,8 @@ static void drain(rig *r, double seconds)
     rig_apply(r, request);
 }
 
-static void draining_finishes_what_is_under_way(void **state)
+TEST(draining_finishes_what_is_under_way, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
     uint64_t answered;
 
@@ -297,9 +279,8 @@ static void draining_finishes_what_is_under_way(void **state)
     assert_int_equal(r->versions[job][1].step, 1);
 }
 
-static void draining_lets_the_other_parameters_come_as_far(void **state)
+TEST(draining_lets_the_other_parameters_come_as_far, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
 
     push(r, job, 0, 10, 1, 0);
@@ -313,9 +294,8 @@ static void draining_lets_the_other_parameters_come_as_far(void **state)
     assert_int_equal(r->versions[job][1].step, 1);
 }
 
-static void draining_ends_at_its_deadline(void **state)
+TEST(draining_ends_at_its_deadline, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
     uint64_t answered;
 
@@ -329,9 +309,8 @@ static void draining_ends_at_its_deadline(void **state)
     assert_int_equal(r->answered, answered + 1);
 }
 
-static void a_deadline_with_a_round_open_is_told_with_what_it_misses(void **state)
+TEST(a_deadline_with_a_round_open_is_told_with_what_it_misses, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 3, 10, sizes, N, NULL, NULL);
 
     push(r, job, 1, 11, 1, 2);
@@ -342,9 +321,8 @@ static void a_deadline_with_a_round_open_is_told_with_what_it_misses(void **stat
                                        "came stand, drain again to go on waiting");
 }
 
-static void a_held_step_names_the_parameter_that_it_waits_for(void **state)
+TEST(a_held_step_names_the_parameter_that_it_waits_for, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 1, 10, sizes, 2, "nonfinite_scope=job", NULL);
 
     push(r, job, 0, 10, 1, 0);
@@ -355,9 +333,8 @@ static void a_held_step_names_the_parameter_that_it_waits_for(void **state)
     assert_non_null(strstr(r->error.text, "job a: step 1 of p1 still misses every rank;"));
 }
 
-static void a_job_without_connected_workers_is_not_waited_for(void **state)
+TEST(a_job_without_connected_workers_is_not_waited_for, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
     uint64_t answered;
 
@@ -371,9 +348,8 @@ static void a_job_without_connected_workers_is_not_waited_for(void **state)
     assert_int_equal(r->answer, PD_EFF_OK);
 }
 
-static void a_round_that_everybody_has_contributed_to_is_finished_although_they_are_gone(void **state)
+TEST(a_round_that_everybody_has_contributed_to_is_finished_although_they_are_gone, rig *r)
 {
-    rig *r = *state;
     uint32_t job = rig_start(r, "a", 1, 10, sizes, N, NULL, NULL);
     uint64_t answered;
 
@@ -387,9 +363,8 @@ static void a_round_that_everybody_has_contributed_to_is_finished_although_they_
     for (uint32_t p = 0; p < N; p++) assert_int_equal(r->versions[job][p].step, 1);
 }
 
-static void draining_an_idle_store_is_answered_at_once(void **state)
+TEST(draining_an_idle_store_is_answered_at_once, rig *r)
 {
-    rig *r = *state;
     uint64_t answered = r->answered;
 
     rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
@@ -397,33 +372,4 @@ static void draining_an_idle_store_is_answered_at_once(void **state)
     drain(r, 5);
     assert_int_equal(r->answered, answered + 1);
     assert_int_equal(r->answer, PD_EFF_OK);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(an_overdue_round_names_who_is_missing),
-        TEST(ranks_that_have_gone_are_named_before_those_that_are_connected),
-        TEST(a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older_one),
-        TEST(several_missing_ranks_are_all_named),
-        TEST(it_is_reported_once_a_period_and_logged_once),
-        TEST(reports_never_follow_each_other_at_once),
-        TEST(reports_take_at_most_a_hundredth_of_the_time),
-        TEST(a_report_of_missing_initial_weights_takes_no_more),
-        TEST(what_came_before_the_deadline_stands),
-        TEST(the_deadline_counts_from_the_first_contribution),
-        TEST(jobs_take_turns),
-        TEST(a_job_that_becomes_due_is_not_behind_one_that_always_is),
-        TEST(a_batch_is_bounded),
-        TEST(draining_finishes_what_is_under_way),
-        TEST(draining_lets_the_other_parameters_come_as_far),
-        TEST(draining_ends_at_its_deadline),
-        TEST(a_deadline_with_a_round_open_is_told_with_what_it_misses),
-        TEST(a_held_step_names_the_parameter_that_it_waits_for),
-        TEST(a_job_without_connected_workers_is_not_waited_for),
-        TEST(a_round_that_everybody_has_contributed_to_is_finished_although_they_are_gone),
-        TEST(draining_an_idle_store_is_answered_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* Tests slots that are stored in fewer bits, slots that share memory with the new weights, and roots that are
  * adopted when they are ready. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "state.h"
 #include "batch.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "partition.h"
 
@@ -286,9 +278,8 @@ static void assert_slot(const pd_optim *optim, int slot, const float *expected)
     free(values);
 }
 
-static void phases_see_float32_and_the_form_stored_is_what_is_left(void **state)
+TEST(phases_see_float32_and_the_form_stored_is_what_is_left)
 {
-    (void)state;
     for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_F16; storage++) {
         pd_optim *optim = new_optim(storage, 0);
         float W[2][ROWS * COLS] = { { 0 } }, G[ROWS * COLS];
@@ -309,9 +300,8 @@ static void phases_see_float32_and_the_form_stored_is_what_is_left(void **state)
     }
 }
 
-static void a_step_in_place_gives_the_bits_of_one_beside(void **state)
+TEST(a_step_in_place_gives_the_bits_of_one_beside)
 {
-    (void)state;
     for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_F16; storage++) {
         pd_optim *beside = new_optim(storage, 0), *in_place = new_optim(storage, 0);
         float W[2][ROWS * COLS] = { { 0 } }, X[ROWS * COLS] = { 0 }, G[ROWS * COLS];
@@ -344,9 +334,8 @@ static void lazy_step(pd_optim *optim, const float *G, float *W)
 
 /* A step that does not change a slot must leave its codes as they are, whether the library compares values or stores
  * them again. There are many trials, because a bucket that changes in its last bit shows only in some columns. */
-static void what_a_step_leaves_alone_keeps_its_codes(void **state)
+TEST(what_a_step_leaves_alone_keeps_its_codes)
 {
-    (void)state;
     for (int seed = 0; seed < 40; seed++) {
         pd_optim *optim = new_optim(PD_STORE_INT8, 0);
         float W[ROWS * COLS] = { 0 }, G[ROWS * COLS], before[BLOCKS][SIDE * SIDE];
@@ -360,12 +349,11 @@ static void what_a_step_leaves_alone_keeps_its_codes(void **state)
     }
 }
 
-static void a_symmetric_slot_is_read_with_both_halves(void **state)
+TEST(a_symmetric_slot_is_read_with_both_halves)
 {
     pd_optim *optim = new_optim(PD_STORE_F32, 0);
     float W[ROWS * COLS] = { 0 }, G[ROWS * COLS], S[SIDE * SIDE];
 
-    (void)state;
     fill_gradient(G, 0);
     step(optim, G, W, W);
     assert_true(pd_optim_slot(optim, (size_t)statistics_of(0)).at[1] == 0); /* no step writes the upper half */
@@ -376,7 +364,7 @@ static void a_symmetric_slot_is_read_with_both_halves(void **state)
     pd_optim_free(optim);
 }
 
-static void bytes_of_state_are_those_of_the_form_stored(void **state)
+TEST(bytes_of_state_are_those_of_the_form_stored)
 {
     pd_declaration declaration = declare(PD_STORE_INT16, 0);
     int64_t squares[BLOCKS] = { 3, 3, 2, 2 },
@@ -385,7 +373,6 @@ static void bytes_of_state_are_those_of_the_form_stored(void **state)
     pd_optim *optim = new_optim(PD_STORE_INT16, 0);
     pd_plan plan;
 
-    (void)state;
     for (int b = 0; b < BLOCKS; b++) expected += 2 * (2 * squares[b] * squares[b] + 8 * squares[b]);
     assert_int_equal(pd_optim_state_bytes(optim), expected);
     assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
@@ -412,24 +399,22 @@ static int64_t unused_bytes(int64_t n, int64_t *own)
 }
 
 /* A slot of 4 MiB or more counts as large. The gaps are far larger than all other differences between the plans. */
-static void gaps_between_large_slots_are_counted(void **state)
+TEST(gaps_between_large_slots_are_counted)
 {
     int64_t small_own, large_own, small = unused_bytes((1 << 20) - 16, &small_own),
                                   large = unused_bytes(1 << 20, &large_own);
 
-    (void)state;
     assert_true(large > small);
     assert_true(large_own - small_own >= large - small);
 }
 
 /* ---- root errors and refused roots ---- */
 
-static void a_refused_root_is_noted_and_the_last_good_one_stays(void **state)
+TEST(a_refused_root_is_noted_and_the_last_good_one_stays)
 {
     pd_optim *optim = new_optim(PD_STORE_INT16, 0);
     float W[ROWS * COLS] = { 0 }, G[ROWS * COLS], good[SIDE * SIDE];
 
-    (void)state;
     fill_gradient(G, 0);
     step(optim, G, W, W);
     pd_optim_read_slot(optim, (size_t)root_of(0), good);
@@ -450,12 +435,11 @@ static void a_refused_root_is_noted_and_the_last_good_one_stays(void **state)
     pd_optim_free(optim);
 }
 
-static void statistics_that_are_not_finite_never_reach_the_task(void **state)
+TEST(statistics_that_are_not_finite_never_reach_the_task)
 {
     pd_optim *optim = new_optim(PD_STORE_F32, 0);
     float W[ROWS * COLS] = { 0 }, G[ROWS * COLS];
 
-    (void)state;
     fill_gradient(G, 0);
     G[0] = NAN;
     step(optim, G, W, W);
@@ -490,13 +474,12 @@ static void deliver(pd_optim *optim, pd_task **tasks, int n, bool run)
     }
 }
 
-static void ready_adopts_what_is_back_and_never_waits(void **state)
+TEST(ready_adopts_what_is_back_and_never_waits)
 {
     pd_optim *optim = new_optim(PD_STORE_F32, PD_ROOT_READY);
     float W[ROWS * COLS] = { 0 };
     pd_task *first[BLOCKS], *second[BLOCKS], *third[BLOCKS];
 
-    (void)state;
     step_ready(optim, W, 0, first);
     step_ready(optim, W, 1, second);
     assert_int_equal(pd_optim_root_stats(optim).adopted, 0);
@@ -512,13 +495,12 @@ static void ready_adopts_what_is_back_and_never_waits(void **state)
     pd_optim_free(optim);
 }
 
-static void a_late_result_never_replaces_a_newer_one(void **state)
+TEST(a_late_result_never_replaces_a_newer_one)
 {
     pd_optim *optim = new_optim(PD_STORE_F32, PD_ROOT_READY);
     float W[ROWS * COLS] = { 0 };
     pd_task *first[BLOCKS], *second[BLOCKS], *third[BLOCKS], *fourth[BLOCKS];
 
-    (void)state;
     step_ready(optim, W, 0, first);
     step_ready(optim, W, 1, second);
     deliver(optim, second, BLOCKS, true);
@@ -533,13 +515,12 @@ static void a_late_result_never_replaces_a_newer_one(void **state)
     pd_optim_free(optim);
 }
 
-static void a_task_that_gave_way_to_a_newer_one_is_no_failure(void **state)
+TEST(a_task_that_gave_way_to_a_newer_one_is_no_failure)
 {
     pd_optim *optim = new_optim(PD_STORE_F32, PD_ROOT_READY);
     float W[ROWS * COLS] = { 0 };
     pd_task *first[BLOCKS], *second[BLOCKS];
 
-    (void)state;
     step_ready(optim, W, 0, first);
     deliver(optim, first, BLOCKS, false);
     step_ready(optim, W, 1, second);
@@ -551,14 +532,13 @@ static void a_task_that_gave_way_to_a_newer_one_is_no_failure(void **state)
 
 /* ---- memory ---- */
 
-static void without_memory_there_is_no_optimizer_and_no_step(void **state)
+TEST(without_memory_there_is_no_optimizer_and_no_step)
 {
     pd_declaration declaration = declare(PD_STORE_INT8, 0);
     float W[ROWS * COLS] = { 0 }, G[ROWS * COLS];
     pd_optim *optim = NULL;
     int rc;
 
-    (void)state;
     fill_gradient(G, 0);
     for (int64_t n = 0;; n++) {
         oom_arm(n);
@@ -576,7 +556,7 @@ static void without_memory_there_is_no_optimizer_and_no_step(void **state)
     pd_optim_free(optim);
 }
 
-static void a_model_reads_its_slots_by_name(void **state)
+TEST(a_model_reads_its_slots_by_name)
 {
     pd_declaration declaration = declare(PD_STORE_INT8, 0);
     float W[ROWS * COLS] = { 0 }, G[ROWS * COLS];
@@ -584,7 +564,6 @@ static void a_model_reads_its_slots_by_name(void **state)
     pd_model *model;
     pd_error err;
 
-    (void)state;
     fill_gradient(G, 0);
     assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
     assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = G, .before = W, .after = W }, &err), PD_OK);
@@ -595,25 +574,4 @@ static void a_model_reads_its_slots_by_name(void **state)
     assert_int_equal(pd_model_read_part(model, 0, "root", 4, -1, R, 4, &err), PD_NOT_FOUND);
     assert_int_equal(pd_model_read_part(model, 0, "direction", -1, -1, M, ROWS * COLS, &err), PD_NOT_FOUND);
     pd_model_free(model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_see_float32_and_the_form_stored_is_what_is_left),
-        cmocka_unit_test(a_step_in_place_gives_the_bits_of_one_beside),
-        cmocka_unit_test(what_a_step_leaves_alone_keeps_its_codes),
-        cmocka_unit_test(a_symmetric_slot_is_read_with_both_halves),
-        cmocka_unit_test(bytes_of_state_are_those_of_the_form_stored),
-        cmocka_unit_test(gaps_between_large_slots_are_counted),
-        cmocka_unit_test(a_refused_root_is_noted_and_the_last_good_one_stays),
-        cmocka_unit_test(statistics_that_are_not_finite_never_reach_the_task),
-        cmocka_unit_test(ready_adopts_what_is_back_and_never_waits),
-        cmocka_unit_test(a_late_result_never_replaces_a_newer_one),
-        cmocka_unit_test(a_task_that_gave_way_to_a_newer_one_is_no_failure),
-        cmocka_unit_test(without_memory_there_is_no_optimizer_and_no_step),
-        cmocka_unit_test(a_model_reads_its_slots_by_name),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

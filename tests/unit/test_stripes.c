@@ -1,11 +1,5 @@
 /* Tests how large products are cut into stripes, and that threads run each stripe once. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "stripes.h"
 
@@ -13,18 +7,16 @@ enum { MOST = 32, UNITS = 7 };
 
 /* ---- number and bounds ---- */
 
-static void a_product_of_two_matrices_of_side_1024_is_not_cut(void **state)
+TEST(a_product_of_two_matrices_of_side_1024_is_not_cut)
 {
-    (void)state;
     assert_int_equal(pd_stripes_of(2 * 1024.0 * 1024 * 1024, 100), 1);
     assert_int_equal(pd_stripes_of(0, 100), 1);
     assert_int_equal(pd_stripes_of(NAN, 100), 1);
     assert_true(pd_stripes_of(2 * 1024.0 * 1024 * 1040, 100) > 1);
 }
 
-static void there_are_no_more_stripes_than_the_caller_can_use(void **state)
+TEST(there_are_no_more_stripes_than_the_caller_can_use)
 {
-    (void)state;
     for (int64_t most = 1; most <= 100; most++) {
         int stripes = pd_stripes_of(1e13, most);
         assert_int_equal(stripes, most < MOST ? most : MOST);
@@ -33,11 +25,10 @@ static void there_are_no_more_stripes_than_the_caller_can_use(void **state)
     assert_int_equal(pd_stripes_of(1e13, INT64_MAX), MOST);
 }
 
-static void bounds_cover_all_rows_in_order(void **state)
+TEST(bounds_cover_all_rows_in_order)
 {
     static const int64_t sizes[] = { 0, 1, 2, 5, 31, 100, 1000, 1023, 4096, 50257, 2147483647 };
 
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
         for (int growth = PD_STRIPE_EVEN; growth <= PD_STRIPE_CUBE; growth++)
             for (int stripes = 1; stripes <= MOST; stripes++) {
@@ -52,11 +43,10 @@ static void bounds_cover_all_rows_in_order(void **state)
             }
 }
 
-static void stripes_of_one_product_cost_about_the_same(void **state)
+TEST(stripes_of_one_product_cost_about_the_same)
 {
     enum { N = 4096, STRIPES = 16 };
 
-    (void)state;
     for (int growth = PD_STRIPE_EVEN; growth <= PD_STRIPE_CUBE; growth++)
         for (int i = 0; i < STRIPES; i++) {
             double first = (double)pd_stripe_bound(N, (pd_stripe_growth)growth, i, STRIPES) / N,
@@ -79,9 +69,8 @@ static void count(const void *work, int stripe)
     (*t)->runs[stripe]++; /* no other stripe writes this element */
 }
 
-static void each_stripe_runs_once_before_the_call_returns(void **state)
+TEST(each_stripe_runs_once_before_the_call_returns)
 {
-    (void)state;
     for (int threads = 1; threads <= 5; threads++)
         for (int stripes = 1; stripes <= MOST; stripes += 3) {
             tally all[UNITS] = { { { 0 } } };
@@ -96,24 +85,10 @@ static void each_stripe_runs_once_before_the_call_returns(void **state)
         }
 }
 
-static void without_a_parallel_region_the_caller_runs_all_stripes(void **state)
+TEST(without_a_parallel_region_the_caller_runs_all_stripes)
 {
     tally t = { { 0 } }, *own = &t;
 
-    (void)state;
     pd_stripes_run(5, count, &own);
     for (int i = 0; i < MOST; i++) assert_int_equal(t.runs[i], i < 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_product_of_two_matrices_of_side_1024_is_not_cut),
-        cmocka_unit_test(there_are_no_more_stripes_than_the_caller_can_use),
-        cmocka_unit_test(bounds_cover_all_rows_in_order),
-        cmocka_unit_test(stripes_of_one_product_cost_about_the_same),
-        cmocka_unit_test(each_stripe_runs_once_before_the_call_returns),
-        cmocka_unit_test(without_a_parallel_region_the_caller_runs_all_stripes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* Tests what becomes of a job when a Hello comes for its name: every row of the table of PROTOCOL.md, section 7. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "store_inside.h"
 
 enum { SIZE = 10, OLD = 10, NEW = 20 };
@@ -82,10 +76,10 @@ static void expect_anew(const rig *r, uint32_t job)
 
 /* ---- resume ---- */
 
-static void who_resumes_takes_a_rank_over_from_a_process_that_lives(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(who_resumes_takes_a_rank_over_from_a_process_that_lives, rig *r)
+{
     start(r, "monday");
     r->intent = PD_INTENT_RESUME;
     assert_int_equal(hello(r, 0, "tuesday"), PD_OK);
@@ -93,9 +87,8 @@ static void who_resumes_takes_a_rank_over_from_a_process_that_lives(void **state
     assert_int_equal(r->fenced_conn, OLD);
 }
 
-static void who_resumes_continues_a_job_that_is_over(void **state)
+TEST(who_resumes_continues_a_job_that_is_over, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday");
@@ -107,9 +100,8 @@ static void who_resumes_continues_a_job_that_is_over(void **state)
     expect_continued(r, job);
 }
 
-static void a_job_that_was_resumed_belongs_to_the_run_that_did_so(void **state)
+TEST(a_job_that_was_resumed_belongs_to_the_run_that_did_so, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday");
@@ -124,9 +116,8 @@ static void a_job_that_was_resumed_belongs_to_the_run_that_did_so(void **state)
 
 /* ---- jobs that are over ---- */
 
-static void a_newcomer_begins_a_job_that_is_over_anew(void **state)
+TEST(a_newcomer_begins_a_job_that_is_over_anew, rig *r)
 {
-    rig *r = *state;
     static const char *const runs[] = { "tuesday", "monday", NULL };
 
     for (size_t i = 0; i < 3; i++) {
@@ -151,10 +142,8 @@ static void a_newcomer_begins_a_job_that_is_over_anew(void **state)
     }
 }
 
-static void a_hello_that_describes_no_valid_job_leaves_a_job_that_is_over_alone(void **state)
+TEST(a_hello_that_describes_no_valid_job_leaves_a_job_that_is_over_alone, rig *r)
 {
-    rig *r = *state;
-
     start(r, NULL);
     leave(r, 0);
     leave(r, 1);
@@ -163,10 +152,8 @@ static void a_hello_that_describes_no_valid_job_leaves_a_job_that_is_over_alone(
     assert_int_equal(r->gone, 0);
 }
 
-static void who_only_joins_waits_until_rank_0_begins_a_job_that_is_over_anew(void **state)
+TEST(who_only_joins_waits_until_rank_0_begins_a_job_that_is_over_anew, rig *r)
 {
-    rig *r = *state;
-
     start(r, NULL);
     leave(r, 0);
     leave(r, 1);
@@ -181,10 +168,8 @@ static void who_only_joins_waits_until_rank_0_begins_a_job_that_is_over_anew(voi
     assert_false(r->created);
 }
 
-static void a_process_that_rejoins_does_not_begin_a_job_that_is_over_anew(void **state)
+TEST(a_process_that_rejoins_does_not_begin_a_job_that_is_over_anew, rig *r)
 {
-    rig *r = *state;
-
     start(r, NULL);
     leave(r, 0);
     leave(r, 1);
@@ -193,9 +178,8 @@ static void a_process_that_rejoins_does_not_begin_a_job_that_is_over_anew(void *
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 1);
 }
 
-static void a_process_whose_leave_was_not_answered_comes_back_to_its_job(void **state)
+TEST(a_process_whose_leave_was_not_answered_comes_back_to_its_job, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, NULL);
@@ -208,10 +192,8 @@ static void a_process_whose_leave_was_not_answered_comes_back_to_its_job(void **
     expect_continued(r, job);
 }
 
-static void while_the_server_drains_a_job_that_is_over_stays(void **state)
+TEST(while_the_server_drains_a_job_that_is_over_stays, rig *r)
 {
-    rig *r = *state;
-
     start(r, NULL);
     leave(r, 0);
     leave(r, 1);
@@ -222,9 +204,8 @@ static void while_the_server_drains_a_job_that_is_over_stays(void **state)
 
 /* ---- the same run ---- */
 
-static void a_process_of_the_same_run_takes_a_rank_over_from_one_that_lives(void **state)
+TEST(a_process_of_the_same_run_takes_a_rank_over_from_one_that_lives, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday");
@@ -234,9 +215,8 @@ static void a_process_of_the_same_run_takes_a_rank_over_from_one_that_lives(void
     assert_int_equal(r->fenced_conn, OLD);
 }
 
-static void a_process_of_the_same_run_takes_a_rank_that_was_left(void **state)
+TEST(a_process_of_the_same_run_takes_a_rank_that_was_left, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday");
@@ -248,10 +228,8 @@ static void a_process_of_the_same_run_takes_a_rank_that_was_left(void **state)
 
 /* ---- another run ---- */
 
-static void another_run_is_kept_out_of_a_job_in_training_and_hears_who_holds_it(void **state)
+TEST(another_run_is_kept_out_of_a_job_in_training_and_hears_who_holds_it, rig *r)
 {
-    rig *r = *state;
-
     start(r, "monday");
     assert_int_equal(hello(r, 1, "tuesday"), PD_ALREADY_EXISTS);
     expect(r, PD_ALREADY_EXISTS, "job j is in training: rank 1 (host:11, connected) of another run holds it");
@@ -262,9 +240,8 @@ static void another_run_is_kept_out_of_a_job_in_training_and_hears_who_holds_it(
     assert_int_equal(r->fenced_conn, 0);
 }
 
-static void another_run_waits_for_a_job_that_is_about_to_end(void **state)
+TEST(another_run_waits_for_a_job_that_is_about_to_end, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday");
@@ -279,10 +256,8 @@ static void another_run_waits_for_a_job_that_is_about_to_end(void **state)
     expect_anew(r, job);
 }
 
-static void another_run_is_told_of_a_job_whose_workers_are_lost(void **state)
+TEST(another_run_is_told_of_a_job_whose_workers_are_lost, rig *r)
 {
-    rig *r = *state;
-
     start(r, "monday");
     lose(r, 1);
     rig_sleep(r, 5);
@@ -296,9 +271,8 @@ static void another_run_is_told_of_a_job_whose_workers_are_lost(void **state)
     assert_int_equal(hello(r, 1, "tuesday"), PD_UNAVAILABLE);
 }
 
-static void rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew(void **state)
+TEST(rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday");
@@ -316,9 +290,8 @@ static void rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew(vo
 
 /* ---- an earlier generation of the same launch ---- */
 
-static void a_launch_that_starts_its_program_again_begins_the_job_of_a_later_generation_anew(void **state)
+TEST(a_launch_that_starts_its_program_again_begins_the_job_of_a_later_generation_anew, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, "monday#10");
@@ -333,10 +306,9 @@ static void a_launch_that_starts_its_program_again_begins_the_job_of_a_later_gen
     assert_int_equal(hello(r, 1, "monday"), PD_OK);
 }
 
-static void a_later_generation_and_another_launch_are_strangers(void **state)
+TEST(a_later_generation_and_another_launch_are_strangers, rig *r)
 {
     static const char *const strangers[] = { "monday#3", "mon", "mon#1", "tuesday#1" };
-    rig *r = *state;
 
     start(r, "monday#2");
     lose(r, 0);
@@ -347,9 +319,8 @@ static void a_later_generation_and_another_launch_are_strangers(void **state)
 
 /* ---- a run that is not known ---- */
 
-static void without_a_run_a_rank_is_not_taken_from_a_process_that_lives(void **state)
+TEST(without_a_run_a_rank_is_not_taken_from_a_process_that_lives, rig *r)
 {
-    rig *r = *state;
     static const char *const runs[][2] = { { NULL, NULL }, { "monday", NULL }, { NULL, "tuesday" } };
     char name[16];
 
@@ -364,9 +335,8 @@ static void without_a_run_a_rank_is_not_taken_from_a_process_that_lives(void **s
     assert_int_equal(r->fenced_conn, 0);
 }
 
-static void without_a_run_a_process_waits_for_a_rank_that_was_left(void **state)
+TEST(without_a_run_a_process_waits_for_a_rank_that_was_left, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, NULL);
@@ -381,9 +351,8 @@ static void without_a_run_a_process_waits_for_a_rank_that_was_left(void **state)
     expect_anew(r, job);
 }
 
-static void without_a_run_a_process_takes_a_rank_that_was_lost(void **state)
+TEST(without_a_run_a_process_takes_a_rank_that_was_lost, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, NULL);
@@ -393,9 +362,8 @@ static void without_a_run_a_process_takes_a_rank_that_was_lost(void **state)
     expect_continued(r, job);
 }
 
-static void without_a_run_a_job_with_a_connected_worker_is_not_begun_anew(void **state)
+TEST(without_a_run_a_job_with_a_connected_worker_is_not_begun_anew, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, NULL);
@@ -406,9 +374,8 @@ static void without_a_run_a_job_with_a_connected_worker_is_not_begun_anew(void *
     expect_continued(r, job);
 }
 
-static void without_a_run_rank_0_may_begin_a_job_whose_workers_are_lost_anew(void **state)
+TEST(without_a_run_rank_0_may_begin_a_job_whose_workers_are_lost_anew, rig *r)
 {
-    rig *r = *state;
     uint32_t job;
 
     start(r, NULL);
@@ -425,10 +392,8 @@ static void without_a_run_rank_0_may_begin_a_job_whose_workers_are_lost_anew(voi
 
 /* ---- who only joins ---- */
 
-static void who_only_joins_waits_for_the_job_and_takes_its_start_step_and_seed(void **state)
+TEST(who_only_joins_waits_for_the_job_and_takes_its_start_step_and_seed, rig *r)
 {
-    rig *r = *state;
-
     r->joins = true;
     assert_int_equal(hello(r, 1, NULL), PD_UNAVAILABLE);
     r->joins = false;
@@ -441,9 +406,8 @@ static void who_only_joins_waits_for_the_job_and_takes_its_start_step_and_seed(v
 
 /* ---- bad runs ---- */
 
-static void a_run_that_is_too_long_or_not_printable_is_refused(void **state)
+TEST(a_run_that_is_too_long_or_not_printable_is_refused, rig *r)
 {
-    rig *r = *state;
     char run[PD_RUN_MAX + 2];
 
     memset(run, 'a', sizeof run);
@@ -453,36 +417,4 @@ static void a_run_that_is_too_long_or_not_printable_is_refused(void **state)
     assert_int_equal(hello(r, 0, "a\nb"), PD_INVALID_ARGUMENT);
     run[PD_RUN_MAX] = '\0';
     assert_int_equal(hello(r, 0, run), PD_OK);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(who_resumes_takes_a_rank_over_from_a_process_that_lives),
-        TEST(who_resumes_continues_a_job_that_is_over),
-        TEST(a_job_that_was_resumed_belongs_to_the_run_that_did_so),
-        TEST(a_newcomer_begins_a_job_that_is_over_anew),
-        TEST(a_hello_that_describes_no_valid_job_leaves_a_job_that_is_over_alone),
-        TEST(who_only_joins_waits_until_rank_0_begins_a_job_that_is_over_anew),
-        TEST(a_process_that_rejoins_does_not_begin_a_job_that_is_over_anew),
-        TEST(a_process_whose_leave_was_not_answered_comes_back_to_its_job),
-        TEST(while_the_server_drains_a_job_that_is_over_stays),
-        TEST(a_process_of_the_same_run_takes_a_rank_over_from_one_that_lives),
-        TEST(a_process_of_the_same_run_takes_a_rank_that_was_left),
-        TEST(another_run_is_kept_out_of_a_job_in_training_and_hears_who_holds_it),
-        TEST(another_run_waits_for_a_job_that_is_about_to_end),
-        TEST(another_run_is_told_of_a_job_whose_workers_are_lost),
-        TEST(rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew),
-        TEST(a_launch_that_starts_its_program_again_begins_the_job_of_a_later_generation_anew),
-        TEST(a_later_generation_and_another_launch_are_strangers),
-        TEST(without_a_run_a_rank_is_not_taken_from_a_process_that_lives),
-        TEST(without_a_run_a_process_waits_for_a_rank_that_was_left),
-        TEST(without_a_run_a_process_takes_a_rank_that_was_lost),
-        TEST(without_a_run_a_job_with_a_connected_worker_is_not_begun_anew),
-        TEST(without_a_run_rank_0_may_begin_a_job_whose_workers_are_lost_anew),
-        TEST(who_only_joins_waits_for_the_job_and_takes_its_start_step_and_seed),
-        TEST(a_run_that_is_too_long_or_not_printable_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Tests that a process cannot return to its rank after another process has taken the rank over. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SIZE = 100, OLD = 10, NEW = 20 };
 static const int64_t sizes[] = { SIZE };
@@ -33,20 +29,18 @@ static int push(rig *r, uint64_t conn, uint64_t step)
     return rc;
 }
 
-static void a_superseded_process_that_connects_again_is_refused(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(a_superseded_process_that_connects_again_is_refused, rig *r)
+{
     rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);
     assert_int_equal(hello(r, NEW, NEW), PD_OK);
     assert_int_equal(hello(r, OLD, 30), PD_ABORTED);
     assert_non_null(strstr(r->error.text, "was taken over by another process, host:20"));
 }
 
-static void the_new_process_keeps_the_rank_when_the_old_one_comes_back(void **state)
+TEST(the_new_process_keeps_the_rank_when_the_old_one_comes_back, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);
     assert_int_equal(hello(r, NEW, NEW), PD_OK);
     assert_int_equal(declare(r, NEW), PD_OK);
@@ -56,9 +50,8 @@ static void the_new_process_keeps_the_rank_when_the_old_one_comes_back(void **st
     assert_int_equal(rig_versions(r, r->job, 0)->step, 1);
 }
 
-static void the_old_process_stays_out_when_the_new_one_is_lost(void **state)
+TEST(the_old_process_stays_out_when_the_new_one_is_lost, rig *r)
 {
-    rig *r = *state;
     pd_request *lost = pd_request_new(PD_REQ_LOST, (pd_ticket){ NEW, 0 });
 
     rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);
@@ -68,10 +61,8 @@ static void the_old_process_stays_out_when_the_new_one_is_lost(void **state)
     assert_int_equal(hello(r, OLD, 30), PD_ABORTED);
 }
 
-static void a_process_that_reconnects_while_nobody_else_came_has_its_rank_again(void **state)
+TEST(a_process_that_reconnects_while_nobody_else_came_has_its_rank_again, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);
     assert_int_equal(hello(r, OLD, 30), PD_OK);
     assert_int_equal(hello(r, OLD, 31), PD_OK);
@@ -79,36 +70,17 @@ static void a_process_that_reconnects_while_nobody_else_came_has_its_rank_again(
     assert_int_equal(push(r, 31, 1), PD_OK);
 }
 
-static void each_of_the_last_processes_stays_out(void **state)
+TEST(each_of_the_last_processes_stays_out, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);
     for (uint64_t nonce = 11; nonce <= 14; nonce++) assert_int_equal(hello(r, nonce, nonce), PD_OK);
     for (uint64_t nonce = OLD; nonce < 14; nonce++) assert_int_equal(hello(r, nonce, 30 + nonce), PD_ABORTED);
     assert_int_equal(hello(r, 14, 50), PD_OK);
 }
 
-static void a_process_superseded_at_one_rank_may_take_another(void **state)
+TEST(a_process_superseded_at_one_rank_may_take_another, rig *r)
 {
-    rig *r = *state;
-
     rig_start(r, "j", 2, OLD, sizes, 1, NULL, NULL);
     assert_int_equal(rig_hello(r, "j", 0, 2, NEW, NEW, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_hello(r, "j", 1, 2, OLD, 30, NULL, "* sgd lr=1"), PD_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_superseded_process_that_connects_again_is_refused, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_new_process_keeps_the_rank_when_the_old_one_comes_back, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(the_old_process_stays_out_when_the_new_one_is_lost, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_process_that_reconnects_while_nobody_else_came_has_its_rank_again, rig_set_up,
-                                        rig_tear_down),
-        cmocka_unit_test_setup_teardown(each_of_the_last_processes_stays_out, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_process_superseded_at_one_rank_may_take_another, rig_set_up, rig_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

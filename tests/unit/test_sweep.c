@@ -1,15 +1,10 @@
 /* Tests ranges of many ranks: stretches of elements with the same contributors, and gaps. Code whose time grows with
  * the square of the number of ranks would not finish these tests. */
+#include "test.h"
+
 #include "sums.h"
 #include "rig.h"
 #include "rounds.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
 
@@ -29,7 +24,7 @@ static void draw_ranges(pd_round *round, uint64_t *seed)
 
 static bool has(const pd_round *round, uint32_t rank, int64_t element)
 {
-    const pd_range *range = &round->ranges.at[rank];
+    const pd_rank_range *range = &round->ranges.at[rank];
 
     return !range->known || (range->start <= element && element < range->end);
 }
@@ -50,15 +45,14 @@ static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
             assert_int_equal(has(round, r, e), has(round, r, sweep->run.first));
 }
 
-static void a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it(void **state)
+TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
-    pd_slot slots[CHUNKS * WORLD];
-    pd_range ranges[WORLD];
+    pd_contribution slots[CHUNKS * WORLD];
+    pd_rank_range ranges[WORLD];
     pd_round round;
     uint64_t seed = 11;
 
-    (void)state;
     for (int turn = 0; turn < 500; turn++) {
         int64_t first = (int64_t)(rig_random(&seed) % ELEMENTS), at = first;
         memset(slots, 0, sizeof slots);
@@ -74,14 +68,13 @@ static void a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it(void *
     }
 }
 
-static void without_ranges_there_is_one_stretch_of_all_ranks(void **state)
+TEST(without_ranges_there_is_one_stretch_of_all_ranks)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
-    pd_slot slots[CHUNKS * WORLD] = { 0 };
+    pd_contribution slots[CHUNKS * WORLD] = { 0 };
     pd_round round;
     pd_sweep sweep;
 
-    (void)state;
     lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, NULL);
     sweep = pd_sweep_begin(&round, 10, 50);
     assert_true(pd_sweep_next(&sweep));
@@ -98,8 +91,8 @@ enum { MANY = 1 << 19 };
 typedef struct many_jobs {
     pd_round round;
     pd_chunk chunk;
-    pd_slot *slots;
-    pd_range *ranges;
+    pd_contribution *slots;
+    pd_rank_range *ranges;
 } many_jobs;
 
 static int set_up(void **state)
@@ -124,10 +117,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void a_gap_is_found_among_half_a_million_ranges(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(a_gap_is_found_among_half_a_million_ranges, many_jobs *c)
 {
-    many_jobs *c = *state;
-    pd_range gap;
+    pd_rank_range gap;
 
     assert_false(pd_round_gap(&c->round, false, &gap));
     pd_round_unset_range(&c->round, 0); /* the last element */
@@ -136,21 +130,19 @@ static void a_gap_is_found_among_half_a_million_ranges(void **state)
     assert_int_equal(gap.end, MANY);
 }
 
-static void half_a_million_stretches_are_met(void **state)
+TEST(half_a_million_stretches_are_met, many_jobs *c)
 {
-    many_jobs *c = *state;
     int64_t n = 0;
 
-    for (pd_run run = { 0, 0 }; run.first + run.n < MANY; n++) {
-        run = pd_round_stretch(&c->round, run.first + run.n, MANY);
+    for (pd_range run = { 0, 0 }; run.first + run.n < MANY; n++) {
+        run = pd_round_common_range(&c->round, run.first + run.n, MANY);
         assert_true(pd_round_count_covering(&c->round, run) == 1);
     }
     assert_int_equal(n, MANY);
 }
 
-static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
+TEST(the_contributions_of_half_a_million_ranks_are_summed, many_jobs *c)
 {
-    many_jobs *c = *state;
     pd_request *frame = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
     pd_buffer_pools all = { 0 };
     pd_buffer_pool *shelf = pd_buffer_pool_join(&all, NULL, MANY * sizeof(float));
@@ -160,8 +152,9 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     frame->u.data.weight = 1;
     for (uint32_t r = 0; r < MANY; r++) {
         values[r] = (float)r;
-        pd_round_add(&c->round, &c->chunk, r,
-                     (pd_slot){ .u.at = &values[r], .frame = frame, .state = PD_SLOT_HELD, .dtype = PD_F32 });
+        pd_round_add(
+            &c->round, &c->chunk, r,
+            (pd_contribution){ .u.at = &values[r], .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = PD_F32 });
     }
     assert_int_equal(pd_sums_plan(&sums, &c->round, &c->chunk, MANY, PD_MEAN, &sum, shelf), PD_OK);
     pd_sums_run(&sums, 1);
@@ -173,17 +166,4 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     pd_buffer_pool_leave(shelf);
     free(values);
     pd_request_free(frame);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it),
-        cmocka_unit_test(without_ranges_there_is_one_stretch_of_all_ranks),
-        TEST(a_gap_is_found_among_half_a_million_ranges),
-        TEST(half_a_million_stretches_are_met),
-        TEST(the_contributions_of_half_a_million_ranks_are_summed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests that a symmetric matrix stored in block rows represents the same matrix. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "symmetric.h"
 
@@ -70,9 +63,8 @@ static const int64_t shapes[][2] = { { 1, 1 }, { 4, 1 }, { 1, 5 }, { 4, 2 }, { 3
     for (size_t s_ = 0, once_; s_ < sizeof shapes / sizeof shapes[0]; s_++)                                            \
         for (int64_t b = shapes[s_][0], k = (once_ = 1, shapes[s_][1]); once_; once_ = 0)
 
-static void number_of_blocks_is_found_from_the_shape(void **state)
+TEST(number_of_blocks_is_found_from_the_shape)
 {
-    (void)state;
     for (int64_t k = 0; k < 400; k++) {
         pd_blockrows B = { .k = -1 };
         float nothing;
@@ -81,11 +73,10 @@ static void number_of_blocks_is_found_from_the_shape(void **state)
     }
 }
 
-static void many_blocks_are_counted_exactly(void **state)
+TEST(many_blocks_are_counted_exactly)
 {
     float nothing;
 
-    (void)state;
     for (int64_t start = 1; start < 2900000000; start *= 3) {
         for (int64_t k = start; k < start + 40; k++) {
             pd_blockrows B = { .k = -1 };
@@ -108,9 +99,8 @@ static void refused(int64_t rows, int64_t cols, const char *text)
     assert_int_equal(B.k, -1);
 }
 
-static void a_ratio_that_is_no_triangular_number_is_refused(void **state)
+TEST(a_ratio_that_is_no_triangular_number_is_refused)
 {
-    (void)state;
     refused(4, 8, "4 rows and 8 columns");
     refused(4, 20, "4 rows and 20 columns");
     refused(4, 13, "4 rows and 13 columns");
@@ -122,12 +112,11 @@ static void a_ratio_that_is_no_triangular_number_is_refused(void **state)
     refused(1, (int64_t)4000000 * 4000001 / 2 + 1, "rows");
 }
 
-static void rows_that_do_not_fill_blocks_are_refused(void **state)
+TEST(rows_that_do_not_fill_blocks_are_refused)
 {
     int64_t k = -1;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_blockrows_count(&k, 10, 4, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "10 rows are not a multiple of the block side 4"));
     assert_int_equal(pd_blockrows_count(&k, 4, 0, &err), PD_INVALID_ARGUMENT);
@@ -136,9 +125,8 @@ static void rows_that_do_not_fill_blocks_are_refused(void **state)
     assert_int_equal(k, 3);
 }
 
-static void columns_that_do_not_fit_are_the_largest_number(void **state)
+TEST(columns_that_do_not_fit_are_the_largest_number)
 {
-    (void)state;
     assert_true(pd_blockrows_cols(128, 3) == 768);
     assert_true(pd_blockrows_cols(128, (int64_t)1 << 40) == INT64_MAX);
     assert_true(pd_blockrows_cols((int64_t)1 << 40, (int64_t)1 << 20) == INT64_MAX);
@@ -146,9 +134,8 @@ static void columns_that_do_not_fit_are_the_largest_number(void **state)
 
 /* ---- reading ---- */
 
-static void materialised_it_is_the_whole_matrix(void **state)
+TEST(materialised_it_is_the_whole_matrix)
 {
-    (void)state;
     FOR_SHAPES(b, k)
     {
         pd_blockrows B = new_blockrows(b, k, 3);
@@ -163,9 +150,8 @@ static void materialised_it_is_the_whole_matrix(void **state)
     }
 }
 
-static void diagonal_and_row_maxima_are_those_of_the_whole_matrix(void **state)
+TEST(diagonal_and_row_maxima_are_those_of_the_whole_matrix)
 {
-    (void)state;
     FOR_SHAPES(b, k)
     {
         pd_blockrows B = new_blockrows(b, k, 5);
@@ -181,12 +167,11 @@ static void diagonal_and_row_maxima_are_those_of_the_whole_matrix(void **state)
     }
 }
 
-static void a_nan_is_the_maximum_of_both_its_rows(void **state)
+TEST(a_nan_is_the_maximum_of_both_its_rows)
 {
     pd_blockrows B = new_blockrows(2, 3, 6);
     float most[6];
 
-    (void)state;
     *stored(B, 5, 1) = NAN;
     pd_blockrows_row_maxima(most, B);
     for (int i = 0; i < 6; i++) assert_true(isnan(most[i]) == (i == 5 || i == 1));
@@ -195,9 +180,8 @@ static void a_nan_is_the_maximum_of_both_its_rows(void **state)
 
 /* ---- writing ---- */
 
-static void a_product_is_that_of_the_whole_matrix(void **state)
+TEST(a_product_is_that_of_the_whole_matrix)
 {
-    (void)state;
     FOR_SHAPES(b, k)
     {
         pd_blockrows B = new_blockrows(b, k, 7), was = new_blockrows(b, k, 7);
@@ -217,12 +201,11 @@ static void a_product_is_that_of_the_whole_matrix(void **state)
     }
 }
 
-static void a_product_without_what_was_there_does_not_read_it(void **state)
+TEST(a_product_without_what_was_there_does_not_read_it)
 {
     pd_blockrows B = new_blockrows(3, 2, 9);
     pd_mat X = new_mat(6, 4, 10);
 
-    (void)state;
     for (int64_t i = 0; i < 3; i++) {
         for (int64_t j = 0; j < 9; j++) *entry(B.at, i, j) = NAN;
     }
@@ -234,9 +217,8 @@ static void a_product_without_what_was_there_does_not_read_it(void **state)
     free_mat(B.at);
 }
 
-static void a_diagonal_matrix_comes_back_as_its_diagonal(void **state)
+TEST(a_diagonal_matrix_comes_back_as_its_diagonal)
 {
-    (void)state;
     FOR_SHAPES(b, k)
     {
         pd_blockrows B = new_blockrows(b, k, 11);
@@ -250,9 +232,8 @@ static void a_diagonal_matrix_comes_back_as_its_diagonal(void **state)
     }
 }
 
-static void scaling_multiplies_stored_rows_in_place_too(void **state)
+TEST(scaling_multiplies_stored_rows_in_place_too)
 {
-    (void)state;
     FOR_SHAPES(b, k)
     {
         pd_blockrows B = new_blockrows(b, k, 13), C = new_blockrows(b, k, 14), was = new_blockrows(b, k, 13);
@@ -273,12 +254,11 @@ static void scaling_multiplies_stored_rows_in_place_too(void **state)
 
 /* ---- padding ---- */
 
-static void a_small_square_gets_an_identity_corner_and_identity_blocks(void **state)
+TEST(a_small_square_gets_an_identity_corner_and_identity_blocks)
 {
     pd_mat P = new_mat(4, 24, 16), X = new_mat(3, 3, 17);
     pd_blockrows B;
 
-    (void)state;
     for (int64_t i = 0; i < 3; i++) {
         for (int64_t j = 0; j < i; j++) *entry(X, j, i) = *entry(X, i, j);
     }
@@ -292,9 +272,8 @@ static void a_small_square_gets_an_identity_corner_and_identity_blocks(void **st
     free_mat(X);
 }
 
-static void block_rows_get_identity_blocks(void **state)
+TEST(block_rows_get_identity_blocks)
 {
-    (void)state;
     for (int64_t k = 1; k <= 4; k++) {
         pd_blockrows X = new_blockrows(2, k, 18), B;
         pd_mat P = new_mat(2, 20, 19);
@@ -322,9 +301,8 @@ static void not_padded(int64_t b, int64_t cols, int64_t x_rows, int64_t x_cols, 
     free_mat(X);
 }
 
-static void what_cannot_be_padded_is_refused_with_both_values(void **state)
+TEST(what_cannot_be_padded_is_refused_with_both_values)
 {
-    (void)state;
     not_padded(4, 12, 5, 5, "5 rows are more than the block side, 4");
     not_padded(4, 12, 3, 2, "3 rows are more than the columns, 2");
     not_padded(4, 12, 4, 24, "24 columns are more than block side times number of blocks, 12");
@@ -332,26 +310,4 @@ static void what_cannot_be_padded_is_refused_with_both_values(void **state)
     not_padded(4, 24, 4, 8, "4 rows and 8 columns");
     not_padded(4, 20, 4, 4, "4 rows and 20 columns");
     not_padded(4, 0, 0, 0, "the block side, 4");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(number_of_blocks_is_found_from_the_shape),
-        cmocka_unit_test(many_blocks_are_counted_exactly),
-        cmocka_unit_test(a_ratio_that_is_no_triangular_number_is_refused),
-        cmocka_unit_test(rows_that_do_not_fill_blocks_are_refused),
-        cmocka_unit_test(columns_that_do_not_fit_are_the_largest_number),
-        cmocka_unit_test(materialised_it_is_the_whole_matrix),
-        cmocka_unit_test(diagonal_and_row_maxima_are_those_of_the_whole_matrix),
-        cmocka_unit_test(a_nan_is_the_maximum_of_both_its_rows),
-        cmocka_unit_test(a_product_is_that_of_the_whole_matrix),
-        cmocka_unit_test(a_product_without_what_was_there_does_not_read_it),
-        cmocka_unit_test(a_diagonal_matrix_comes_back_as_its_diagonal),
-        cmocka_unit_test(scaling_multiplies_stored_rows_in_place_too),
-        cmocka_unit_test(a_small_square_gets_an_identity_corner_and_identity_blocks),
-        cmocka_unit_test(block_rows_get_identity_blocks),
-        cmocka_unit_test(what_cannot_be_padded_is_refused_with_both_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

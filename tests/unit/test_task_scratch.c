@@ -1,16 +1,7 @@
 /* Tests that plans state the scratch memory of tasks, and that this memory is counted when a job declares. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "batch.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "rule.h"
 #include "state.h"
@@ -63,46 +54,31 @@ static void run(const char *text, int steps, double least)
     pd_rules_free(rules, n);
 }
 
-static void roots_of_google_s_shampoo_take_what_its_plan_tells(void **state)
+TEST(roots_of_google_s_shampoo_take_what_its_plan_tells)
 {
-    (void)state;
     run("* scalable_shampoo block_size=160 learning_rate=0.1", 1, 0.9);
     run("* scalable_shampoo block_size=160 learning_rate=0.1 exponent_override=3", 1, 0.9);
     run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=eigh root_retries=0", 1, 0.8);
     run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=eigh64", 1, 0.9);
 }
 
-static void roots_of_meta_s_shampoo_take_what_its_plan_tells(void **state)
+TEST(roots_of_meta_s_shampoo_take_what_its_plan_tells)
 {
-    (void)state;
     run("* shampoo lr=0.1 use_protected_eigh=no", 1, 0.8);
     run("* shampoo lr=0.1 preconditioner_dtype=float64", 1, 0.9);
 }
 
 /* A tracked root allocates its scratch memory in two pieces. Its first step is an eigendecomposition. Later steps
  * update the eigenbasis. */
-static void roots_that_follow_a_basis_take_no_more_than_the_plan_tells(void **state)
+TEST(roots_that_follow_a_basis_take_no_more_than_the_plan_tells)
 {
-    (void)state;
     run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=tracked root_retries=0", 4, 0.3);
 }
 
-static void updates_of_kron_take_what_its_plan_tells(void **state)
+TEST(updates_of_kron_take_what_its_plan_tells)
 {
-    (void)state;
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=yes block_size=100", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no memory_save_mode=all_diag", 1,
         0.99);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_of_google_s_shampoo_take_what_its_plan_tells),
-        cmocka_unit_test(roots_of_meta_s_shampoo_take_what_its_plan_tells),
-        cmocka_unit_test(roots_that_follow_a_basis_take_no_more_than_the_plan_tells),
-        cmocka_unit_test(updates_of_kron_take_what_its_plan_tells),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,10 @@
 /* Tests the bytes of TLS over a pair of sockets: both sides run on one thread, turn by turn. */
 #define _GNU_SOURCE /* memmem */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "oom.h"
 #include "tls_ends.h"
 #include "tls_inside.h"
 #include "transport.h"
@@ -52,11 +43,12 @@ static void pass(size_t bytes, size_t out, size_t in)
     assert_memory_equal(tls_ends.got, tls_ends.sent, bytes);
 }
 
-static void bytes_come_as_they_were_in_slices_of_every_size(void **state)
+EACH_TEST(tls_ends_set_up, tls_ends_tear_down);
+
+TEST(bytes_come_as_they_were_in_slices_of_every_size)
 {
     static const size_t sizes[] = { 1,     2,     3,     7,     40,    64,    1000,  4096,     16383,
                                     16384, 16385, 20000, 32768, 49153, 65536, 99999, TLS_BYTES };
-    (void)state;
 
     tls_ends_with_token();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -64,18 +56,16 @@ static void bytes_come_as_they_were_in_slices_of_every_size(void **state)
             pass(sizes[i] < 40 || sizes[j] < 40 ? 3000 : TLS_BYTES, sizes[i], sizes[j]);
 }
 
-static void small_slices_of_any_length_are_whole(void **state)
+TEST(small_slices_of_any_length_are_whole)
 {
-    (void)state;
     tls_ends_with_token();
     for (size_t i = 1; i <= 300; i++) pass(3 * i + 1, i, 301 - i);
 }
 
-static void spans_without_bytes_do_no_harm(void **state)
+TEST(spans_without_bytes_do_no_harm)
 {
     struct iovec iov[3] = { { tls_ends.sent, 0 }, { tls_ends.sent, 5 }, { tls_ends.sent, 0 } };
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], iov, 3, &err), 5);
@@ -85,11 +75,10 @@ static void spans_without_bytes_do_no_harm(void **state)
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], iov, 3, &err), 0);
 }
 
-static void bytes_of_a_record_that_were_not_received_are_announced(void **state)
+TEST(bytes_of_a_record_that_were_not_received_are_announced)
 {
     struct iovec out = { tls_ends.sent, 100 }, in = { tls_ends.got, 60 };
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     assert_false(pd_tls_has_more(tls_ends.stream[TLS_SERVER]));
@@ -100,13 +89,12 @@ static void bytes_of_a_record_that_were_not_received_are_announced(void **state)
     assert_false(pd_tls_has_more(tls_ends.stream[TLS_SERVER]));
 }
 
-static void a_part_of_a_record_is_not_announced(void **state)
+TEST(a_part_of_a_record_is_not_announced)
 {
     struct iovec in = { tls_ends.got, TLS_BYTES };
     uint8_t record[300];
     pd_error err;
     ssize_t n;
-    (void)state;
 
     tls_ends_with_token();
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ tls_ends.sent, 200 }, 1, &err), 200);
@@ -120,14 +108,13 @@ static void a_part_of_a_record_is_not_announced(void **state)
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err), 200);
 }
 
-static void records_that_came_with_others_are_announced(void **state)
+TEST(records_that_came_with_others_are_announced)
 {
     enum { SENT = 60000 };
     struct iovec out = { tls_ends.sent, SENT };
     size_t got = 0;
     int left = -1;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &out, 1, &err), SENT);
@@ -142,13 +129,12 @@ static void records_that_came_with_others_are_announced(void **state)
     assert_memory_equal(tls_ends.got, tls_ends.sent, SENT);
 }
 
-static void a_record_that_came_in_part_with_others_is_not_announced(void **state)
+TEST(a_record_that_came_in_part_with_others_is_not_announced)
 {
     static uint8_t records[70000];
     struct iovec in = { tls_ends.got, TLS_BYTES };
     pd_error err;
     ssize_t n;
-    (void)state;
 
     tls_ends_with_token();
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ tls_ends.sent, 40000 }, 1, &err), 40000);
@@ -213,11 +199,10 @@ static int bytes_of_a_record(void)
     return n;
 }
 
-static void the_key_is_changed_when_enough_records_were_sent_with_it(void **state)
+TEST(the_key_is_changed_when_enough_records_were_sent_with_it)
 {
     enum { RECORDS = 5, KEY_UPDATE = 27 }; /* bytes of the record that announces another key */
     int plain;
-    (void)state;
 
     tls_ends_with_token();
     tls_ends.context[TLS_CLIENT]->key_records = RECORDS;
@@ -240,12 +225,11 @@ static int write_after_changes(SSL *ssl, const void *at, int n)
     return lib->SSL_write(ssl, at, n);
 }
 
-static void a_peer_that_only_changes_its_key_does_not_hold_the_receiver(void **state)
+TEST(a_peer_that_only_changes_its_key_does_not_hold_the_receiver)
 {
     struct iovec out = { tls_ends.sent, 200 }, in = { tls_ends.got, 200 };
     int turns = 0;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     tls_ends.context[TLS_CLIENT]->library.SSL_write = write_after_changes;
@@ -269,12 +253,11 @@ static int write_single_bytes(SSL *ssl, const void *at, int n)
     return n;
 }
 
-static void a_peer_that_sends_single_bytes_does_not_hold_the_receiver(void **state)
+TEST(a_peer_that_sends_single_bytes_does_not_hold_the_receiver)
 {
     struct iovec out = { tls_ends.sent, PIECES };
     size_t got = 0;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     tls_ends.context[TLS_CLIENT]->library.SSL_write = write_single_bytes;
@@ -289,10 +272,9 @@ static void a_peer_that_sends_single_bytes_does_not_hold_the_receiver(void **sta
     assert_memory_equal(tls_ends.got, tls_ends.sent, PIECES);
 }
 
-static void bytes_are_whole_whenever_the_key_changes(void **state)
+TEST(bytes_are_whole_whenever_the_key_changes)
 {
     size_t taken;
-    (void)state;
 
     tls_ends_with_token();
     for (int records = 1; records < 4; records++) {
@@ -316,13 +298,12 @@ static int write_after_requests(SSL *ssl, const void *at, int n)
     return lib->SSL_write(ssl, at, n);
 }
 
-static void a_receiver_that_must_answer_first_waits_for_room(void **state)
+TEST(a_receiver_that_must_answer_first_waits_for_room)
 {
     struct iovec out = { tls_ends.sent, 200 }, in = { tls_ends.got, 200 };
     pd_tls_stream *server;
     size_t taken;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     server = tls_ends.stream[TLS_SERVER];
@@ -339,12 +320,11 @@ static void a_receiver_that_must_answer_first_waits_for_room(void **state)
     assert_memory_equal(tls_ends.got, tls_ends.sent, 200);
 }
 
-static void a_full_socket_takes_nothing_more_and_loses_nothing(void **state)
+TEST(a_full_socket_takes_nothing_more_and_loses_nothing)
 {
     struct iovec out = { tls_ends.sent, TLS_BYTES };
     size_t taken;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     taken = fill_socket(TLS_CLIENT);
@@ -366,12 +346,11 @@ static int say_farewell(SSL *ssl)
     return farewell = tls_ends.context[TLS_SERVER]->library.SSL_shutdown(ssl);
 }
 
-static void the_end_comes_behind_all_bytes_that_were_sent(void **state)
+TEST(the_end_comes_behind_all_bytes_that_were_sent)
 {
     struct iovec in = { tls_ends.got, TLS_BYTES };
     size_t taken;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     taken = fill_socket(TLS_CLIENT);
@@ -385,23 +364,21 @@ static void the_end_comes_behind_all_bytes_that_were_sent(void **state)
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_CLIENT], &in, 1, &err), 9); /* the other side goes on */
 }
 
-static void an_end_without_farewell_is_an_end(void **state)
+TEST(an_end_without_farewell_is_an_end)
 {
     struct iovec in = { tls_ends.got, TLS_BYTES };
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     shutdown(tls_ends.fd[TLS_CLIENT], SHUT_WR);
     assert_int_equal(pd_tls_receive(tls_ends.stream[TLS_SERVER], &in, 1, &err), PD_CANCELLED);
 }
 
-static void a_changed_byte_breaks_the_connection(void **state)
+TEST(a_changed_byte_breaks_the_connection)
 {
     uint8_t record[200];
     ssize_t n;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     assert_int_equal(pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ tls_ends.sent, 50 }, 1, &err), 50);
@@ -417,13 +394,12 @@ static void a_changed_byte_breaks_the_connection(void **state)
     tls_ends_expect_receive_failure(TLS_CLIENT, "bad record mac"); /* the alert has told the reason */
 }
 
-static void nothing_of_the_bytes_can_be_read_on_the_way(void **state)
+TEST(nothing_of_the_bytes_can_be_read_on_the_way)
 {
     static const char secret[] = "layers.0.attention.weight";
     uint8_t seen[400];
     ssize_t n;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     pd_tls_send(tls_ends.stream[TLS_CLIENT], &(struct iovec){ (void *)secret, sizeof secret }, 1, &err);
@@ -452,18 +428,16 @@ static int try_connection(const void *unused)
     return rc;
 }
 
-static void says_that_memory_is_out(void **state)
+TEST(says_that_memory_is_out)
 {
-    (void)state;
     assert_true(oom_each(try_connection, NULL) >= 3);
 }
 
-static void bytes_that_cannot_be_kept_break_the_connection(void **state)
+TEST(bytes_that_cannot_be_kept_break_the_connection)
 {
     struct iovec out = { tls_ends.sent, TLS_BYTES };
     ssize_t n = 1;
     pd_error err;
-    (void)state;
 
     tls_ends_with_token();
     oom_arm(0);
@@ -471,32 +445,4 @@ static void bytes_that_cannot_be_kept_break_the_connection(void **state)
     assert_true(oom_disarm());
     assert_int_equal(n, PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "out of memory"));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, tls_ends_set_up, tls_ends_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(bytes_come_as_they_were_in_slices_of_every_size),
-        CASE(small_slices_of_any_length_are_whole),
-        CASE(spans_without_bytes_do_no_harm),
-        CASE(bytes_of_a_record_that_were_not_received_are_announced),
-        CASE(a_part_of_a_record_is_not_announced),
-        CASE(records_that_came_with_others_are_announced),
-        CASE(a_record_that_came_in_part_with_others_is_not_announced),
-        CASE(the_key_is_changed_when_enough_records_were_sent_with_it),
-        CASE(a_peer_that_only_changes_its_key_does_not_hold_the_receiver),
-        CASE(a_peer_that_sends_single_bytes_does_not_hold_the_receiver),
-        CASE(bytes_are_whole_whenever_the_key_changes),
-        CASE(a_receiver_that_must_answer_first_waits_for_room),
-        CASE(a_full_socket_takes_nothing_more_and_loses_nothing),
-        CASE(the_end_comes_behind_all_bytes_that_were_sent),
-        CASE(an_end_without_farewell_is_an_end),
-        CASE(a_changed_byte_breaks_the_connection),
-        CASE(nothing_of_the_bytes_can_be_read_on_the_way),
-        CASE(says_that_memory_is_out),
-        CASE(bytes_that_cannot_be_kept_break_the_connection),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* Tests who trusts whom in a handshake of TLS: by tokens, by certificates, and which files are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,19 +9,19 @@
 
 /* ---- tokens ---- */
 
-static void both_sides_of_a_token_know_the_other(void **state)
+EACH_TEST(tls_ends_set_up, tls_ends_tear_down);
+
+TEST(both_sides_of_a_token_know_the_other)
 {
-    (void)state;
     tls_ends_with_token();
     tls_ends_expect_identity(TLS_SERVER, "token:alice");
     tls_ends_expect_identity(TLS_CLIENT, "token:alice");
 }
 
-static void both_keys_of_an_id_are_taken(void **state)
+TEST(both_keys_of_an_id_are_taken)
 {
     char second[PD_TOKEN_LINE];
     pd_tls_files server = { .tokens = tls_ends_path("both") }, client = { .tokens = tls_ends_path("second") };
-    (void)state;
 
     assert_int_equal(pd_token_new(second, "alice", NULL), PD_OK);
     pki_write_tokens(server.tokens, tls_ends.token, second);
@@ -50,10 +42,9 @@ static void shake_with(const char *line)
     tls_ends_shake_hands();
 }
 
-static void a_wrong_key_and_an_unknown_name_are_refused_alike(void **state)
+TEST(a_wrong_key_and_an_unknown_name_are_refused_alike)
 {
     char line[PD_TOKEN_LINE], first[PD_ERROR_TEXT];
-    (void)state;
 
     strcpy(line, tls_ends.token);
     line[strlen(line) - 1] = line[strlen(line) - 1] == '0' ? '1' : '0';
@@ -71,10 +62,9 @@ static void a_wrong_key_and_an_unknown_name_are_refused_alike(void **state)
     assert_string_equal(tls_ends.err[TLS_CLIENT].text, first);
 }
 
-static void a_client_without_token_is_refused(void **state)
+TEST(a_client_without_token_is_refused)
 {
     pd_tls_files server = { .tokens = tls_ends.tokens }, client = { .ca = NULL };
-    (void)state;
 
     tls_ends_make(&server, &client, "localhost");
     tls_ends_shake_hands();
@@ -112,10 +102,9 @@ static void shake_papers(papers *p, const char *host)
     pki_free(p->authority);
 }
 
-static void certificates_name_both_sides(void **state)
+TEST(certificates_name_both_sides)
 {
     papers p = issue("DNS:localhost,IP:127.0.0.1", 2, "email:a@b.org,URI:spiffe://x/worker,DNS:worker-1,DNS:other", 2);
-    (void)state;
 
     shake_papers(&p, "localhost");
     assert_int_equal(tls_ends.step[TLS_CLIENT], PD_TLS_DONE);
@@ -124,20 +113,18 @@ static void certificates_name_both_sides(void **state)
     tls_ends_expect_identity(TLS_CLIENT, "certificate:localhost");
 }
 
-static void a_number_is_a_name_too_and_a_uri_names_a_client(void **state)
+TEST(a_number_is_a_name_too_and_a_uri_names_a_client)
 {
     papers p = issue("IP:127.0.0.1", 2, "email:a@b.org,URI:spiffe://x/worker", 2);
-    (void)state;
 
     shake_papers(&p, "127.0.0.1");
     assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
     tls_ends_expect_identity(TLS_SERVER, "certificate:spiffe://x/worker");
 }
 
-static void a_server_of_another_name_is_refused(void **state)
+TEST(a_server_of_another_name_is_refused)
 {
     papers p = issue("DNS:other.example", 2, "DNS:worker", 2);
-    (void)state;
 
     shake_papers(&p, "localhost");
     tls_ends_expect_failure(TLS_CLIENT, "not trusted: hostname mismatch");
@@ -162,18 +149,16 @@ static bool trusts(const char *common, const char *names, const char *host)
     return done;
 }
 
-static void a_common_name_alone_is_no_name_of_a_server(void **state)
+TEST(a_common_name_alone_is_no_name_of_a_server)
 {
-    (void)state;
     assert_true(trusts("another", "DNS:ps.example", "ps.example"));
     assert_false(trusts("ps.example", NULL, "ps.example"));
     assert_false(trusts("ps.example", "email:a@ps.example", "ps.example"));
     assert_false(trusts("ps.example", "IP:10.0.0.1", "ps.example"));
 }
 
-static void an_address_must_be_in_the_certificate_as_an_address(void **state)
+TEST(an_address_must_be_in_the_certificate_as_an_address)
 {
-    (void)state;
     assert_true(trusts("another", "IP:10.0.0.1", "10.0.0.1"));
     assert_true(trusts("another", "IP:fd00::1", "fd00::1"));
     assert_false(trusts("10.0.0.1", NULL, "10.0.0.1"));
@@ -181,28 +166,25 @@ static void an_address_must_be_in_the_certificate_as_an_address(void **state)
     assert_false(trusts("another", "IP:10.0.0.2", "10.0.0.1"));
 }
 
-static void a_wildcard_stands_for_one_label(void **state)
+TEST(a_wildcard_stands_for_one_label)
 {
-    (void)state;
     assert_true(trusts("another", "DNS:*.example.org", "ps.example.org"));
     assert_false(trusts("another", "DNS:*.example.org", "a.ps.example.org"));
     assert_false(trusts("another", "DNS:*.example.org", "example.org"));
 }
 
-static void an_expired_server_is_refused(void **state)
+TEST(an_expired_server_is_refused)
 {
     papers p = issue("DNS:localhost", -1, "DNS:worker", 2);
-    (void)state;
 
     shake_papers(&p, "localhost");
     tls_ends_expect_failure(TLS_CLIENT, "certificate has expired");
     tls_ends_expect_failure(TLS_SERVER, "it has expired");
 }
 
-static void an_expired_client_is_refused(void **state)
+TEST(an_expired_client_is_refused)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", -1);
-    (void)state;
 
     shake_papers(&p, "localhost");
     tls_ends_expect_failure(TLS_SERVER, "certificate has expired");
@@ -210,20 +192,18 @@ static void an_expired_client_is_refused(void **state)
     tls_ends_expect_receive_failure(TLS_CLIENT, "it has expired");
 }
 
-static void a_client_without_a_name_is_refused(void **state)
+TEST(a_client_without_a_name_is_refused)
 {
     papers p = issue("DNS:localhost", 2, NULL, 2);
-    (void)state;
 
     shake_papers(&p, "localhost");
     tls_ends_expect_failure(TLS_SERVER, "has no name");
 }
 
-static void a_client_of_a_foreign_authority_is_refused(void **state)
+TEST(a_client_of_a_foreign_authority_is_refused)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
     pki_authority *foreign = pki_new("foreign", NULL);
-    (void)state;
 
     pki_issue(foreign, "DNS:worker", 2, p.client.certificate, p.client.key);
     pki_free(foreign);
@@ -240,31 +220,28 @@ static void shake_with_list(papers *p, const pki_authority *authority, const cha
     shake_papers(p, "localhost");
 }
 
-static void a_revoked_client_is_refused(void **state)
+TEST(a_revoked_client_is_refused)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
-    (void)state;
 
     shake_with_list(&p, NULL, p.client.certificate, 2);
     tls_ends_expect_failure(TLS_SERVER, "certificate revoked");
     tls_ends_expect_receive_failure(TLS_CLIENT, "its authority has revoked it");
 }
 
-static void a_client_is_told_that_the_list_of_revoked_certificates_has_expired(void **state)
+TEST(a_client_is_told_that_the_list_of_revoked_certificates_has_expired)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
-    (void)state;
 
     shake_with_list(&p, NULL, NULL, -1);
     tls_ends_expect_failure(TLS_SERVER, "CRL has expired");
     tls_ends_expect_receive_failure(TLS_CLIENT, "or the peer's list of revoked certificates (tls.crl) has");
 }
 
-static void a_client_is_told_that_its_authority_has_no_list_of_revoked_certificates(void **state)
+TEST(a_client_is_told_that_its_authority_has_no_list_of_revoked_certificates)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
     pki_authority *other = pki_new("other", NULL);
-    (void)state;
 
     shake_with_list(&p, other, NULL, 2);
     pki_free(other);
@@ -272,10 +249,9 @@ static void a_client_is_told_that_its_authority_has_no_list_of_revoked_certifica
     tls_ends_expect_receive_failure(TLS_CLIENT, "or has no list (tls.crl)");
 }
 
-static void a_client_without_certificate_is_refused(void **state)
+TEST(a_client_without_certificate_is_refused)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
-    (void)state;
 
     p.client.certificate = p.client.key = NULL;
     shake_papers(&p, "localhost");
@@ -283,10 +259,9 @@ static void a_client_without_certificate_is_refused(void **state)
     tls_ends_expect_receive_failure(TLS_CLIENT, "the server wants to know its clients");
 }
 
-static void a_client_needs_no_certificate_where_none_is_asked_for(void **state)
+TEST(a_client_needs_no_certificate_where_none_is_asked_for)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
-    (void)state;
 
     p.client.certificate = p.client.key = p.server.ca = NULL;
     shake_papers(&p, "localhost");
@@ -295,10 +270,9 @@ static void a_client_needs_no_certificate_where_none_is_asked_for(void **state)
     tls_ends_expect_identity(TLS_SERVER, "anyone");
 }
 
-static void a_token_is_not_given_up_for_a_certificate(void **state)
+TEST(a_token_is_not_given_up_for_a_certificate)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
-    (void)state;
 
     p.client = (pd_tls_files){ .tokens = tls_ends.tokens };
     p.server.ca = NULL;
@@ -306,10 +280,9 @@ static void a_token_is_not_given_up_for_a_certificate(void **state)
     tls_ends_expect_failure(TLS_CLIENT, "the server takes no tokens");
 }
 
-static void a_server_with_both_takes_both(void **state)
+TEST(a_server_with_both_takes_both)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
-    (void)state;
 
     p.server.tokens = tls_ends.tokens;
     p.client = (pd_tls_files){ .tokens = tls_ends.tokens };
@@ -329,11 +302,10 @@ static void expect_server_refusal(const pd_tls_files *files, int code, const cha
     if (strstr(err.text, why) == NULL) fail_msg("expected \"%s\", got \"%s\"", why, err.text);
 }
 
-static void files_that_are_of_no_use_are_refused_by_name(void **state)
+TEST(files_that_are_of_no_use_are_refused_by_name)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
     pd_tls_files files = p.server;
-    (void)state;
 
     expect_server_refusal(&(pd_tls_files){ .ca = tls_ends_path("ca") }, PD_INVALID_ARGUMENT, "needs tls.tokens, or");
     expect_server_refusal(&(pd_tls_files){ .certificate = p.server.certificate }, PD_INVALID_ARGUMENT,
@@ -350,13 +322,12 @@ static void files_that_are_of_no_use_are_refused_by_name(void **state)
     pki_free(p.authority);
 }
 
-static void secrets_that_others_can_read_are_refused(void **state)
+TEST(secrets_that_others_can_read_are_refused)
 {
     papers p = issue("DNS:localhost", 2, "DNS:worker", 2);
     const pd_tls_files files = { .tokens = tls_ends.tokens };
     char command[160];
     pd_tls_context *context;
-    (void)state;
 
     pki_write(tls_ends.tokens, tls_ends.token, 0604);
     snprintf(command, sizeof command, "chmod 600 %s", tls_ends.tokens);
@@ -370,36 +341,4 @@ static void secrets_that_others_can_read_are_refused(void **state)
     assert_int_equal(system(command), 0);
     expect_server_refusal(&p.server, PD_PERMISSION_DENIED, "tls.key: others can read or change");
     pki_free(p.authority);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, tls_ends_set_up, tls_ends_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(both_sides_of_a_token_know_the_other),
-        CASE(both_keys_of_an_id_are_taken),
-        CASE(a_wrong_key_and_an_unknown_name_are_refused_alike),
-        CASE(a_client_without_token_is_refused),
-        CASE(certificates_name_both_sides),
-        CASE(a_number_is_a_name_too_and_a_uri_names_a_client),
-        CASE(a_server_of_another_name_is_refused),
-        CASE(a_common_name_alone_is_no_name_of_a_server),
-        CASE(an_address_must_be_in_the_certificate_as_an_address),
-        CASE(a_wildcard_stands_for_one_label),
-        CASE(an_expired_server_is_refused),
-        CASE(an_expired_client_is_refused),
-        CASE(a_client_without_a_name_is_refused),
-        CASE(a_client_of_a_foreign_authority_is_refused),
-        CASE(a_revoked_client_is_refused),
-        CASE(a_client_is_told_that_the_list_of_revoked_certificates_has_expired),
-        CASE(a_client_is_told_that_its_authority_has_no_list_of_revoked_certificates),
-        CASE(a_client_without_certificate_is_refused),
-        CASE(a_client_needs_no_certificate_where_none_is_asked_for),
-        CASE(a_token_is_not_given_up_for_a_certificate),
-        CASE(a_server_with_both_takes_both),
-        CASE(files_that_are_of_no_use_are_refused_by_name),
-        CASE(secrets_that_others_can_read_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

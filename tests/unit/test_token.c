@@ -1,14 +1,6 @@
 /* Tests tokens: the lines of their file, and new ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "token.h"
 
 #define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1F"
@@ -25,12 +17,11 @@ static void expect_refusal(const char *text, const char *why)
     assert_null(tokens.at);
 }
 
-static void reads_a_line_for_each_key(void **state)
+TEST(reads_a_line_for_each_key)
 {
     pd_tokens tokens;
     const pd_token *found;
     char id[PD_TOKEN_NAME];
-    (void)state;
 
     assert_int_equal(pd_tokens_parse(&tokens,
                                      "# workers\n\nbob:00000002:" OTHER "\r\nalice:00000001:" HEX "\nal:00000001:" HEX,
@@ -46,11 +37,10 @@ static void reads_a_line_for_each_key(void **state)
     pd_tokens_free(&tokens);
 }
 
-static void finds_only_whole_names(void **state)
+TEST(finds_only_whole_names)
 {
     char longest[200];
     pd_tokens tokens;
-    (void)state;
 
     memset(longest, 'a', sizeof longest);
     assert_int_equal(pd_tokens_parse(&tokens, "alice:00000001:" HEX, "file", NULL), PD_OK);
@@ -62,9 +52,8 @@ static void finds_only_whole_names(void **state)
     pd_tokens_free(&tokens);
 }
 
-static void refuses_lines_that_are_no_tokens(void **state)
+TEST(refuses_lines_that_are_no_tokens)
 {
-    (void)state;
     expect_refusal("", "there is no token in it");
     expect_refusal("# only a comment\n", "there is no token in it");
     expect_refusal("\nalice:00000001", "file:2: expected ID:KEY-ID:SECRET");
@@ -76,11 +65,10 @@ static void refuses_lines_that_are_no_tokens(void **state)
     expect_refusal("alice:0000000g:" HEX, "file:1: expected");
 }
 
-static void upper_and_lower_case_of_digits_are_the_same(void **state)
+TEST(upper_and_lower_case_of_digits_are_the_same)
 {
     pd_tokens tokens;
     const pd_token *found;
-    (void)state;
 
     assert_int_equal(pd_tokens_parse(&tokens,
                                      "alice:0000ABCD:"
@@ -99,10 +87,9 @@ static void upper_and_lower_case_of_digits_are_the_same(void **state)
     expect_refusal("a:0000000a:" HEX "\na:0000000A:" OTHER, "file:2: the key a:0000000A is there twice");
 }
 
-static void a_secret_that_can_be_guessed_is_refused(void **state)
+TEST(a_secret_that_can_be_guessed_is_refused)
 {
     char line[PD_TOKEN_LINE];
-    (void)state;
 
     snprintf(line, sizeof line, "a:00000001:%064d", 0);
     expect_refusal(line, "file:1: the secret is easy to guess");
@@ -115,10 +102,9 @@ static void a_secret_that_can_be_guessed_is_refused(void **state)
     expect_refusal(line, "easy to guess");
 }
 
-static void an_id_has_two_keys_at_most_and_each_name_once(void **state)
+TEST(an_id_has_two_keys_at_most_and_each_name_once)
 {
     pd_tokens tokens;
-    (void)state;
 
     assert_int_equal(pd_tokens_parse(&tokens, "a:00000001:" HEX "\na:00000002:" OTHER, "file", NULL), PD_OK);
     pd_tokens_free(&tokens);
@@ -126,11 +112,10 @@ static void an_id_has_two_keys_at_most_and_each_name_once(void **state)
     expect_refusal("a:00000001:" HEX "\na:00000003:" HEX "\na:00000002:" OTHER, "file: a has more than 2 keys");
 }
 
-static void a_new_token_can_be_read_and_is_not_like_another(void **state)
+TEST(a_new_token_can_be_read_and_is_not_like_another)
 {
     char line[PD_TOKEN_LINE], other[PD_TOKEN_LINE];
     pd_tokens tokens;
-    (void)state;
 
     assert_int_equal(pd_token_new(line, "worker-3@example.org", NULL), PD_OK);
     assert_int_equal(pd_token_new(other, "worker-3@example.org", NULL), PD_OK);
@@ -139,10 +124,9 @@ static void a_new_token_can_be_read_and_is_not_like_another(void **state)
     pd_tokens_free(&tokens);
 }
 
-static void an_id_is_short_and_plain(void **state)
+TEST(an_id_is_short_and_plain)
 {
     char line[PD_TOKEN_LINE], longest[PD_TOKEN_ID + 2];
-    (void)state;
 
     memset(longest, 'x', sizeof longest);
     longest[PD_TOKEN_ID + 1] = '\0';
@@ -163,24 +147,7 @@ static int parse_and_free(const void *text)
     return rc;
 }
 
-static void says_that_memory_is_out(void **state)
+TEST(says_that_memory_is_out)
 {
-    (void)state;
     assert_true(oom_each(parse_and_free, "a:00000001:" HEX) > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_line_for_each_key),
-        cmocka_unit_test(finds_only_whole_names),
-        cmocka_unit_test(refuses_lines_that_are_no_tokens),
-        cmocka_unit_test(upper_and_lower_case_of_digits_are_the_same),
-        cmocka_unit_test(a_secret_that_can_be_guessed_is_refused),
-        cmocka_unit_test(an_id_has_two_keys_at_most_and_each_name_once),
-        cmocka_unit_test(a_new_token_can_be_read_and_is_not_like_another),
-        cmocka_unit_test(an_id_is_short_and_plain),
-        cmocka_unit_test(says_that_memory_is_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

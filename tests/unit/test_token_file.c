@@ -1,18 +1,10 @@
 /* Tests files with a token: what is read, and which files are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "token_file.h"
+#include "trusted_files.h"
 
 static char path[] = "/tmp/token_XXXXXX";
 
@@ -40,46 +32,44 @@ static int read_with(const char *text, mode_t mode, char **token, pd_error *err)
     return pd_token_read(token, path, "http.token", err);
 }
 
-static void the_first_line_is_the_token(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(the_first_line_is_the_token)
 {
     char *token;
 
-    (void)state;
     assert_int_equal(read_with("0123456789abcdef\r\nmore\n", 0600, &token, NULL), PD_OK);
     assert_string_equal(token, "0123456789abcdef");
     free(token);
 }
 
-static void a_file_that_others_can_read_is_refused(void **state)
+TEST(a_file_that_others_can_read_is_refused)
 {
     char *token;
     pd_error err;
 
-    (void)state;
     assert_int_equal(read_with("0123456789abcdef\n", 0644, &token, &err), PD_PERMISSION_DENIED);
     assert_non_null(strstr(err.text, "mode 644"));
     assert_int_equal(read_with("0123456789abcdef\n", 0640, &token, &err), PD_OK);
     free(token);
 }
 
-static void a_token_that_is_short_or_has_blanks_is_refused(void **state)
+TEST(a_token_that_is_short_or_has_blanks_is_refused)
 {
     char *token;
     pd_error err;
 
-    (void)state;
     assert_int_equal(read_with("short\n", 0600, &token, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "5 characters"));
     assert_int_equal(read_with("", 0600, &token, &err), PD_INVALID_ARGUMENT);
     assert_int_equal(read_with("0123456789 abcdefgh\n", 0600, &token, &err), PD_INVALID_ARGUMENT);
 }
 
-static void a_token_that_can_be_guessed_is_refused(void **state)
+TEST(a_token_that_can_be_guessed_is_refused)
 {
     char *token;
     pd_error err;
 
-    (void)state;
     assert_int_equal(
         read_with("0000000000000000000000000000000000000000000000000000000000000000\n", 0600, &token, &err),
         PD_INVALID_ARGUMENT);
@@ -90,22 +80,20 @@ static void a_token_that_can_be_guessed_is_refused(void **state)
     free(token);
 }
 
-static void a_file_that_is_missing_is_named(void **state)
+TEST(a_file_that_is_missing_is_named)
 {
     char *token;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_token_read(&token, "/nowhere/token", "http.token", &err), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "http.token: /nowhere/token"));
 }
 
-static void the_folder_of_credentials_is_found_in_the_environment(void **state)
+TEST_WITH(NULL, NULL, the_folder_of_credentials_is_found_in_the_environment)
 {
     char *token;
     pd_error err;
 
-    (void)state;
     unsetenv("CREDENTIALS_DIRECTORY");
     assert_int_equal(pd_token_read(&token, "${CREDENTIALS_DIRECTORY}/t", "http.token", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "CREDENTIALS_DIRECTORY is not set"));
@@ -113,18 +101,4 @@ static void the_folder_of_credentials_is_found_in_the_environment(void **state)
     assert_int_equal(pd_token_read(&token, "${CREDENTIALS_DIRECTORY}/t", "http.token", &err), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "http.token: /nowhere/t"));
     unsetenv("CREDENTIALS_DIRECTORY");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_first_line_is_the_token, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_others_can_read_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_token_that_is_short_or_has_blanks_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_token_that_can_be_guessed_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_is_missing_is_named, set_up, tear_down),
-        cmocka_unit_test(the_folder_of_credentials_is_found_in_the_environment),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* Tests what `paramctl top` says of one job below the table. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "top_sample.h"
 
@@ -56,13 +49,12 @@ static bool alarms(const pd_top_detail *detail)
     return false;
 }
 
-static void a_job_is_described_in_lines_of_one_subject(void **state)
+TEST(a_job_is_described_in_lines_of_one_subject)
 {
     static const pd_top_late late[] = { { 1, 0.82, 0.0123 }, { 0, 0.18, 0.001 } };
     pd_top_job job = job_of();
     const pd_top_detail *d = describe(&job, late, 2);
 
-    (void)state;
     assert_string_equal(d->line[0], "job lin: adam, running, 2 of 3 workers, step 41");
     assert_string_equal(line(d, "progress"), "progress    12.5 steps/s, loss 0.25, gradient norm 3.5, 2 steps clipped");
     assert_string_equal(line(d, "a step"), "a step      wait 100 ms, sum 0.50 ms, step 50.0 ms, publish 1.50 s");
@@ -74,12 +66,11 @@ static void a_job_is_described_in_lines_of_one_subject(void **state)
     assert_false(alarms(d));
 }
 
-static void a_job_that_has_just_begun_has_no_lines_of_what_is_unknown(void **state)
+TEST(a_job_that_has_just_begun_has_no_lines_of_what_is_unknown)
 {
     pd_top_job job = { .name = "new", .state = "gathering", .world_size = 1 };
     const pd_top_detail *d = describe(&job, NULL, 0);
 
-    (void)state;
     assert_null(line(d, "a step"));
     assert_null(line(d, "last"));
     assert_null(line(d, "roots"));
@@ -87,12 +78,11 @@ static void a_job_that_has_just_begun_has_no_lines_of_what_is_unknown(void **sta
                         "progress    0.00 steps/s, loss none, gradient norm unknown, 0 steps clipped");
 }
 
-static void failing_roots_and_checkpoints_alarm(void **state)
+TEST(failing_roots_and_checkpoints_alarm)
 {
     pd_top_job job = job_of();
     const pd_top_detail *d;
 
-    (void)state;
     job.has_roots = true;
     job.roots_due = 9;
     job.roots_failing = 1;
@@ -107,33 +97,18 @@ static void failing_roots_and_checkpoints_alarm(void **state)
     assert_string_equal(line(d, "checkpoint"), "checkpoint  failing: No space left on device");
 }
 
-static void a_loss_that_is_not_a_number_alarms(void **state)
+TEST(a_loss_that_is_not_a_number_alarms)
 {
     pd_top_job job = job_of();
 
-    (void)state;
     job.loss = NAN;
     assert_true(alarms(describe(&job, NULL, 0)));
 }
 
-static void names_of_peers_do_not_reach_the_terminal_as_they_are(void **state)
+TEST(names_of_peers_do_not_reach_the_terminal_as_they_are)
 {
     pd_top_job job = job_of();
 
-    (void)state;
     strcpy(job.name, "a\033[31m");
     assert_non_null(strstr(describe(&job, NULL, 0)->line[0], "job a?[31m: "));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_is_described_in_lines_of_one_subject),
-        cmocka_unit_test(a_job_that_has_just_begun_has_no_lines_of_what_is_unknown),
-        cmocka_unit_test(failing_roots_and_checkpoints_alarm),
-        cmocka_unit_test(a_loss_that_is_not_a_number_alarms),
-        cmocka_unit_test(names_of_peers_do_not_reach_the_terminal_as_they_are),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

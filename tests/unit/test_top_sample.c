@@ -1,12 +1,5 @@
 /* Tests the rows of `paramctl top`: their order and their cells. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "top_sample.h"
 
@@ -38,23 +31,21 @@ static void assert_order(pd_top_order order, const char *names)
     for (size_t i = 0; i < 3; i++) assert_int_equal(jobs[i].name[0], names[i]);
 }
 
-static void jobs_are_ordered_by_name_or_the_largest_first(void **state)
+TEST(jobs_are_ordered_by_name_or_the_largest_first)
 {
-    (void)state;
     assert_order(PD_TOP_SPEED, "cab");
     assert_order(PD_TOP_MEMORY, "bac");
     assert_order(PD_TOP_TRAFFIC, "cba");
     assert_order(PD_TOP_NAME, "abc");
 }
 
-static void a_row_has_roots_loss_traffic_the_durable_step_and_waits(void **state)
+TEST(a_row_has_roots_loss_traffic_the_durable_step_and_waits)
 {
     pd_top_sample sample = { .jobs = jobs, .n = 3 };
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
-    (void)state;
     pd_top_sort(&sample, PD_TOP_NAME);
     pd_table_print(pd_top_table(&sample, 100), out, "no jobs");
     fclose(out);
@@ -65,26 +56,14 @@ static void a_row_has_roots_loss_traffic_the_durable_step_and_waits(void **state
     free(text);
 }
 
-static void the_headline_counts_jobs_and_traffic(void **state)
+TEST(the_headline_counts_jobs_and_traffic)
 {
     pd_top_sample sample = {
         .server = "paramd 1", .uptime_ms = 5000, .connections = 4, .n = 1, .in_per_s = 2048, .draining = true
     };
     char text[256];
 
-    (void)state;
     pd_top_headline(&sample, text, sizeof text);
     assert_string_equal(text,
                         "paramd 1 (draining), up 5.0 s, 1 job, 4 connections, 0 B resident, 2.0 KiB/s in, 0 B/s out");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_are_ordered_by_name_or_the_largest_first),
-        cmocka_unit_test(a_row_has_roots_loss_traffic_the_durable_step_and_waits),
-        cmocka_unit_test(the_headline_counts_jobs_and_traffic),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* Tests how recorded runs are read, and which files are refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "trace.h"
 #include "tracefile.h"
@@ -67,8 +61,8 @@ static pd_trace *open_valid(const tracefile *file)
 
 static size_t param_named(const pd_trace *trace, const char *name)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     for (size_t i = 0; i < n; i++) {
         if (strcmp(params[i].name, name) == 0) return i;
@@ -77,28 +71,27 @@ static size_t param_named(const pd_trace *trace, const char *name)
     return 0;
 }
 
-static void gives_metadata_and_parameters(void **state)
+TEST(gives_metadata_and_parameters)
 {
     tracefile file = valid_file();
     pd_trace *trace = open_valid(&file);
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
-    (void)state;
-    assert_string_equal(pd_trace_system(trace), "torch_optim");
-    assert_string_equal(pd_trace_case(trace), "small");
-    assert_int_equal(pd_trace_steps(trace), 2);
-    assert_int_equal(pd_trace_replicas(trace), 1);
+    assert_string_equal(trace->system, "torch_optim");
+    assert_string_equal(trace->name, "small");
+    assert_int_equal(trace->steps, 2);
+    assert_int_equal(trace->replicas, 1);
     assert_int_equal(n, 2);
     assert_int_equal(params[param_named(trace, "w")].elements, 3);
     assert_int_equal(params[param_named(trace, "b")].elements, 2);
-    assert_int_equal(pd_trace_elements(trace), 3);
-    assert_false(pd_trace_averages(trace));
-    assert_false(pd_trace_is_extreme(trace));
+    assert_int_equal(trace->most_elements, 3);
+    assert_false(trace->averages);
+    assert_false(trace->extreme);
     pd_trace_close(trace);
 }
 
-static void gives_weights_and_gradients_of_each_step(void **state)
+TEST(gives_weights_and_gradients_of_each_step)
 {
     tracefile file = valid_file();
     pd_trace *trace = open_valid(&file);
@@ -106,7 +99,6 @@ static void gives_weights_and_gradients_of_each_step(void **state)
     float at[3];
     double recorded[3];
 
-    (void)state;
     assert_true(pd_trace_initial(trace, w, at));
     assert_memory_equal(at, w0, sizeof w0);
     assert_true(pd_trace_gradient(trace, 1, 0, b, at));
@@ -117,35 +109,32 @@ static void gives_weights_and_gradients_of_each_step(void **state)
     pd_trace_close(trace);
 }
 
-static void tolerance_is_ten_times_the_noise(void **state)
+TEST(tolerance_is_ten_times_the_noise)
 {
     tracefile file = valid_file();
     pd_trace *trace = open_valid(&file);
 
-    (void)state;
-    assert_true(fabs(pd_trace_tolerance(trace) - 3e-6) < 1e-15);
+    assert_true(fabs(trace->tolerance - 3e-6) < 1e-15);
     pd_trace_close(trace);
 }
 
-static void tolerance_is_three_times_the_noise_of_a_run_with_the_same_scalars(void **state)
+TEST(tolerance_is_three_times_the_noise_of_a_run_with_the_same_scalars)
 {
     tracefile file = valid_file();
     pd_trace *trace;
 
-    (void)state;
     tracefile_meta(&file, "noise_bc32", "1e-6");
     trace = open_valid(&file);
-    assert_true(fabs(pd_trace_tolerance(trace) - 4e-6) < 1e-15);
+    assert_true(fabs(trace->tolerance - 4e-6) < 1e-15);
     pd_trace_close(trace);
 }
 
-static void weights_are_compared_only_at_param_steps(void **state)
+TEST(weights_are_compared_only_at_param_steps)
 {
     tracefile file = valid_file();
     pd_trace *trace;
     double recorded[3];
 
-    (void)state;
     tracefile_meta(&file, "param_steps", "[2]");
     trace = open_valid(&file);
     assert_false(pd_trace_weights(trace, 1, param_named(trace, "w"), recorded));
@@ -153,14 +142,13 @@ static void weights_are_compared_only_at_param_steps(void **state)
     pd_trace_close(trace);
 }
 
-static void param_steps_may_come_as_a_table(void **state)
+TEST(param_steps_may_come_as_a_table)
 {
     static const int32_t steps[1] = { 1 };
     tracefile file = valid_file();
     pd_trace *trace;
     double recorded[3];
 
-    (void)state;
     tracefile_add_typed(&file, "table/param_steps", PD_ST_I32, steps, 1);
     trace = open_valid(&file);
     assert_true(pd_trace_weights(trace, 1, param_named(trace, "w"), recorded));
@@ -180,14 +168,13 @@ static tracefile sparse_file(void)
     return sparse;
 }
 
-static void a_trace_of_a_model_with_its_loss_has_weights_at_some_steps(void **state)
+TEST(a_trace_of_a_model_with_its_loss_has_weights_at_some_steps)
 {
     static const float loss[2] = { 2, 1 };
     tracefile file = sparse_file();
     pd_trace *trace;
     double recorded[3];
 
-    (void)state;
     assert_refused(&file, PD_INVALID_ARGUMENT, "param/0001");
     tracefile_add(&file, "loss", loss, 2);
     trace = open_valid(&file);
@@ -196,7 +183,7 @@ static void a_trace_of_a_model_with_its_loss_has_weights_at_some_steps(void **st
     pd_trace_close(trace);
 }
 
-static void a_schedule_gives_each_step_its_rate(void **state)
+TEST(a_schedule_gives_each_step_its_rate)
 {
     static const float first = .5f;
     static const double table[2] = { 9, .25 };
@@ -204,7 +191,6 @@ static void a_schedule_gives_each_step_its_rate(void **state)
     pd_trace *trace;
     double rate = 0;
 
-    (void)state;
     tracefile_add(&file, "learning_rate/0001", &first, 0);
     tracefile_add_typed(&file, "table/learning_rate", PD_ST_F64, table, 2);
     trace = open_valid(&file);
@@ -213,14 +199,13 @@ static void a_schedule_gives_each_step_its_rate(void **state)
     pd_trace_close(trace);
 }
 
-static void reads_bfloat16_weights(void **state)
+TEST(reads_bfloat16_weights)
 {
     static const uint16_t half[3] = { 0x3f80, 0x4000, 0xc040 }; /* 1, 2, -3 */
     tracefile file = valid_file();
     pd_trace *trace;
     double recorded[3];
 
-    (void)state;
     file.entry[5] = file.entry[file.n - 1];
     file.n--;
     tracefile_add_typed(&file, "param/0001/w", PD_ST_BF16, half, 3);
@@ -231,66 +216,61 @@ static void reads_bfloat16_weights(void **state)
 }
 
 /* Some programs cannot write bfloat16 scalars. They write vectors of one element. */
-static void a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is(void **state)
+TEST(a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is)
 {
     static const uint16_t half = 0x3f80;
     static const float one = 1;
     tracefile file = valid_file();
     pd_trace *trace;
-    size_t n;
 
-    (void)state;
     tracefile_add_typed(&file, "param/0000/s", PD_ST_BF16, &half, 1);
     tracefile_add_typed(&file, "param/0001/s", PD_ST_BF16, &half, 1);
     tracefile_add_typed(&file, "param/0002/s", PD_ST_BF16, &half, 1);
     tracefile_add(&file, "grad/0001/s", &one, 1);
     trace = open_valid(&file);
-    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 1);
+    assert_int_equal(trace->params[param_named(trace, "s")].shape.rank, 1);
     pd_trace_close(trace);
     file.entry[file.n - 1].shape = (pd_shape){ 0 };
     trace = open_valid(&file);
-    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 0);
+    assert_int_equal(trace->params[param_named(trace, "s")].shape.rank, 0);
     pd_trace_close(trace);
     snprintf(file.entry[file.n - 1].name, sizeof file.entry[file.n - 1].name, "state/0001/s/v");
     trace = open_valid(&file);
-    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 0);
+    assert_int_equal(trace->params[param_named(trace, "s")].shape.rank, 0);
     pd_trace_close(trace);
 }
 
-static void notices_gradients_that_are_not_finite(void **state)
+TEST(notices_gradients_that_are_not_finite)
 {
     static const float bad[3] = { 1, NAN, 2 };
     tracefile file = valid_file();
     pd_trace *trace;
 
-    (void)state;
     file.entry[4].at = bad;
     trace = open_valid(&file);
-    assert_true(pd_trace_is_extreme(trace));
+    assert_true(trace->extreme);
     pd_trace_close(trace);
 }
 
-static void knows_the_steps_that_raised_an_error(void **state)
+TEST(knows_the_steps_that_raised_an_error)
 {
     tracefile file = valid_file();
     pd_trace *trace;
 
-    (void)state;
     tracefile_meta(&file, "errors", "[{\"step\": 2, \"type\": \"ValueError\"}, {\"step\": 99}]");
     trace = open_valid(&file);
-    assert_null(pd_trace_error(trace, 1));
-    assert_non_null(pd_trace_error(trace, 2));
+    assert_null(trace->error[1]);
+    assert_non_null(trace->error[2]);
     pd_trace_close(trace);
 }
 
-static void averages_have_a_gradient_and_a_result_for_each_replica(void **state)
+TEST(averages_have_a_gradient_and_a_result_for_each_replica)
 {
     tracefile file = { 0 };
     pd_trace *trace;
     float at[3];
     double recorded[3];
 
-    (void)state;
     tracefile_meta(&file, "system", "trax_average");
     tracefile_meta(&file, "case", "mean_2");
     tracefile_meta(&file, "steps", "1");
@@ -299,8 +279,8 @@ static void averages_have_a_gradient_and_a_result_for_each_replica(void **state)
     tracefile_add(&file, "average/0001/r00/enc/w", w2, 3);
     tracefile_add(&file, "average/0001/r01/enc/w", w2, 3);
     trace = open_valid(&file);
-    assert_true(pd_trace_averages(trace));
-    assert_int_equal(pd_trace_replicas(trace), 2);
+    assert_true(trace->averages);
+    assert_int_equal(trace->replicas, 2);
     assert_true(pd_trace_gradient(trace, 1, 1, param_named(trace, "0001/enc/w"), at));
     assert_memory_equal(at, w1, sizeof w1);
     assert_true(pd_trace_average(trace, 1, 1, 0, recorded) && recorded[0] == 7);
@@ -309,31 +289,28 @@ static void averages_have_a_gradient_and_a_result_for_each_replica(void **state)
 
 /* ---- what is refused ---- */
 
-static void refuses_a_file_that_is_not_there(void **state)
+TEST(refuses_a_file_that_is_not_there)
 {
     pd_trace *trace;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_trace_open(&trace, "/nonexistent/x.safetensors", &err), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "/nonexistent/x.safetensors"));
 }
 
-static void refuses_a_folder(void **state)
+TEST(refuses_a_folder)
 {
     pd_trace *trace;
 
-    (void)state;
     assert_int_equal(pd_trace_open(&trace, "/tmp", NULL), PD_INVALID_ARGUMENT);
 }
 
-static void refuses_every_beginning_of_a_valid_file(void **state)
+TEST(refuses_every_beginning_of_a_valid_file)
 {
     tracefile file = valid_file();
     char path[64];
     pd_trace *trace;
 
-    (void)state;
     tracefile_write(&file, path);
     FILE *whole = fopen(path, "rb");
     assert_non_null(whole);
@@ -347,30 +324,27 @@ static void refuses_every_beginning_of_a_valid_file(void **state)
     unlink(path);
 }
 
-static void refuses_a_file_without_system(void **state)
+TEST(refuses_a_file_without_system)
 {
     tracefile file = valid_file();
 
-    (void)state;
     file.meta[0].key = "other";
     assert_refused(&file, PD_INVALID_ARGUMENT, "no system");
 }
 
-static void refuses_a_case_that_would_write_on_the_terminal(void **state)
+TEST(refuses_a_case_that_would_write_on_the_terminal)
 {
     tracefile file = valid_file();
 
-    (void)state;
     tracefile_meta(&file, "case", "\x1b[2Jx");
     assert_refused(&file, PD_INVALID_ARGUMENT, "case");
 }
 
-static void refuses_steps_that_are_no_number_in_range(void **state)
+TEST(refuses_steps_that_are_no_number_in_range)
 {
     static const char *const bad[] = { "many", "10000", "-1", "2x", "nan", "", "0" };
     tracefile file = valid_file();
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tracefile_meta(&file, "steps", bad[i]);
         assert_refused(&file, PD_INVALID_ARGUMENT, "steps");
@@ -388,126 +362,82 @@ static void assert_config_refused(const tracefile *file, const char *part_of_tex
     pd_trace_close(trace);
 }
 
-static void refuses_a_config_that_is_no_json_object(void **state)
+TEST(refuses_a_config_that_is_no_json_object)
 {
     tracefile file = valid_file();
 
-    (void)state;
     tracefile_meta(&file, "config", "{\"lr\": ");
     assert_config_refused(&file, "config is not JSON");
     tracefile_meta(&file, "config", "[1]");
     assert_config_refused(&file, "object");
 }
 
-static void refuses_a_gradient_without_a_parameter(void **state)
+TEST(refuses_a_gradient_without_a_parameter)
 {
     tracefile file = valid_file();
 
-    (void)state;
     tracefile_add(&file, "grad/0001/stranger", gw, 3);
     assert_refused(&file, PD_INVALID_ARGUMENT, "grad/0001/stranger");
 }
 
-static void refuses_a_gradient_of_another_shape(void **state)
+TEST(refuses_a_gradient_of_another_shape)
 {
     tracefile file = valid_file();
 
-    (void)state;
     file.entry[2].shape.dim[0] = 2;
     file.entry[2].bytes = 8;
     assert_refused(&file, PD_INVALID_ARGUMENT, "grad/0001/w has shape (2,)");
 }
 
-static void refuses_a_step_beyond_the_last(void **state)
+TEST(refuses_a_step_beyond_the_last)
 {
     tracefile file = valid_file();
 
-    (void)state;
     tracefile_add(&file, "grad/0003/w", gw, 3);
     assert_refused(&file, PD_INVALID_ARGUMENT, "2 steps");
 }
 
-static void refuses_weights_that_are_missing_at_a_step(void **state)
+TEST(refuses_weights_that_are_missing_at_a_step)
 {
     tracefile file = valid_file();
 
-    (void)state;
     file.n--; /* param/0002/b */
     assert_refused(&file, PD_INVALID_ARGUMENT, "missing");
 }
 
-static void refuses_param_steps_that_are_no_steps(void **state)
+TEST(refuses_param_steps_that_are_no_steps)
 {
     tracefile file = valid_file();
 
-    (void)state;
     tracefile_meta(&file, "param_steps", "[1, 3]");
     assert_refused(&file, PD_INVALID_ARGUMENT, "param_steps");
     tracefile_meta(&file, "param_steps", "[\"x\"]");
     assert_refused(&file, PD_INVALID_ARGUMENT, "param_steps");
 }
 
-static void refuses_elements_that_are_no_numbers(void **state)
+TEST(refuses_elements_that_are_no_numbers)
 {
     tracefile file = valid_file();
 
-    (void)state;
     file.entry[2].dtype = PD_ST_BOOL;
     file.entry[2].bytes = 3;
     assert_refused(&file, PD_INVALID_ARGUMENT, "BOOL");
 }
 
-static void refuses_a_table_of_rates_that_is_too_short(void **state)
+TEST(refuses_a_table_of_rates_that_is_too_short)
 {
     static const float rates[1] = { 1 };
     tracefile file = valid_file();
 
-    (void)state;
     tracefile_add(&file, "table/learning_rate", rates, 1);
     assert_refused(&file, PD_INVALID_ARGUMENT, "step 2");
 }
 
-static void refuses_a_file_without_parameters(void **state)
+TEST(refuses_a_file_without_parameters)
 {
     tracefile file = valid_file();
 
-    (void)state;
     file.n = 0;
     tracefile_add(&file, "values/r00", gw, 3);
     assert_refused(&file, PD_UNIMPLEMENTED, "param/0000/NAME");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_metadata_and_parameters),
-        cmocka_unit_test(gives_weights_and_gradients_of_each_step),
-        cmocka_unit_test(tolerance_is_ten_times_the_noise),
-        cmocka_unit_test(tolerance_is_three_times_the_noise_of_a_run_with_the_same_scalars),
-        cmocka_unit_test(weights_are_compared_only_at_param_steps),
-        cmocka_unit_test(a_trace_of_a_model_with_its_loss_has_weights_at_some_steps),
-        cmocka_unit_test(param_steps_may_come_as_a_table),
-        cmocka_unit_test(a_schedule_gives_each_step_its_rate),
-        cmocka_unit_test(reads_bfloat16_weights),
-        cmocka_unit_test(a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is),
-        cmocka_unit_test(notices_gradients_that_are_not_finite),
-        cmocka_unit_test(knows_the_steps_that_raised_an_error),
-        cmocka_unit_test(averages_have_a_gradient_and_a_result_for_each_replica),
-        cmocka_unit_test(refuses_a_file_that_is_not_there),
-        cmocka_unit_test(refuses_a_folder),
-        cmocka_unit_test(refuses_every_beginning_of_a_valid_file),
-        cmocka_unit_test(refuses_a_file_without_system),
-        cmocka_unit_test(refuses_a_case_that_would_write_on_the_terminal),
-        cmocka_unit_test(refuses_steps_that_are_no_number_in_range),
-        cmocka_unit_test(refuses_a_config_that_is_no_json_object),
-        cmocka_unit_test(refuses_a_gradient_without_a_parameter),
-        cmocka_unit_test(refuses_a_gradient_of_another_shape),
-        cmocka_unit_test(refuses_a_step_beyond_the_last),
-        cmocka_unit_test(refuses_weights_that_are_missing_at_a_step),
-        cmocka_unit_test(refuses_param_steps_that_are_no_steps),
-        cmocka_unit_test(refuses_elements_that_are_no_numbers),
-        cmocka_unit_test(refuses_a_table_of_rates_that_is_too_short),
-        cmocka_unit_test(refuses_a_file_without_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* Tests trace files: they are JSON, spans nest, all parameters have their parts of each step, and the size is bounded.
  * A store with a clock of the test makes the events. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 #include <jansson.h>
 
 #include "await.h"
@@ -143,14 +136,13 @@ static size_t count(const json_t *events, const char *phase, const char *name, d
 
 /* ---- tests ---- */
 
-static void each_parameter_has_a_span_for_each_part_of_each_step(void **state)
+TEST(each_parameter_has_a_span_for_each_part_of_each_step)
 {
     static const char *const parts[] = { "receive", "sum", "step", "publish" };
     scene *s = begin("", 1 << 20);
     uint32_t job = rig_start(&s->r, "job", WORLD, CONN, sizes, PARAMS, NULL, NULL);
     json_t *events;
 
-    (void)state;
     take_steps(&s->r, job, CONN, STEPS);
     pd_tracer_stop(s->tracer);
     events = read_trace(s);
@@ -164,13 +156,12 @@ static void each_parameter_has_a_span_for_each_part_of_each_step(void **state)
     end(s);
 }
 
-static void spans_of_a_track_nest(void **state)
+TEST(spans_of_a_track_nest)
 {
     scene *s = begin("", 1 << 20);
     uint32_t job = rig_start(&s->r, "job", WORLD, CONN, sizes, PARAMS, NULL, NULL);
     json_t *events;
 
-    (void)state;
     take_steps(&s->r, job, CONN, STEPS);
     pd_tracer_stop(s->tracer);
     events = read_trace(s);
@@ -190,13 +181,12 @@ static void assert_numbers_of_the_process(const json_t *events)
     }
 }
 
-static void roots_are_spans_of_their_own(void **state)
+TEST(roots_are_spans_of_their_own)
 {
     scene *s = begin("", 1 << 20);
     uint32_t job = rig_start(&s->r, "job", WORLD, CONN, sizes, PARAMS, NULL, "p0 scalable_shampoo;* sgd lr=1");
     json_t *events;
 
-    (void)state;
     take_steps(&s->r, job, CONN, STEPS);
     pd_tracer_stop(s->tracer);
     events = read_trace(s);
@@ -207,13 +197,12 @@ static void roots_are_spans_of_their_own(void **state)
     end(s);
 }
 
-static void only_the_named_job_is_traced(void **state)
+TEST(only_the_named_job_is_traced)
 {
     scene *s = begin(":second", 1 << 20);
     uint32_t first = rig_start(&s->r, "first", WORLD, CONN, sizes, PARAMS, NULL, NULL), second;
     json_t *events;
 
-    (void)state;
     take_steps(&s->r, first, CONN, 2);
     second = rig_start(&s->r, "second", WORLD, CONN + 20, sizes, PARAMS, NULL, NULL);
     take_steps(&s->r, second, CONN + 20, STEPS);
@@ -224,7 +213,7 @@ static void only_the_named_job_is_traced(void **state)
     end(s);
 }
 
-static void a_full_file_is_still_json(void **state)
+TEST(a_full_file_is_still_json)
 {
     enum { MOST = 4096 };
     scene *s = begin("", MOST);
@@ -232,7 +221,6 @@ static void a_full_file_is_still_json(void **state)
     json_t *events;
     FILE *file;
 
-    (void)state;
     take_steps(&s->r, job, CONN, 40);
     pd_tracer_stop(s->tracer);
     events = read_trace(s);
@@ -269,14 +257,13 @@ static bool has_last_step(void *arg)
     return found;
 }
 
-static void a_file_whose_writer_was_killed_lacks_only_its_end(void **state)
+TEST(a_file_whose_writer_was_killed_lacks_only_its_end)
 {
     scene *s = begin("", 1 << 20);
     uint32_t job = rig_start(&s->r, "job", WORLD, CONN, sizes, PARAMS, NULL, NULL);
     json_t *events;
     char *text;
 
-    (void)state;
     take_steps(&s->r, job, CONN, STEPS);
     assert_true(await(has_last_step, s, 10));
     text = closed_text(s);
@@ -287,27 +274,11 @@ static void a_file_whose_writer_was_killed_lacks_only_its_end(void **state)
     end(s);
 }
 
-static void a_file_that_cannot_be_made_is_an_error(void **state)
+TEST(a_file_that_cannot_be_made_is_an_error)
 {
     pd_tracer *tracer;
     pd_error err;
 
-    (void)state;
     assert_int_equal(pd_tracer_start(&tracer, "/nowhere/steps.json", 1 << 20, &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "server.trace_file: /nowhere/steps.json: "));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_parameter_has_a_span_for_each_part_of_each_step),
-        cmocka_unit_test(spans_of_a_track_nest),
-        cmocka_unit_test(roots_are_spans_of_their_own),
-        cmocka_unit_test(only_the_named_job_is_traced),
-        cmocka_unit_test(a_full_file_is_still_json),
-        cmocka_unit_test(a_file_whose_writer_was_killed_lacks_only_its_end),
-        cmocka_unit_test(a_file_that_cannot_be_made_is_an_error),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 /* Tests one turn of the step thread: its time budgets, and the order in which it handles requests. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "oom.h"
 #include "turn.h"
 
 enum { ELEMENTS = 64, MOST = 256 };
@@ -221,10 +212,10 @@ static pd_request *last_push(scene *s, uint64_t step)
 
 /* ---- */
 
-static void requests_beyond_the_budget_wait_for_the_next_turn(void **state)
-{
-    scene *s = *state;
+EACH_TEST(set_up, tear_down);
 
+TEST(requests_beyond_the_budget_wait_for_the_next_turn, scene *s)
+{
     s->tick = MS;
     add_statuses(s, 100);
     assert_true(pd_turn_run(&s->turn));
@@ -232,10 +223,8 @@ static void requests_beyond_the_budget_wait_for_the_next_turn(void **state)
     assert_true(s->n_answered <= 2 * PD_TURN_SLICE_NS / MS);
 }
 
-static void a_request_is_applied_in_each_turn_however_slow_the_clock(void **state)
+TEST(a_request_is_applied_in_each_turn_however_slow_the_clock, scene *s)
 {
-    scene *s = *state;
-
     s->tick = 10 * PD_TURN_MOST_NS;
     add_statuses(s, 3);
     assert_true(pd_turn_run(&s->turn));
@@ -244,10 +233,8 @@ static void a_request_is_applied_in_each_turn_however_slow_the_clock(void **stat
     assert_int_equal(s->n_answered, 3);
 }
 
-static void requests_are_applied_in_the_order_of_their_arrival(void **state)
+TEST(requests_are_applied_in_the_order_of_their_arrival, scene *s)
 {
-    scene *s = *state;
-
     s->tick = MS;
     add_statuses(s, 60);
     while (pd_turn_run(&s->turn))
@@ -256,10 +243,8 @@ static void requests_are_applied_in_the_order_of_their_arrival(void **state)
     for (size_t i = 0; i < s->n_answered; i++) assert_int_equal(s->answered[i], i + 1);
 }
 
-static void effects_do_not_wait_for_the_last_request(void **state)
+TEST(effects_do_not_wait_for_the_last_request, scene *s)
 {
-    scene *s = *state;
-
     s->turn.work_ns = PD_TURN_MOST_NS; /* the last batch took long, so requests may take as long */
     s->tick = MS;
     add_statuses(s, 48);
@@ -268,10 +253,8 @@ static void effects_do_not_wait_for_the_last_request(void **state)
     assert_true(s->handed >= 48 * MS / PD_TURN_SLICE_NS - 2);
 }
 
-static void a_round_closes_while_requests_still_wait(void **state)
+TEST(a_round_closes_while_requests_still_wait, scene *s)
 {
-    scene *s = *state;
-
     start_job(s);
     s->tick = MS;
     add(s, data(s, PD_REQ_PUSH, 1));
@@ -281,10 +264,8 @@ static void a_round_closes_while_requests_still_wait(void **state)
     assert_true(s->closed_after < 50);
 }
 
-static void a_long_batch_gives_requests_as_much_time(void **state)
+TEST(a_long_batch_gives_requests_as_much_time, scene *s)
 {
-    scene *s = *state;
-
     s->turn.work_ns = 20 * MS;
     s->tick = MS;
     add_statuses(s, 100);
@@ -300,9 +281,8 @@ static void push_as(scene *s, uint64_t party, uint32_t job, pd_request *request)
     add(s, request);
 }
 
-static void hundreds_of_ends_of_a_step_delay_the_push_of_another_identity_by_a_slice(void **state)
+TEST(hundreds_of_ends_of_a_step_delay_the_push_of_another_identity_by_a_slice, scene *s)
 {
-    scene *s = *state;
     uint32_t flooded;
 
     start_job(s);
@@ -325,10 +305,8 @@ static size_t run_for(scene *s, uint64_t ns)
     return s->n_answered;
 }
 
-static void requests_that_only_read_get_a_sixteenth_of_the_time_beside_others(void **state)
+TEST(requests_that_only_read_get_a_sixteenth_of_the_time_beside_others, scene *s)
 {
-    scene *s = *state;
-
     start_job(s);
     s->now += PD_TURN_QUIET_NS;
     s->tick = MS;
@@ -337,9 +315,8 @@ static void requests_that_only_read_get_a_sixteenth_of_the_time_beside_others(vo
     assert_in_range(run_for(s, 320 * MS), 320 / PD_TURN_READ_SHARE - 4, 320 / PD_TURN_READ_SHARE + 6);
 }
 
-static void requests_that_only_read_get_all_time_when_nobody_else_is_served(void **state)
+TEST(requests_that_only_read_get_all_time_when_nobody_else_is_served, scene *s)
 {
-    scene *s = *state;
     uint64_t at;
 
     start_job(s);
@@ -354,10 +331,8 @@ static void requests_that_only_read_get_all_time_when_nobody_else_is_served(void
     assert_false(pd_flows_wait(&s->turn.flows, true));
 }
 
-static void reads_of_a_long_calm_do_not_count_when_others_come(void **state)
+TEST(reads_of_a_long_calm_do_not_count_when_others_come, scene *s)
 {
-    scene *s = *state;
-
     start_job(s);
     s->now += 2 * PD_TURN_QUIET_NS;
     s->tick = MS;
@@ -375,9 +350,8 @@ static bool was_answered(const scene *s, uint64_t id)
     return false;
 }
 
-static void what_is_due_by_the_clock_is_done_although_requests_wait(void **state)
+TEST(what_is_due_by_the_clock_is_done_although_requests_wait, scene *s)
 {
-    scene *s = *state;
     pd_request *drain;
     uint64_t id;
 
@@ -405,9 +379,8 @@ static bool push_waits_for_memory(scene *s, uint64_t step, int64_t n)
     return s->n_closed < step;
 }
 
-static void what_a_tick_makes_possible_is_done_without_mail(void **state)
+TEST(what_a_tick_makes_possible_is_done_without_mail, scene *s)
 {
-    scene *s = *state;
     uint64_t step = 1;
 
     start_job(s);
@@ -416,26 +389,4 @@ static void what_a_tick_makes_possible_is_done_without_mail(void **state)
     assert_true(pd_turn_run(&s->turn));
     while (pd_turn_run(&s->turn)) continue;
     assert_int_equal(s->n_closed, step);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(requests_beyond_the_budget_wait_for_the_next_turn, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_request_is_applied_in_each_turn_however_slow_the_clock, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_are_applied_in_the_order_of_their_arrival, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(effects_do_not_wait_for_the_last_request, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_closes_while_requests_still_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_long_batch_gives_requests_as_much_time, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(hundreds_of_ends_of_a_step_delay_the_push_of_another_identity_by_a_slice,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_only_read_get_a_sixteenth_of_the_time_beside_others, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_only_read_get_all_time_when_nobody_else_is_served, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(reads_of_a_long_calm_do_not_count_when_others_come, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_a_tick_makes_possible_is_done_without_mail, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_due_by_the_clock_is_done_although_requests_wait, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

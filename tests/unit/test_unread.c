@@ -1,20 +1,12 @@
 /* Tests how earlier weights count that answers still have: nothing for one version, the rest in the job's account, all
  * of them after the job's end; and that a job whose readers have too much waits, and others do not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 
 #include "shared_worker.h"
 #include "store_inside.h"
-#include "unread.h"
+#include "published.h"
 
 static int set_up(void **state)
 {
@@ -74,9 +66,10 @@ static void drop(scene *s, const char *job)
 
 /* ---- a job that trains ---- */
 
-static void one_earlier_version_counts_nothing_and_further_ones_count_until_they_are_released(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(one_earlier_version_counts_nothing_and_further_ones_count_until_they_are_released, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     uint64_t before = used(s);
 
@@ -95,9 +88,8 @@ static void one_earlier_version_counts_nothing_and_further_ones_count_until_they
     shared_end(&w);
 }
 
-static void a_connection_that_ends_gives_back_what_it_held(void **state)
+TEST(a_connection_that_ends_gives_back_what_it_held, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     uint64_t before = used(s);
 
@@ -109,9 +101,8 @@ static void a_connection_that_ends_gives_back_what_it_held(void **state)
 }
 
 /* The job waits, its contribution stands, and the next attempt takes the step. */
-static void a_job_whose_readers_hold_too_much_waits_and_others_do_not(void **state)
+TEST(a_job_whose_readers_hold_too_much_waits_and_others_do_not, scene *s)
 {
-    scene *s = *state;
     shared_worker other = shared_start(s, "other", 0, 1, 1), w = shared_start(s, "j", 0, 1, 1);
     uint64_t steps_of_other = 0;
 
@@ -142,9 +133,8 @@ static uint64_t used_by(const scene *s, const char *identity)
     return owner != NULL ? pd_owner_budget(owner)->used : 0;
 }
 
-static void weights_of_a_job_that_has_ended_count_for_its_owner_until_answers_give_them_back(void **state)
+TEST(weights_of_a_job_that_has_ended_count_for_its_owner_until_answers_give_them_back, scene *s)
 {
-    scene *s = *state;
     shared_worker w;
 
     s->identity = "token:a";
@@ -162,9 +152,8 @@ static void weights_of_a_job_that_has_ended_count_for_its_owner_until_answers_gi
     assert_null(pd_owner_find(&s->store->owners, "token:a"));
 }
 
-static void a_job_that_has_ended_counts_nothing_where_no_answer_has_its_weights(void **state)
+TEST(a_job_that_has_ended_counts_nothing_where_no_answer_has_its_weights, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
 
     step_and_pull(&w, 1);
@@ -175,9 +164,8 @@ static void a_job_that_has_ended_counts_nothing_where_no_answer_has_its_weights(
 }
 
 /* A worker that keeps the segment open keeps no memory of the daemon. An answer that is not released keeps it. */
-static void pages_of_weights_are_freed_when_the_job_and_its_answers_have_ended(void **state)
+TEST(pages_of_weights_are_freed_when_the_job_and_its_answers_have_ended, scene *s)
 {
-    scene *s = *state;
     shared_worker w = shared_start(s, "j", 0, 1, 1);
     const float *at;
 
@@ -197,12 +185,11 @@ static void pages_of_weights_are_freed_when_the_job_and_its_answers_have_ended(v
 }
 
 /* Otherwise a Declare that ends a job to make room for its own would find the room taken. */
-static void a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgotten_it(void **state)
+TEST(a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgotten_it)
 {
     pd_budget all = { .limit = 1000 };
     pd_account account = { .budget = &all };
     pd_unread *unread = pd_unread_new(&account, 7);
-    (void)state;
 
     pd_unread_publish(unread, 100, 0);
     pd_account_take(&account, 300);
@@ -222,12 +209,11 @@ static void a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgo
 }
 
 /* A job that waits for its preconditioner tasks ends after the loop thread has forgotten it. */
-static void a_job_that_ends_late_counts_at_once(void **state)
+TEST(a_job_that_ends_late_counts_at_once)
 {
     pd_budget all = { .limit = 1000 };
     pd_account account = { .budget = &all };
     pd_unread *unread = pd_unread_new(&account, 7);
-    (void)state;
 
     pd_unread_publish(unread, 100, 0);
     pd_unread_forgotten(unread);
@@ -239,21 +225,4 @@ static void a_job_that_ends_late_counts_at_once(void **state)
     assert_int_equal(all.used, 100);
     pd_unread_remove(unread, 100);
     assert_int_equal(all.used, 0);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(one_earlier_version_counts_nothing_and_further_ones_count_until_they_are_released),
-        CASE(a_connection_that_ends_gives_back_what_it_held),
-        CASE(a_job_whose_readers_hold_too_much_waits_and_others_do_not),
-        CASE(weights_of_a_job_that_has_ended_count_for_its_owner_until_answers_give_them_back),
-        CASE(a_job_that_has_ended_counts_nothing_where_no_answer_has_its_weights),
-        CASE(pages_of_weights_are_freed_when_the_job_and_its_answers_have_ended),
-        cmocka_unit_test(a_job_that_has_ended_counts_nothing_before_the_loop_thread_has_forgotten_it),
-        cmocka_unit_test(a_job_that_ends_late_counts_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* Tests vectors that consist of several runs, each of any element type. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "convert.h"
 #include "vector_runs.h"
@@ -32,20 +27,18 @@ static void new_fixture(fixture *f)
     f->v = (pd_vectors){ 2, 3, f->ends, f->at };
 }
 
-static void finds_the_run_of_every_element(void **state)
+TEST(finds_the_run_of_every_element)
 {
     fixture f;
 
-    (void)state;
     new_fixture(&f);
     for (int i = 0; i < N; i++) assert_int_equal(pd_vectors_run(&f.v, i), i < 5 ? 0 : i < 6 ? 1 : 2);
 }
 
-static void what_lies_in_one_run_of_float32_is_not_copied(void **state)
+TEST(what_lies_in_one_run_of_float32_is_not_copied)
 {
     fixture f;
 
-    (void)state;
     new_fixture(&f);
     assert_ptr_equal(pd_vectors_load(&f.v, 0, 0, 2, 3, 3, f.tile), f.x + 2);
     assert_ptr_equal(pd_vectors_load(&f.v, 0, 2, 6, 14, 14, f.tile), f.x + 6);
@@ -53,11 +46,10 @@ static void what_lies_in_one_run_of_float32_is_not_copied(void **state)
     assert_ptr_equal(pd_vectors_load(&f.v, 0, 0, 2, 3, 4, f.tile), f.tile);
 }
 
-static void everything_else_is_joined_converted_and_followed_by_zeros(void **state)
+TEST(everything_else_is_joined_converted_and_followed_by_zeros)
 {
     fixture f;
 
-    (void)state;
     new_fixture(&f);
     for (int first = 0; first < N; first++)
         for (int n = 1; n <= N - first; n++) {
@@ -68,24 +60,12 @@ static void everything_else_is_joined_converted_and_followed_by_zeros(void **sta
         }
 }
 
-static void what_is_absent_is_zeros(void **state)
+TEST(what_is_absent_is_zeros)
 {
     fixture f;
 
-    (void)state;
     new_fixture(&f);
     f.tile[0] = 1;
     assert_ptr_equal(pd_vectors_load(&f.v, 1, 1, 5, 1, 1, f.tile), f.tile);
     assert_true(f.tile[0] == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_run_of_every_element),
-        cmocka_unit_test(what_lies_in_one_run_of_float32_is_not_copied),
-        cmocka_unit_test(everything_else_is_joined_converted_and_followed_by_zeros),
-        cmocka_unit_test(what_is_absent_is_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

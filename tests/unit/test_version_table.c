@@ -1,14 +1,6 @@
 /* Tests the version table, in which the loop thread keeps each parameter's newest weights and the outcome of its last
  * round: what the version table records, and when it answers a request. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "version_table.h"
 
@@ -101,10 +93,11 @@ static void drop(notes *n, pd_wait *wait)
     free(wait);
 }
 
+EACH_TEST(set_up, tear_down);
+
 /* A job may begin at a later step than 0. All earlier rounds then count as closed. */
-static void initial_weights_say_how_many_rounds_count_as_closed(void **state)
+TEST(initial_weights_say_how_many_rounds_count_as_closed, notes *n)
 {
-    notes *n = *state;
     pd_wait *pull = wait_for(7, false, true, 0, 1), *push = wait_for(8, true, false, 0, 1),
             *rest = wait_for(7, false, false, 0, 0);
 
@@ -131,9 +124,8 @@ static void initial_weights_say_how_many_rounds_count_as_closed(void **state)
 /* A rank that owns no elements of a parameter takes no part in the parameter's rounds. So its push waits only until
  * the parameter has initial weights. Rounds may close before this rank's first push, and the rank need not push
  * again afterwards. */
-static void a_push_without_elements_waits_for_weights_and_no_round(void **state)
+TEST(a_push_without_elements_waits_for_weights_and_no_round, notes *n)
 {
-    notes *n = *state;
     pd_wait *push = wait_for(7, true, true, 0, 1), *pull = wait_for(9, false, true, 0, 1);
 
     push->at[0].idle = pull->at[0].idle = true;
@@ -156,9 +148,8 @@ static void a_push_without_elements_waits_for_weights_and_no_round(void **state)
     drop(n, push);
 }
 
-static void answers_a_push_when_its_round_has_closed(void **state)
+TEST(answers_a_push_when_its_round_has_closed, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(1, true, true, 0, 1);
 
     assert_false(pd_version_table_wait(n->versions, 1, wait));
@@ -172,9 +163,8 @@ static void answers_a_push_when_its_round_has_closed(void **state)
     drop(n, wait);
 }
 
-static void a_push_of_a_rank_that_the_round_left_out_is_late(void **state)
+TEST(a_push_of_a_rank_that_the_round_left_out_is_late, notes *n)
 {
-    notes *n = *state;
     pd_counted *counted = pd_counted_new(2);
     pd_wait *first = wait_for(1, true, false, 0, 1), *second = wait_for(1, true, false, 0, 1);
     pd_closed closed = { .param = 0, .outcome = PD_STEPPED, .step = 1, .counted = counted };
@@ -190,9 +180,8 @@ static void a_push_of_a_rank_that_the_round_left_out_is_late(void **state)
     drop(n, second);
 }
 
-static void answers_a_request_when_its_last_piece_is_there(void **state)
+TEST(answers_a_request_when_its_last_piece_is_there, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(1, true, false, 0, 3);
 
     assert_false(pd_version_table_wait(n->versions, 1, wait));
@@ -208,9 +197,8 @@ static void answers_a_request_when_its_last_piece_is_there(void **state)
     drop(n, wait);
 }
 
-static void a_push_for_a_closed_round_has_its_answer_at_once(void **state)
+TEST(a_push_for_a_closed_round_has_its_answer_at_once, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(1, true, true, 0, 1), *next = wait_for(2, true, true, 0, 1);
 
     close_round(n, 0, 1, PD_STEPPED, true);
@@ -222,9 +210,8 @@ static void a_push_for_a_closed_round_has_its_answer_at_once(void **state)
     drop(n, next);
 }
 
-static void a_pull_waits_for_weights(void **state)
+TEST(a_pull_waits_for_weights, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(0, false, true, 3, 1);
 
     assert_false(pd_version_table_wait(n->versions, 1, wait));
@@ -235,9 +222,8 @@ static void a_pull_waits_for_weights(void **state)
     drop(n, wait);
 }
 
-static void a_skipped_round_serves_the_weights_before(void **state)
+TEST(a_skipped_round_serves_the_weights_before, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(2, true, true, 0, 1);
 
     close_round(n, 0, 1, PD_STEPPED, true);
@@ -257,9 +243,8 @@ static void refuse_round(notes *n, uint32_t param, uint64_t step, const char *wh
     assert_null(closed.why);
 }
 
-static void a_refused_step_is_answered_with_its_reason(void **state)
+TEST(a_refused_step_is_answered_with_its_reason, notes *n)
 {
-    notes *n = *state;
     pd_wait *early = wait_for(1, true, true, 0, 1), *late = wait_for(1, true, false, 0, 1),
             *pull = wait_for(1, false, true, 0, 1);
 
@@ -280,9 +265,8 @@ static void a_refused_step_is_answered_with_its_reason(void **state)
     drop(n, pull);
 }
 
-static void the_reason_of_a_refused_step_is_not_reported_for_the_next_step(void **state)
+TEST(the_reason_of_a_refused_step_is_not_reported_for_the_next_step, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(2, true, false, 0, 1);
 
     refuse_round(n, 0, 1, "too large");
@@ -307,9 +291,8 @@ static void close_with(notes *n, uint64_t step, double loss)
     assert_null(closed.scalars);
 }
 
-static void a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again(void **state)
+TEST(a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again, notes *n)
 {
-    notes *n = *state;
     pd_wait *early = wait_for(1, true, false, 0, 1), *again = wait_for(1, true, false, 0, 1);
 
     assert_false(pd_version_table_wait(n->versions, 1, early));
@@ -323,9 +306,8 @@ static void a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again(
     drop(n, again);
 }
 
-static void a_pull_returns_the_scalars_of_the_last_round(void **state)
+TEST(a_pull_returns_the_scalars_of_the_last_round, notes *n)
 {
-    notes *n = *state;
     pd_wait *pull = wait_for(2, false, true, 0, 1);
 
     close_round(n, 0, 0, 0, true);
@@ -336,9 +318,8 @@ static void a_pull_returns_the_scalars_of_the_last_round(void **state)
     drop(n, pull);
 }
 
-static void scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round(void **state)
+TEST(scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round, notes *n)
 {
-    notes *n = *state;
     pd_wait *again = wait_for(1, true, false, 0, 1), *next = wait_for(2, true, false, 0, 1);
 
     close_with(n, 1, 0.5);
@@ -352,9 +333,8 @@ static void scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_
     drop(n, next);
 }
 
-static void a_snapshot_lives_while_an_answer_needs_it(void **state)
+TEST(a_snapshot_lives_while_an_answer_needs_it, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(1, true, true, 0, 1);
 
     pd_version_table_wait(n->versions, 1, wait);
@@ -366,9 +346,8 @@ static void a_snapshot_lives_while_an_answer_needs_it(void **state)
     drop(n, wait);
 }
 
-static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **state)
+TEST(an_overdue_round_fails_those_who_wait_for_it_and_no_others, notes *n)
 {
-    notes *n = *state;
     pd_wait *overdue = wait_for(3, true, true, 0, 2), *later = wait_for(4, true, true, 0, 1);
     pd_error err = { PD_DEADLINE_EXCEEDED, "rank 2 has not contributed" };
 
@@ -389,10 +368,9 @@ static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **st
 
 /* Many pulls for a far step may wait in front of the pushes whose deadline passes: they are visited once, not once for
  * each push. */
-static void an_overdue_round_visits_each_waiter_once(void **state)
+TEST(an_overdue_round_visits_each_waiter_once, notes *n)
 {
     enum { PUSHES = 40, PULLS = 200 };
-    notes *n = *state;
     pd_wait *pushes[PUSHES], *pulls[PULLS];
     pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
 
@@ -408,12 +386,11 @@ static void an_overdue_round_visits_each_waiter_once(void **state)
 }
 
 /* A request that fails may close its connection, which ends the connection's other requests. */
-static void a_failure_may_end_other_overdue_requests(void **state)
+TEST(a_failure_may_end_other_overdue_requests, notes *n)
 {
     enum { PUSHES = 4 };
 
     for (int ended = 0; ended < PUSHES; ended++) {
-        notes *n = *state;
         pd_wait *pushes[PUSHES];
         pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
 
@@ -429,9 +406,8 @@ static void a_failure_may_end_other_overdue_requests(void **state)
     }
 }
 
-static void a_job_that_ends_fails_all_requests_and_frees_its_weights(void **state)
+TEST(a_job_that_ends_fails_all_requests_and_frees_its_weights, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(9, true, true, 0, 4);
     pd_error err = { PD_NOT_FOUND, "dropped" };
 
@@ -443,9 +419,8 @@ static void a_job_that_ends_fails_all_requests_and_frees_its_weights(void **stat
     free(wait);
 }
 
-static void a_forgotten_request_waits_for_nothing(void **state)
+TEST(a_forgotten_request_waits_for_nothing, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(1, true, true, 0, 4);
 
     close_round(n, 2, 1, PD_STEPPED, true);
@@ -455,9 +430,8 @@ static void a_forgotten_request_waits_for_nothing(void **state)
     assert_int_equal(n->n_resolved, 0);
 }
 
-static void adding_parameters_disturbs_nobody_who_waits(void **state)
+TEST(adding_parameters_disturbs_nobody_who_waits, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for(1, true, false, 3, 1);
 
     pd_version_table_wait(n->versions, 1, wait);
@@ -477,9 +451,8 @@ static pd_wait *wait_for_all(uint64_t step, uint32_t first, size_t count)
     return wait;
 }
 
-static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void **state)
+TEST(the_end_of_a_step_is_answered_when_its_round_is_closed_for_all, notes *n)
 {
-    notes *n = *state;
     pd_wait *alone = wait_for_all(1, 0, 0), *with = wait_for_all(1, 1, 1);
 
     pd_version_table_settle(n->versions, 1,
@@ -499,9 +472,8 @@ static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void 
     drop(n, with);
 }
 
-static void nobody_waits_for_a_parameter_that_is_ahead(void **state)
+TEST(nobody_waits_for_a_parameter_that_is_ahead, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for_all(2, 0, 0);
 
     pd_version_table_settle(n->versions, 1, 2);
@@ -512,9 +484,8 @@ static void nobody_waits_for_a_parameter_that_is_ahead(void **state)
     drop(n, wait);
 }
 
-static void an_ended_step_sent_again_is_answered_at_once(void **state)
+TEST(an_ended_step_sent_again_is_answered_at_once, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for_all(1, 0, 0);
 
     pd_version_table_settle(n->versions, 1, 2);
@@ -523,9 +494,8 @@ static void an_ended_step_sent_again_is_answered_at_once(void **state)
     drop(n, wait);
 }
 
-static void the_end_of_a_step_waits_for_that_step_and_no_earlier_one(void **state)
+TEST(the_end_of_a_step_waits_for_that_step_and_no_earlier_one, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for_all(2, 0, 0);
 
     pd_version_table_settle(n->versions, 1, 2);
@@ -538,9 +508,8 @@ static void the_end_of_a_step_waits_for_that_step_and_no_earlier_one(void **stat
     drop(n, wait);
 }
 
-static void the_end_of_a_step_times_out_like_a_push(void **state)
+TEST(the_end_of_a_step_times_out_like_a_push, notes *n)
 {
-    notes *n = *state;
     pd_wait *wait = wait_for_all(1, 0, 0);
     pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
 
@@ -551,40 +520,4 @@ static void the_end_of_a_step_times_out_like_a_push(void **state)
     for (uint32_t p = 0; p < 2; p++) close_round(n, p, 1, PD_STEPPED, false);
     assert_int_equal(n->n_resolved, 0);
     drop(n, wait);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(answers_a_push_when_its_round_has_closed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(initial_weights_say_how_many_rounds_count_as_closed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_without_elements_waits_for_weights_and_no_round, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_of_a_rank_that_the_round_left_out_is_late, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(answers_a_request_when_its_last_piece_is_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_pull_waits_for_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_skipped_round_serves_the_weights_before, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_step_is_answered_with_its_reason, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_reason_of_a_refused_step_is_not_reported_for_the_next_step, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_pull_returns_the_scalars_of_the_last_round, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_snapshot_lives_while_an_answer_needs_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_overdue_round_fails_those_who_wait_for_it_and_no_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_overdue_round_visits_each_waiter_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_failure_may_end_other_overdue_requests, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_requests_and_frees_its_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_forgotten_request_waits_for_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(adding_parameters_disturbs_nobody_who_waits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_end_of_a_step_is_answered_when_its_round_is_closed_for_all, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(nobody_waits_for_a_parameter_that_is_ahead, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_ended_step_sent_again_is_answered_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_end_of_a_step_waits_for_that_step_and_no_earlier_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_end_of_a_step_times_out_like_a_push, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

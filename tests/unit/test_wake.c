@@ -1,14 +1,6 @@
 /* Tests how effects are handed over to the loop thread, on a platform that the test
  * provides. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "conversation.h"
 #include "small_daemon.h"
@@ -87,9 +79,8 @@ static void turn_while_woken(pd_daemon *daemon)
     }
 }
 
-static void effects_posted_while_older_ones_are_handled_are_not_forgotten(void **state)
+TEST(effects_posted_while_older_ones_are_handled_are_not_forgotten)
 {
-    (void)state;
     for (int first = 1; first < 12; first++) {
         for (int turns = 1; turns < 6; turns++) {
             pd_daemon *daemon = make();
@@ -105,12 +96,4 @@ static void effects_posted_while_older_ones_are_handled_are_not_forgotten(void *
             pd_conversation_dispose(daemon);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(effects_posted_while_older_ones_are_handled_are_not_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Tests the control log of a job in the store: after a crash, steps that are repeated take the course that they took,
  * whatever the order in which roots come back now. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "control.h"
 #include "course.h"
 #include "kept_copy.h"
 #include "kept_job.h"
-#include "oom.h"
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -143,14 +137,13 @@ static void check_ready(const course *p, uint64_t seed, history *h)
     rig_free(&r);
 }
 
-static void steps_take_the_roots_again_that_they_took(void **state)
+TEST(steps_take_the_roots_again_that_they_took)
 {
     const course other = { .options = "checkpoint_every=8 nonfinite_scope=job",
                            .rules = "* scalable_shampoo block_size=16 learning_rate=0.01 "
                                     "preconditioning_compute_steps=1 start_preconditioning_step=1 root_delay=ready" };
     history *h = malloc(sizeof *h);
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         check_ready(&ready, seed, h);
         check_ready(&other, 100 + seed, h);
@@ -158,14 +151,13 @@ static void steps_take_the_roots_again_that_they_took(void **state)
     free(h);
 }
 
-static void without_the_records_steps_would_take_other_roots(void **state)
+TEST(without_the_records_steps_would_take_other_roots)
 {
     history *h = malloc(sizeof *h);
     uint64_t seed = 2;
     bool same = true;
     rig r;
 
-    (void)state;
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 20, &seed, h);
@@ -182,7 +174,7 @@ static void without_the_records_steps_would_take_other_roots(void **state)
     free(h);
 }
 
-static void a_job_whose_steps_have_no_choice_writes_nothing(void **state)
+TEST(a_job_whose_steps_have_no_choice_writes_nothing)
 {
     const course p = { .options = "checkpoint_every=4",
                        .rules = "* shampoo max_preconditioner_dim=16 root_delay=2 "
@@ -190,19 +182,17 @@ static void a_job_whose_steps_have_no_choice_writes_nothing(void **state)
     uint64_t seed = 1;
     rig r;
 
-    (void)state;
     start(&r, &p);
     train(&r, &p, 1, COURSE_STEPS, &seed, NULL);
     assert_int_equal(r.controlled, 0);
     rig_free(&r);
 }
 
-static void entries_that_a_checkpoint_has_are_given_up(void **state)
+TEST(entries_that_a_checkpoint_has_are_given_up)
 {
     uint64_t seed = 3;
     rig r;
 
-    (void)state;
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, COURSE_STEPS, &seed, NULL);
@@ -213,13 +203,12 @@ static void entries_that_a_checkpoint_has_are_given_up(void **state)
     rig_free(&r);
 }
 
-static void a_failing_disk_stops_the_records_until_the_next_checkpoint(void **state)
+TEST(a_failing_disk_stops_the_records_until_the_next_checkpoint)
 {
     history *h = malloc(sizeof *h);
     uint64_t seed = 5, before;
     rig r;
 
-    (void)state;
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 4, &seed, h);
@@ -237,14 +226,13 @@ static void a_failing_disk_stops_the_records_until_the_next_checkpoint(void **st
     free(h);
 }
 
-static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void **state)
+TEST(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record)
 {
     uint64_t seed = 9;
     pd_store_config config = kept_config();
     pd_checkpoint_image *older;
     rig r, next;
 
-    (void)state;
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 10, &seed, NULL);
@@ -265,13 +253,12 @@ static void a_job_that_comes_back_from_an_older_checkpoint_uses_no_record(void *
     rig_free(&r);
 }
 
-static void a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_records(void **state)
+TEST(a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_records)
 {
     history *h = malloc(sizeof *h);
     uint64_t seed = 11;
     rig r;
 
-    (void)state;
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 15, &seed, h);
@@ -328,14 +315,13 @@ static void fail_while_steps_are_repeated(rig *r, const course *p, uint64_t *see
     assert_true(r->controls[0]->step == r->controls[0]->base + 1 && r->controls[0]->step > 2);
 }
 
-static void records_that_begin_anew_have_those_of_steps_to_repeat(void **state)
+TEST(records_that_begin_anew_have_those_of_steps_to_repeat)
 {
     course p = ready;
     history *h = malloc(sizeof *h);
     uint64_t seed = 7;
     rig r;
 
-    (void)state;
     p.options = "checkpoint_every=1000";
     start(&r, &p);
     r.lazy_tasks = true;
@@ -376,13 +362,12 @@ static bool read_without_memory(const rig *r, int64_t n)
     return failed;
 }
 
-static void without_memory_a_control_log_is_not_read_by_halves(void **state)
+TEST(without_memory_a_control_log_is_not_read_by_halves)
 {
     uint64_t seed = 4;
     int64_t n = 0;
     rig r;
 
-    (void)state;
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 12, &seed, NULL);
@@ -417,12 +402,11 @@ static void take_late_step(rig *r, uint64_t step, uint32_t late, bool all)
     assert_int_equal(kept_job_step_of(r, 1), step);
 }
 
-static void a_round_counts_the_ranks_again_that_it_counted(void **state)
+TEST(a_round_counts_the_ranks_again_that_it_counted)
 {
     history *h = malloc(sizeof *h);
     rig r;
 
-    (void)state;
     start(&r, &partial);
     close_early(&r);
     for (uint64_t step = 1; step <= 14; step++) {
@@ -443,11 +427,10 @@ static void a_round_counts_the_ranks_again_that_it_counted(void **state)
     free(h);
 }
 
-static void a_recorded_rank_is_waited_for(void **state)
+TEST(a_recorded_rank_is_waited_for)
 {
     rig r;
 
-    (void)state;
     start(&r, &partial);
     close_early(&r);
     for (uint64_t step = 1; step <= 12; step++) take_late_step(&r, step, 0, step != 12);
@@ -464,13 +447,12 @@ static void a_recorded_rank_is_waited_for(void **state)
     rig_free(&r);
 }
 
-static void a_disk_that_is_too_slow_for_records_costs_few_checkpoints(void **state)
+TEST(a_disk_that_is_too_slow_for_records_costs_few_checkpoints)
 {
     course p = ready;
     uint64_t seed = 1, kept, warnings;
     rig r;
 
-    (void)state;
     p.options = "checkpoint_every=1000";
     start(&r, &p);
     r.lazy_tasks = true;
@@ -488,14 +470,13 @@ static void a_disk_that_is_too_slow_for_records_costs_few_checkpoints(void **sta
 
 /* ---- overrides ---- */
 
-static void an_override_holds_again_from_the_step_from_which_it_held(void **state)
+TEST(an_override_holds_again_from_the_step_from_which_it_held)
 {
     const course p = { .options = "checkpoint_every=8", .rules = "* adam" };
     history *h = malloc(sizeof *h);
     uint64_t seed = 1;
     rig r;
 
-    (void)state;
     start(&r, &p);
     train(&r, &p, 1, 9, &seed, h);
     assert_int_equal(rig_set(&r, "job", "*", "lr=0.03", 0), PD_OK);
@@ -523,7 +504,7 @@ static void train_promptly(rig *r, const course *p, uint64_t first, uint64_t las
     }
 }
 
-static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **state)
+TEST(an_import_ends_the_repeating_of_roots_but_not_the_overrides)
 {
     const course p = { .options = "checkpoint_every=8",
                        .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=3 "
@@ -531,7 +512,6 @@ static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **s
     uint64_t seed = 1, warnings;
     rig r;
 
-    (void)state;
     start(&r, &p);
     r.lazy_tasks = true;
     train_promptly(&r, &p, 1, 12, &seed);
@@ -541,19 +521,18 @@ static void an_import_ends_the_repeating_of_roots_but_not_the_overrides(void **s
     assert_true(pd_control_repeats(&inside_job(r.store, r.job)->steps));
     kept_job_import_count(&r);
     assert_false(pd_control_repeats(&inside_job(r.store, r.job)->steps));
-    assert_int_equal(param_of(&r, 0)->n_overrides, 1);
+    assert_int_equal(param_of(&r, 0)->overrides.n, 1);
     warnings = r.warnings;
     train_promptly(&r, &p, 9, 14, &seed);
     assert_int_equal(r.warnings, warnings); /* no step is compared with the past of another state */
     rig_free(&r);
 }
 
-static void records_from_before_an_import_do_not_come_back_with_another_crash(void **state)
+TEST(records_from_before_an_import_do_not_come_back_with_another_crash)
 {
     history *h = malloc(sizeof *h);
     rig r;
 
-    (void)state;
     start(&r, &partial);
     close_early(&r);
     for (uint64_t step = 1; step <= 14; step++) take_late_step(&r, step, 2, step != 12);
@@ -575,14 +554,13 @@ static void records_from_before_an_import_do_not_come_back_with_another_crash(vo
     free(h);
 }
 
-static void an_override_survives_a_checkpoint_of_a_repeated_step_before_it(void **state)
+TEST(an_override_survives_a_checkpoint_of_a_repeated_step_before_it)
 {
     const course p = { .options = "checkpoint_every=8", .rules = "* adam" };
     history *h = malloc(sizeof *h);
     uint64_t seed = 1;
     rig r;
 
-    (void)state;
     start(&r, &p);
     train(&r, &p, 1, 13, &seed, h);
     assert_int_equal(rig_set(&r, "job", "*", "lr=0.5", 0), PD_OK);
@@ -596,27 +574,4 @@ static void an_override_survives_a_checkpoint_of_a_repeated_step_before_it(void 
     repeat(&r, &p, 12, 15, &seed, h);
     rig_free(&r);
     free(h);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_take_the_roots_again_that_they_took),
-        cmocka_unit_test(without_the_records_steps_would_take_other_roots),
-        cmocka_unit_test(a_job_whose_steps_have_no_choice_writes_nothing),
-        cmocka_unit_test(entries_that_a_checkpoint_has_are_given_up),
-        cmocka_unit_test(a_failing_disk_stops_the_records_until_the_next_checkpoint),
-        cmocka_unit_test(records_that_begin_anew_have_those_of_steps_to_repeat),
-        cmocka_unit_test(a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_records),
-        cmocka_unit_test(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record),
-        cmocka_unit_test(without_memory_a_control_log_is_not_read_by_halves),
-        cmocka_unit_test(a_round_counts_the_ranks_again_that_it_counted),
-        cmocka_unit_test(a_recorded_rank_is_waited_for),
-        cmocka_unit_test(an_override_holds_again_from_the_step_from_which_it_held),
-        cmocka_unit_test(a_disk_that_is_too_slow_for_records_costs_few_checkpoints),
-        cmocka_unit_test(an_import_ends_the_repeating_of_roots_but_not_the_overrides),
-        cmocka_unit_test(records_from_before_an_import_do_not_come_back_with_another_crash),
-        cmocka_unit_test(an_override_survives_a_checkpoint_of_a_repeated_step_before_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

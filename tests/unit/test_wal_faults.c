@@ -1,19 +1,8 @@
 /* Tests that a log brings back all steps that were reported as durable, and never a step of another past: power cuts,
  * calls that fail, a daemon that is killed, no memory, and bytes that are damaged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
+#include "test.h"
 
 #include "wal_sample.h"
-#include "oom.h"
 
 enum { SEEDS = 2, MOST_CALLS = 400 };
 
@@ -89,10 +78,9 @@ static bool cut_power(int64_t n, mem_disk_crash_kind kind, uint64_t seed)
     return (int64_t)all <= n;
 }
 
-static void a_power_cut_costs_no_durable_step(void **state)
+TEST(a_power_cut_costs_no_durable_step)
 {
     int64_t n = 0;
-    (void)state;
 
     while (!cut_power(n, MEM_DISK_LOSE, 0)) {
         cut_power(n, MEM_DISK_KEEP, 0);
@@ -126,10 +114,9 @@ static bool fail_call(int64_t n, int number, bool crashes, mem_disk_crash_kind k
     return (int64_t)all <= n;
 }
 
-static void a_call_that_fails_costs_no_durable_step(void **state)
+TEST(a_call_that_fails_costs_no_durable_step)
 {
     const int numbers[] = { EIO, ENOSPC };
-    (void)state;
 
     for (int k = 0; k < 2; k++) {
         int64_t n = 0;
@@ -166,26 +153,23 @@ static bool fail_and_kill(int64_t n, bool dies)
     return (int64_t)all <= n;
 }
 
-static void a_daemon_that_is_killed_after_an_error_does_not_trust_the_file(void **state)
+TEST(a_daemon_that_is_killed_after_an_error_does_not_trust_the_file)
 {
     int64_t n = 0;
-    (void)state;
 
     while (!fail_and_kill(n, false)) assert_true(++n < MOST_CALLS);
 }
 
-static void entries_that_a_killed_daemon_has_not_synced_are_synced_before_others_follow(void **state)
+TEST(entries_that_a_killed_daemon_has_not_synced_are_synced_before_others_follow)
 {
     int64_t n = 0;
-    (void)state;
 
     while (!fail_and_kill(n, true)) assert_true(++n < MOST_CALLS);
 }
 
-static void a_power_cut_while_the_log_is_read_changes_nothing(void **state)
+TEST(a_power_cut_while_the_log_is_read_changes_nothing)
 {
     bool done = false;
-    (void)state;
 
     for (int64_t n = 0; !done; n++) {
         log_course c;
@@ -203,10 +187,9 @@ static void a_power_cut_while_the_log_is_read_changes_nothing(void **state)
     }
 }
 
-static void a_full_disk_costs_only_entries(void **state)
+TEST(a_full_disk_costs_only_entries)
 {
     uint64_t refusals = 0;
-    (void)state;
 
     for (uint64_t limit = 4000; limit < 200000; limit += 4000) {
         log_course c;
@@ -223,10 +206,9 @@ static void a_full_disk_costs_only_entries(void **state)
     assert_true(refusals > 10);
 }
 
-static void no_memory_while_writing_costs_only_entries(void **state)
+TEST(no_memory_while_writing_costs_only_entries)
 {
     bool failed = true;
-    (void)state;
 
     for (int64_t n = 0; failed; n++) {
         log_course c;
@@ -264,10 +246,9 @@ static int sweep_read(const void *what)
     return rc == PD_OK && about.last != c->step ? PD_DATA_LOSS : rc;
 }
 
-static void no_memory_while_reading_is_no_damage(void **state)
+TEST(no_memory_while_reading_is_no_damage)
 {
     log_course c;
-    (void)state;
 
     course_new(&c);
     play(&c, false);
@@ -319,10 +300,9 @@ static void flip_bytes(log_course *c, const char *path, uint64_t first, uint64_t
     assert_int_equal(read_damaged(c, &about), c->durable);
 }
 
-static void every_byte_that_is_damaged_ends_the_log_before_its_entry(void **state)
+TEST(every_byte_that_is_damaged_ends_the_log_before_its_entry)
 {
     log_course c;
-    (void)state;
 
     course_new(&c);
     for (int i = 0; i < 5; i++) course_steps(&c, 1);
@@ -332,12 +312,11 @@ static void every_byte_that_is_damaged_ends_the_log_before_its_entry(void **stat
     course_free(&c);
 }
 
-static void bytes_that_an_earlier_use_has_left_never_count(void **state)
+TEST(bytes_that_an_earlier_use_has_left_never_count)
 {
     log_course c;
     pd_wal_about about;
     size_t bytes, others;
-    (void)state;
 
     course_new(&c);
     for (int i = 0; i < 5; i++) course_steps(&c, 1);
@@ -351,11 +330,10 @@ static void bytes_that_an_earlier_use_has_left_never_count(void **state)
     course_free(&c);
 }
 
-static void a_segment_that_is_missing_is_reported(void **state)
+TEST(a_segment_that_is_missing_is_reported)
 {
     log_course c;
     pd_wal_about about;
-    (void)state;
 
     course_new(&c);
     for (int i = 0; i < 10; i++) course_steps(&c, 1);
@@ -366,13 +344,12 @@ static void a_segment_that_is_missing_is_reported(void **state)
     course_free(&c);
 }
 
-static void an_entry_that_the_disk_cannot_read_is_reported(void **state)
+TEST(an_entry_that_the_disk_cannot_read_is_reported)
 {
     log_course c;
     pd_wal_about about;
     uint64_t step;
     int reported = 0;
-    (void)state;
 
     course_new(&c);
     for (int i = 0; i < 6; i++) course_steps(&c, 1);
@@ -387,13 +364,12 @@ static void an_entry_that_the_disk_cannot_read_is_reported(void **state)
     course_free(&c);
 }
 
-static void files_that_are_cut_short_end_the_log(void **state)
+TEST(files_that_are_cut_short_end_the_log)
 {
     static const char path[] = LOG_JOB_DIR "/log/segment-00000000000000000001";
     log_course c;
     pd_wal_about about;
     size_t bytes;
-    (void)state;
 
     course_new(&c);
     for (int i = 0; i < 3; i++) course_steps(&c, 1);
@@ -406,23 +382,8 @@ static void files_that_are_cut_short_end_the_log(void **state)
     course_free(&c);
 }
 
-int main(void)
+TEST_PROGRAM(tests_of_the_control_log)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_power_cut_costs_no_durable_step),
-        cmocka_unit_test(a_call_that_fails_costs_no_durable_step),
-        cmocka_unit_test(a_daemon_that_is_killed_after_an_error_does_not_trust_the_file),
-        cmocka_unit_test(entries_that_a_killed_daemon_has_not_synced_are_synced_before_others_follow),
-        cmocka_unit_test(a_power_cut_while_the_log_is_read_changes_nothing),
-        cmocka_unit_test(a_full_disk_costs_only_entries),
-        cmocka_unit_test(no_memory_while_writing_costs_only_entries),
-        cmocka_unit_test(no_memory_while_reading_is_no_damage),
-        cmocka_unit_test(every_byte_that_is_damaged_ends_the_log_before_its_entry),
-        cmocka_unit_test(bytes_that_an_earlier_use_has_left_never_count),
-        cmocka_unit_test(a_segment_that_is_missing_is_reported),
-        cmocka_unit_test(an_entry_that_the_disk_cannot_read_is_reported),
-        cmocka_unit_test(files_that_are_cut_short_end_the_log),
-    };
     const struct CMUnitTest of_control[] = {
         cmocka_unit_test(a_power_cut_costs_no_durable_step),
         cmocka_unit_test(a_call_that_fails_costs_no_durable_step),
@@ -431,6 +392,5 @@ int main(void)
         cmocka_unit_test(a_power_cut_while_the_log_is_read_changes_nothing),
         cmocka_unit_test(a_full_disk_costs_only_entries),
     };
-
-    return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(of_control, use_control, NULL);
+    return cmocka_run_group_tests(of_control, use_control, NULL);
 }

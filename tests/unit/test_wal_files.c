@@ -1,14 +1,6 @@
 /* Tests logs of jobs on a disk: what is written comes back, in order, and after a restart, and nothing else does. */
 #define _GNU_SOURCE /* mkdtemp */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <unistd.h>
 #include <xxhash.h>
@@ -66,9 +58,10 @@ static void restart(log_course *c, mem_disk_crash_kind kind)
 
 /* ---- tests ---- */
 
-static void a_job_without_a_log_has_no_entries(void **state)
+FIXTURE(set_up, tear_down);
+
+TEST(a_job_without_a_log_has_no_entries, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_about about;
 
     assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, NULL, NULL, &about, NULL), PD_OK);
@@ -78,10 +71,8 @@ static void a_job_without_a_log_has_no_entries(void **state)
     assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, 7, NULL), PD_OK);
 }
 
-static void entries_survive_a_power_cut_and_go_on_after_it(void **state)
+TEST(entries_survive_a_power_cut_and_go_on_after_it, log_course *c)
 {
-    log_course *c = *state;
-
     for (int life = 0; life < 4; life++) {
         course_steps(c, 1);
         course_steps(c, 3);
@@ -91,10 +82,8 @@ static void entries_survive_a_power_cut_and_go_on_after_it(void **state)
     assert_int_equal(c->refused, 0);
 }
 
-static void entries_that_wait_cost_one_sync(void **state)
+TEST(entries_that_wait_cost_one_sync, log_course *c)
 {
-    log_course *c = *state;
-
     course_steps(c, 1);
     mem_disk_forget_calls(c->memory);
     course_steps(c, 2);
@@ -103,9 +92,8 @@ static void entries_that_wait_cost_one_sync(void **state)
     assert_int_equal(calls_of(c, "sync_dir"), 0);
 }
 
-static void segments_are_written_anew_after_a_checkpoint(void **state)
+TEST(segments_are_written_anew_after_a_checkpoint, log_course *c)
 {
-    log_course *c = *state;
     size_t most = 0;
 
     for (int i = 0; i < 40; i++) {
@@ -123,10 +111,8 @@ static void segments_are_written_anew_after_a_checkpoint(void **state)
     assert_int_equal(c->refused, 0);
 }
 
-static void a_chain_begins_after_a_checkpoint_of_the_last_step(void **state)
+TEST(a_chain_begins_after_a_checkpoint_of_the_last_step, log_course *c)
 {
-    log_course *c = *state;
-
     course_steps(c, 5);
     course_checkpoint(c, 5);
     course_steps(c, 2);
@@ -134,10 +120,8 @@ static void a_chain_begins_after_a_checkpoint_of_the_last_step(void **state)
     assert_int_equal(c->step, 7);
 }
 
-static void an_entry_that_leaves_a_step_out_is_refused(void **state)
+TEST(an_entry_that_leaves_a_step_out_is_refused, log_course *c)
 {
-    log_course *c = *state;
-
     course_steps(c, 2);
     c->step++;
     c->life_of[3] = 1;
@@ -153,9 +137,8 @@ static void an_entry_that_leaves_a_step_out_is_refused(void **state)
     assert_int_equal(c->step, 6);
 }
 
-static void entries_of_another_past_are_never_read(void **state)
+TEST(entries_of_another_past_are_never_read, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_about about;
 
     course_steps(c, 8);
@@ -173,9 +156,8 @@ static void entries_of_another_past_are_never_read(void **state)
     assert_int_equal(about.entries, 0);
 }
 
-static void entries_of_another_job_are_never_read(void **state)
+TEST(entries_of_another_job_are_never_read, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_about about;
 
     course_steps(c, 3);
@@ -183,9 +165,8 @@ static void entries_of_another_job_are_never_read(void **state)
     assert_int_equal(about.entries, 0);
 }
 
-static void a_log_that_follows_a_later_checkpoint_is_reported(void **state)
+TEST(a_log_that_follows_a_later_checkpoint_is_reported, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_about about;
 
     for (int i = 0; i < 10; i++) course_steps(c, 4);
@@ -198,9 +179,8 @@ static void a_log_that_follows_a_later_checkpoint_is_reported(void **state)
     assert_non_null(strstr(about.damage.text, "steps 11 to "));
 }
 
-static void an_entry_larger_than_a_segment_gets_a_larger_one(void **state)
+TEST(an_entry_larger_than_a_segment_gets_a_larger_one, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_record *e = sample_large_entry(1, 0, 3 * LOG_SEGMENT_BYTES / sizeof(float));
     pd_wal_about about;
 
@@ -213,9 +193,8 @@ static void an_entry_larger_than_a_segment_gets_a_larger_one(void **state)
     pd_wal_record_free(e);
 }
 
-static void two_jobs_have_logs_of_their_own(void **state)
+TEST(two_jobs_have_logs_of_their_own, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_record *e[4];
     pd_wal_about about;
     char dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
@@ -240,9 +219,8 @@ static void two_jobs_have_logs_of_their_own(void **state)
     assert_int_equal(about.entries, 2);
 }
 
-static void the_log_of_a_job_that_has_ended_is_removed(void **state)
+TEST(the_log_of_a_job_that_has_ended_is_removed, log_course *c)
 {
-    log_course *c = *state;
     pd_wal_record *e = sample_logged(1, 0, 1);
     char dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
     int file;
@@ -260,9 +238,8 @@ static void the_log_of_a_job_that_has_ended_is_removed(void **state)
     pd_wal_record_free(e);
 }
 
-static void a_log_can_be_set_aside(void **state)
+TEST(a_log_can_be_set_aside, log_course *c)
 {
-    log_course *c = *state;
     bool was_there;
 
     for (int i = 0; i < 3; i++) {
@@ -280,9 +257,8 @@ static void a_log_can_be_set_aside(void **state)
     assert_true(mem_disk_has(c->memory, LOG_JOB_DIR "/log-aside.3"));
 }
 
-static void a_newer_format_is_refused_and_left_alone(void **state)
+TEST(a_newer_format_is_refused_and_left_alone, log_course *c)
 {
-    log_course *c = *state;
     static const char path[] = LOG_JOB_DIR "/log/segment-00000000000000000001";
     pd_wal_about about;
     pd_error err;
@@ -303,14 +279,13 @@ static void a_newer_format_is_refused_and_left_alone(void **state)
 }
 
 /* Writes entries to the real disk, and reads them again. */
-static void the_real_disk_brings_entries_back(void **state)
+TEST(the_real_disk_brings_entries_back)
 {
     char root[] = "/tmp/paramd-log-XXXXXX", dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
     pd_wal_record *e[3];
     pd_wal_about about;
     pd_wal_writer *logs;
     pd_error err;
-    (void)state;
 
     assert_non_null(mkdtemp(root));
     pd_keep_job_name(name, LOG_JOB, LOG_CREATOR);
@@ -335,27 +310,4 @@ static void the_real_disk_brings_entries_back(void **state)
     assert_int_equal(pd_wal_remove(&pd_disk_posix, dir, NULL), PD_OK);
     assert_int_equal(rmdir(dir), 0);
     assert_int_equal(rmdir(root), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_job_without_a_log_has_no_entries),
-        TEST(entries_survive_a_power_cut_and_go_on_after_it),
-        TEST(entries_that_wait_cost_one_sync),
-        TEST(segments_are_written_anew_after_a_checkpoint),
-        TEST(a_chain_begins_after_a_checkpoint_of_the_last_step),
-        TEST(an_entry_that_leaves_a_step_out_is_refused),
-        TEST(entries_of_another_past_are_never_read),
-        TEST(entries_of_another_job_are_never_read),
-        TEST(a_log_that_follows_a_later_checkpoint_is_reported),
-        TEST(an_entry_larger_than_a_segment_gets_a_larger_one),
-        TEST(two_jobs_have_logs_of_their_own),
-        TEST(the_log_of_a_job_that_has_ended_is_removed),
-        TEST(a_log_can_be_set_aside),
-        TEST(a_newer_format_is_refused_and_left_alone),
-        cmocka_unit_test(the_real_disk_brings_entries_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* Tests that a log brings back steps that end in every way: taken, skipped, refused by the optimizer, without a
  * gradient. A job takes a random course, crashes after any step, and must have the image of the job that did not. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "counting_row.h"
 #include "kept_job.h"
@@ -205,11 +198,10 @@ static void check(const random_course *c, const image *images)
 
 /* ---- tests ---- */
 
-static void a_log_brings_steps_back_however_they_ended(void **state)
+TEST(a_log_brings_steps_back_however_they_ended)
 {
     const unsigned all = 1u << PD_STEPPED | 1u << PD_SKIPPED | 1u << PD_NO_GRADIENT | 1u << PD_REFUSED;
 
-    (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         unsigned outcomes = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -221,12 +213,4 @@ static void a_log_brings_steps_back_however_they_ended(void **state)
         }
         if (outcomes != all) fail_msg("\"%s\": rounds ended in the ways %x, not %x", options[kind], outcomes, all);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_log_brings_steps_back_however_they_ended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

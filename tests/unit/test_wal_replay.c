@@ -1,12 +1,6 @@
 /* Tests that a job that is restored from a checkpoint and the entries of its log has the same bits as a job that was
  * not interrupted, and ends with the same bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "course.h"
 #include "kept_job.h"
@@ -121,9 +115,8 @@ static void check(const course *p, bool lazy, uint64_t seed)
 
 #define LOG "durability=log checkpoint_every=50"
 
-static void every_optimizer_repeats_its_steps_with_the_same_bits(void **state)
+TEST(every_optimizer_repeats_its_steps_with_the_same_bits)
 {
-    (void)state;
     for (const pd_optimizer_ops *const *row = pd_optimizer_table; *row != NULL; row++) {
         char rule[96];
         snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
@@ -133,11 +126,10 @@ static void every_optimizer_repeats_its_steps_with_the_same_bits(void **state)
     }
 }
 
-static void roots_that_are_used_later_are_repeated(void **state)
+TEST(roots_that_are_used_later_are_repeated)
 {
     char rule[256];
 
-    (void)state;
     for (int delay = 0; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
                  "* scalable_shampoo block_size=16 learning_rate=0.01 "
@@ -155,9 +147,8 @@ static void roots_that_are_used_later_are_repeated(void **state)
           true, 300);
 }
 
-static void groups_ranges_absences_clipping_and_overrides_are_repeated(void **state)
+TEST(groups_ranges_absences_clipping_and_overrides_are_repeated)
 {
-    (void)state;
     check(&(course){ .options = LOG, .rules = "* kron", .absent = true }, false, 10);
     check(&(course){ .options = LOG, .rules = "* adam", .ranged = true, .absent = true }, false, 20);
     check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9",
@@ -183,9 +174,8 @@ static const course ready = { .options = LOG,
                               .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
                                        "start_preconditioning_step=2 root_delay=ready" };
 
-static void roots_are_used_in_the_steps_in_which_they_were_ready(void **state)
+TEST(roots_are_used_in_the_steps_in_which_they_were_ready)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         rig a, next;
         uint64_t drawn = seed;
@@ -203,15 +193,4 @@ static void roots_are_used_in_the_steps_in_which_they_were_ready(void **state)
         rig_free(&next);
         rig_free(&a);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_repeats_its_steps_with_the_same_bits),
-        cmocka_unit_test(roots_that_are_used_later_are_repeated),
-        cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_are_repeated),
-        cmocka_unit_test(roots_are_used_in_the_steps_in_which_they_were_ready),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* Tests when a job makes entries of its log, whom they hold back, and what becomes of them when the disk is slow or
  * fails. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kept_job.h"
 #include "wal_copy.h"
-#include "oom.h"
 #include "rig.h"
 #include "step_log.h"
 #include "store_inside.h"
@@ -35,11 +29,10 @@ static void push_both(rig *r, uint32_t param, uint64_t step)
 
 /* ---- entries follow the first checkpoint ---- */
 
-static void the_initial_weights_are_kept_and_each_step_is_an_entry(void **state)
+TEST(the_initial_weights_are_kept_and_each_step_is_an_entry)
 {
     rig r;
 
-    (void)state;
     start(&r);
     assert_int_equal(r.kept, 1);
     assert_int_equal(r.disk->step, 0);
@@ -55,24 +48,22 @@ static void the_initial_weights_are_kept_and_each_step_is_an_entry(void **state)
     rig_free(&r);
 }
 
-static void without_a_directory_a_log_is_refused(void **state)
+TEST(without_a_directory_a_log_is_refused)
 {
     pd_store_config config = rig_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     assert_int_equal(rig_hello(&r, "job", 0, 1, 1, 1, "durability=log", "* sgd"), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r.error.text, "durability = log"));
     rig_free(&r);
 }
 
-static void a_checkpoint_makes_entries_superfluous_and_they_go_on(void **state)
+TEST(a_checkpoint_makes_entries_superfluous_and_they_go_on)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "durability=log checkpoint_every=3");
     for (uint64_t step = 1; step <= 5; step++) kept_job_step(&r, step);
     assert_int_equal(r.kept, 2);
@@ -84,12 +75,11 @@ static void a_checkpoint_makes_entries_superfluous_and_they_go_on(void **state)
     rig_free(&r);
 }
 
-static void entries_wait_until_their_checkpoint_is_durable(void **state)
+TEST(entries_wait_until_their_checkpoint_is_durable)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     rig_new(&r, &config);
     r.lazy_disk = true;
     rig_start(&r, "job", 2, KEPT_CONN, kept_job_sizes, 2, OPTIONS, "* adam");
@@ -108,11 +98,10 @@ static void entries_wait_until_their_checkpoint_is_durable(void **state)
 
 /* ---- whom the log holds back ---- */
 
-static void a_parameter_waits_until_all_have_closed_the_step_before(void **state)
+TEST(a_parameter_waits_until_all_have_closed_the_step_before)
 {
     rig r;
 
-    (void)state;
     start(&r);
     kept_job_step(&r, 1);
     push_both(&r, 0, 2);
@@ -128,12 +117,11 @@ static void a_parameter_waits_until_all_have_closed_the_step_before(void **state
     rig_free(&r);
 }
 
-static void a_parameter_waits_for_a_cut_and_then_for_the_log(void **state)
+TEST(a_parameter_waits_for_a_cut_and_then_for_the_log)
 {
     pd_store_config config = kept_config();
     rig r;
 
-    (void)state;
     kept_job_start(&r, &config, "durability=log checkpoint_every=2");
     r.lazy_log = true;
     kept_job_step(&r, 1);
@@ -146,12 +134,11 @@ static void a_parameter_waits_for_a_cut_and_then_for_the_log(void **state)
     rig_free(&r);
 }
 
-static void the_job_goes_at_the_speed_of_the_disk(void **state)
+TEST(the_job_goes_at_the_speed_of_the_disk)
 {
     uint64_t warnings;
     rig r;
 
-    (void)state;
     start(&r);
     warnings = r.warnings;
     r.lazy_log = true;
@@ -170,11 +157,10 @@ static void the_job_goes_at_the_speed_of_the_disk(void **state)
     rig_free(&r);
 }
 
-static void a_job_may_end_with_entries_under_way(void **state)
+TEST(a_job_may_end_with_entries_under_way)
 {
     rig r;
 
-    (void)state;
     start(&r);
     r.lazy_log = true;
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
@@ -185,11 +171,10 @@ static void a_job_may_end_with_entries_under_way(void **state)
 
 /* ---- the disk fails ---- */
 
-static void entries_begin_anew_after_a_checkpoint_when_the_log_has_failed(void **state)
+TEST(entries_begin_anew_after_a_checkpoint_when_the_log_has_failed)
 {
     rig r;
 
-    (void)state;
     start(&r);
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
     r.log_error = "Input/output error";
@@ -207,12 +192,11 @@ static void entries_begin_anew_after_a_checkpoint_when_the_log_has_failed(void *
     rig_free(&r);
 }
 
-static void the_job_trains_on_when_log_and_checkpoints_fail(void **state)
+TEST(the_job_trains_on_when_log_and_checkpoints_fail)
 {
     uint64_t warnings;
     rig r;
 
-    (void)state;
     start(&r);
     kept_job_step(&r, 1);
     warnings = r.warnings;
@@ -227,11 +211,10 @@ static void the_job_trains_on_when_log_and_checkpoints_fail(void **state)
     rig_free(&r);
 }
 
-static void entries_that_wait_go_when_their_checkpoint_fails(void **state)
+TEST(entries_that_wait_go_when_their_checkpoint_fails)
 {
     rig r;
 
-    (void)state;
     start(&r);
     r.log_error = "Input/output error";
     r.lazy_disk = true;
@@ -263,7 +246,7 @@ static bool step_without_memory(rig *r, uint64_t step, int64_t n)
     (void)pd_store_work(r->store, r->now);
     failed = oom_disarm();
     rig_absorb(r);
-    while (job_of(r)->steps.retry_ns > 0 || kept_job_step_of(r, 0) < step || kept_job_step_of(r, 1) < step) {
+    while (job_of(r)->steps.shortage.retry_ns > 0 || kept_job_step_of(r, 0) < step || kept_job_step_of(r, 1) < step) {
         rig_sleep(r, 1);
         rig_work(r);
     }
@@ -271,13 +254,12 @@ static bool step_without_memory(rig *r, uint64_t step, int64_t n)
     return failed;
 }
 
-static void steps_are_durable_again_after_memory_was_out(void **state)
+TEST(steps_are_durable_again_after_memory_was_out)
 {
     uint64_t step = 0;
     bool failed = true;
     rig r;
 
-    (void)state;
     start(&r);
     for (int64_t n = 0; failed; n++) {
         failed = step_without_memory(&r, ++step, n);
@@ -307,12 +289,11 @@ static void import(rig *r, pd_import_act act)
     assert_int_equal(r->error.code, PD_OK);
 }
 
-static void an_import_stops_the_entries_until_the_next_checkpoint(void **state)
+TEST(an_import_stops_the_entries_until_the_next_checkpoint)
 {
     pd_store_config config = kept_config();
     rig r, next;
 
-    (void)state;
     start(&r);
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
     import(&r, PD_IMPORT_BEGIN);
@@ -330,7 +311,7 @@ static void an_import_stops_the_entries_until_the_next_checkpoint(void **state)
     rig_free(&r);
 }
 
-static void a_change_of_the_world_stops_the_entries_until_the_next_checkpoint(void **state)
+TEST(a_change_of_the_world_stops_the_entries_until_the_next_checkpoint)
 {
     static const char *const names[] = { "p0", "p1" };
     const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
@@ -338,7 +319,6 @@ static void a_change_of_the_world_stops_the_entries_until_the_next_checkpoint(vo
     float values[256] = { 1 };
     rig r, next;
 
-    (void)state;
     start(&r);
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
     rig_new(&next, &config);
@@ -361,12 +341,11 @@ static void a_change_of_the_world_stops_the_entries_until_the_next_checkpoint(vo
 
 /* ---- requests for durable steps ---- */
 
-static void a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint(void **state)
+TEST(a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint)
 {
     uint64_t answered;
     rig r;
 
-    (void)state;
     start(&r);
     r.lazy_log = true;
     kept_job_step(&r, 1);
@@ -386,11 +365,10 @@ static void a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint(void **s
     rig_free(&r);
 }
 
-static void a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps(void **state)
+TEST(a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps)
 {
     rig r;
 
-    (void)state;
     start(&r);
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
     assert_true(rig_drain(&r, 50, 10));
@@ -401,13 +379,12 @@ static void a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps(void 
 
 /* ---- entries that do not fit ---- */
 
-static void an_entry_that_is_damaged_is_refused(void **state)
+TEST(an_entry_that_is_damaged_is_refused)
 {
     pd_store_config config = kept_config();
     pd_error err;
     rig r;
 
-    (void)state;
     start(&r);
     assert_int_equal(rig_note(&r, 0, KEPT_CONN, 1, "my place"), PD_OK);
     kept_job_step(&r, 1);
@@ -445,12 +422,11 @@ static void expect(const rig *from, const pd_wal_record *entry, int code, const 
     rig_free(&next);
 }
 
-static void an_entry_of_another_step_or_job_is_refused(void **state)
+TEST(an_entry_of_another_step_or_job_is_refused)
 {
     pd_wal_record *entry;
     rig r;
 
-    (void)state;
     start(&r);
     kept_job_step(&r, 1);
     kept_job_step(&r, 2);
@@ -469,29 +445,4 @@ static void an_entry_of_another_step_or_job_is_refused(void **state)
     expect(&r, entry, PD_NOT_FOUND, "there is no job Job");
     pd_wal_record_free(entry);
     rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_initial_weights_are_kept_and_each_step_is_an_entry),
-        cmocka_unit_test(without_a_directory_a_log_is_refused),
-        cmocka_unit_test(a_checkpoint_makes_entries_superfluous_and_they_go_on),
-        cmocka_unit_test(entries_wait_until_their_checkpoint_is_durable),
-        cmocka_unit_test(a_parameter_waits_until_all_have_closed_the_step_before),
-        cmocka_unit_test(a_parameter_waits_for_a_cut_and_then_for_the_log),
-        cmocka_unit_test(the_job_goes_at_the_speed_of_the_disk),
-        cmocka_unit_test(a_job_may_end_with_entries_under_way),
-        cmocka_unit_test(entries_begin_anew_after_a_checkpoint_when_the_log_has_failed),
-        cmocka_unit_test(the_job_trains_on_when_log_and_checkpoints_fail),
-        cmocka_unit_test(entries_that_wait_go_when_their_checkpoint_fails),
-        cmocka_unit_test(steps_are_durable_again_after_memory_was_out),
-        cmocka_unit_test(an_import_stops_the_entries_until_the_next_checkpoint),
-        cmocka_unit_test(a_change_of_the_world_stops_the_entries_until_the_next_checkpoint),
-        cmocka_unit_test(a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint),
-        cmocka_unit_test(a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps),
-        cmocka_unit_test(an_entry_that_is_damaged_is_refused),
-        cmocka_unit_test(an_entry_of_another_step_or_job_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* Tests the thread that touches memory ahead of its user. */
 #define _GNU_SOURCE /* mincore */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "await.h"
-#include "warm.h"
+#include "overlapped.h"
 
 enum { BYTES = 9 << 20, PATIENCE_S = 30 };
 
@@ -42,11 +36,10 @@ static bool is_touched(void *at)
     return touched_pages(at) == BYTES / (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void memory_is_touched_and_its_content_stays(void **state)
+TEST(memory_is_touched_and_its_content_stays)
 {
     uint8_t *at = map(), *other = map();
     pd_warmer *warmer;
-    (void)state;
 
 #ifdef MADV_POPULATE_WRITE
     if (madvise(other, 1, MADV_POPULATE_WRITE) != 0) skip();
@@ -63,10 +56,9 @@ static void memory_is_touched_and_its_content_stays(void **state)
     munmap(other, BYTES);
 }
 
-static void memory_that_was_given_up_may_be_unmapped(void **state)
+TEST(memory_that_was_given_up_may_be_unmapped)
 {
     pd_warmer *warmer;
-    (void)state;
 
     assert_int_equal(pd_warmer_start(&warmer, &no_node, NULL), PD_OK);
     for (int i = 0; i < 20; i++) {
@@ -77,13 +69,4 @@ static void memory_that_was_given_up_may_be_unmapped(void **state)
         assert_int_equal(munmap(at, BYTES), 0);
     }
     pd_warmer_stop(warmer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_touched_and_its_content_stays),
-        cmocka_unit_test(memory_that_was_given_up_may_be_unmapped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

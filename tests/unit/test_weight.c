@@ -1,14 +1,7 @@
 /* Tests that all pushes of one rank for one parameter in one step have the same weight. */
+#include "test.h"
+
 #include "rig.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CHUNK = 64, LONG = 2 * CHUNK };
 
@@ -47,10 +40,10 @@ static void remember(rig *r, float *before)
     memcpy(before, rig_weights(r, r->job, 0), LONG * sizeof *before);
 }
 
-static void a_chunk_of_another_weight_is_refused_and_both_weights_are_named(void **state)
-{
-    rig *r = *state;
+EACH_TEST(rig_set_up, rig_tear_down);
 
+TEST(a_chunk_of_another_weight_is_refused_and_both_weights_are_named, rig *r)
+{
     start(r, 2, "aggregate=weighted_mean");
     assert_int_equal(push(r, 0, 1, 0, 1, 3, false), PD_OK);
     assert_int_equal(push(r, 0, 1, 1, 1, 5, false), PD_INVALID_ARGUMENT);
@@ -61,9 +54,8 @@ static void a_chunk_of_another_weight_is_refused_and_both_weights_are_named(void
     assert_non_null(strstr(r->error.text, "now gives it with weight 3, as a sum over its examples"));
 }
 
-static void what_was_refused_has_changed_nothing(void **state)
+TEST(what_was_refused_has_changed_nothing, rig *r)
 {
-    rig *r = *state;
     float before[LONG];
 
     start(r, 2, "aggregate=weighted_mean");
@@ -77,7 +69,7 @@ static void what_was_refused_has_changed_nothing(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void a_chunk_that_is_summed_still_tells_the_weight_of_the_others(void **state)
+TEST_STATE(a_chunk_that_is_summed_still_tells_the_weight_of_the_others)
 {
     static const char *const options[] = { "aggregate=mean", "aggregate=median", "aggregate=adasum_vdot" };
 
@@ -94,9 +86,8 @@ static void a_chunk_that_is_summed_still_tells_the_weight_of_the_others(void **s
     }
 }
 
-static void a_duplicate_of_another_weight_is_refused(void **state)
+TEST(a_duplicate_of_another_weight_is_refused, rig *r)
 {
-    rig *r = *state;
     rig_frame *again;
 
     start(r, 2, "aggregate=weighted_mean");
@@ -111,9 +102,8 @@ static void a_duplicate_of_another_weight_is_refused(void **state)
     assert_null(rig_versions(r, r->job, 0)->scalars);
 }
 
-static void another_step_and_another_parameter_may_have_another_weight(void **state)
+TEST(another_step_and_another_parameter_may_have_another_weight, rig *r)
 {
-    rig *r = *state;
     rig_frame *other;
 
     start(r, 1, "aggregate=weighted_mean");
@@ -127,9 +117,8 @@ static void another_step_and_another_parameter_may_have_another_weight(void **st
     assert_int_equal(push(r, 0, 1, 0, 1, 7, false), PD_OK); /* the round is closed: another weight is not refused */
 }
 
-static void a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_itself(void **state)
+TEST(a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_itself, rig *r)
 {
-    rig *r = *state;
     float before[LONG];
     pd_shape shapes[] = { { 1, { LONG } }, { 1, { 7 } } };
     static const char *const names[] = { "p0", "p1" };
@@ -147,10 +136,9 @@ static void a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_its
     assert_moved(r, before, 1, (7 * 4 + 8) / 8.0f);
 }
 
-static void a_weight_that_could_overflow_a_sum_is_refused(void **state)
+TEST(a_weight_that_could_overflow_a_sum_is_refused, rig *r)
 {
     const double wrong[] = { 1e300, 9007199254740994.0, -1, INFINITY, NAN };
-    rig *r = *state;
     float before[LONG];
 
     start(r, 2, "aggregate=weighted_mean");
@@ -166,19 +154,4 @@ static void a_weight_that_could_overflow_a_sum_is_refused(void **state)
     rig_work(r);
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_STEPPED);
     assert_moved(r, before, 0, 1e20f);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_chunk_of_another_weight_is_refused_and_both_weights_are_named),
-        TEST(what_was_refused_has_changed_nothing),
-        TEST(a_chunk_that_is_summed_still_tells_the_weight_of_the_others),
-        TEST(a_duplicate_of_another_weight_is_refused),
-        TEST(another_step_and_another_parameter_may_have_another_weight),
-        TEST(a_weight_that_could_overflow_a_sum_is_refused),
-        TEST(a_process_that_takes_over_weighs_the_chunks_that_were_missing_by_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

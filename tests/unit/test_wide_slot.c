@@ -1,15 +1,7 @@
 /* Tests slots in float64, with which phases and tasks compute in float64, and slots that are stored in float16. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "lone_step.h"
-#include "oom.h"
 #include "optimizer.h"
 #include "partition.h"
 #include "wide_row.h"
@@ -159,11 +151,10 @@ static void assert_state(const pd_optim *optim, const twin *t, pd_storage storag
     }
 }
 
-static void phases_and_tasks_see_doubles_and_float16_is_rounded(void **state)
+TEST(phases_and_tasks_see_doubles_and_float16_is_rounded)
 {
     static const pd_storage storages[] = { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_F16, PD_STORE_F64 };
 
-    (void)state;
     for (size_t k = 0; k < sizeof storages / sizeof *storages; k++) {
         pd_optim *optim = new_optim(storages[k], 0);
         float W[N] = { 0 }, G[N];
@@ -180,24 +171,22 @@ static void phases_and_tasks_see_doubles_and_float16_is_rounded(void **state)
     }
 }
 
-static void float64_state_begins_as_the_plan_says(void **state)
+TEST(float64_state_begins_as_the_plan_says)
 {
     pd_optim *optim = new_optim(PD_STORE_F64, 0);
     twin t;
 
-    (void)state;
     twin_new(&t);
     assert_state(optim, &t, PD_STORE_F64);
     pd_optim_free(optim);
 }
 
-static void a_slot_is_read_in_float32_with_both_halves(void **state)
+TEST(a_slot_is_read_in_float32_with_both_halves)
 {
     pd_optim *optim = new_optim(PD_STORE_F64, 0);
     float W[N] = { 0 }, G[N], S[SQUARE];
     twin t;
 
-    (void)state;
     twin_new(&t);
     fill_gradient(G, 0);
     step(optim, G, W);
@@ -208,11 +197,10 @@ static void a_slot_is_read_in_float32_with_both_halves(void **state)
     pd_optim_free(optim);
 }
 
-static void bits_do_not_depend_on_the_number_of_threads(void **state)
+TEST(bits_do_not_depend_on_the_number_of_threads)
 {
     float W[4][N] = { { 0 } }, G[N];
 
-    (void)state;
     for (int threads = 1; threads <= 4; threads++) {
         pd_optim *optim = new_optim(PD_STORE_F64, 1);
         for (int s = 0; s < 5; s++) {
@@ -227,12 +215,11 @@ static void bits_do_not_depend_on_the_number_of_threads(void **state)
 /* ---- numbers that are not finite ---- */
 
 /* The square of 1e20 is beyond float32, but not beyond float64. */
-static void statistics_beyond_float32_are_finite(void **state)
+TEST(statistics_beyond_float32_are_finite)
 {
     pd_optim *optim = new_optim(PD_STORE_F64, 0);
     float W[N] = { 0 }, G[N];
 
-    (void)state;
     fill_gradient(G, 0);
     G[1 * COLS] = 1e20f; /* not element 0: there the task would fail */
     step(optim, G, W);
@@ -246,12 +233,11 @@ static float unfit_of(const pd_optim *optim, int block)
     return pd_optim_slot(optim, WIDE_UNFIT).at[block];
 }
 
-static void a_task_is_told_why_its_inputs_are_unfit(void **state)
+TEST(a_task_is_told_why_its_inputs_are_unfit)
 {
     pd_optim *optim = new_optim(PD_STORE_F64, 0);
     float W[N] = { 0 }, G[N] = { 0 };
 
-    (void)state;
     G[0] = 2e19f;    /* too large: the task of block 0 fails */
     G[3] = INFINITY; /* 0 * inf makes the rest of block 1's statistic NaN */
     G[3 * COLS] = NAN;
@@ -265,12 +251,11 @@ static void a_task_is_told_why_its_inputs_are_unfit(void **state)
     pd_optim_free(optim);
 }
 
-static void an_infinity_alone_is_told_as_one(void **state)
+TEST(an_infinity_alone_is_told_as_one)
 {
     pd_optim *optim = new_optim(PD_STORE_F64, 0);
     float W[N] = { 0 }, G[N];
 
-    (void)state;
     for (int i = 0; i < N; i++) G[i] = 1;
     G[COLS + 1] = INFINITY;
     step(optim, G, W);
@@ -281,12 +266,11 @@ static void an_infinity_alone_is_told_as_one(void **state)
 
 /* ---- bytes ---- */
 
-static void a_float64_takes_eight_bytes_and_a_float16_two(void **state)
+TEST(a_float64_takes_eight_bytes_and_a_float16_two)
 {
     int64_t squares = 9 + 9 + 4 + 4, sides = 3 + 3 + 2 + 2, blocks = 8 * 2 * squares + 4 * sides + 4 * BLOCKS;
     pd_optim *wide = new_optim(PD_STORE_F64, 0), *narrow = new_optim(PD_STORE_F16, 0);
 
-    (void)state;
     assert_int_equal(pd_optim_state_bytes(wide), 8 * N + 8 * N + blocks);
     assert_int_equal(pd_optim_state_bytes(narrow), 2 * N + 8 * N + blocks);
     assert_int_equal(pd_plan_task_bytes(pd_optim_plan(wide)), 8 * 2 * squares + 4 * sides);
@@ -296,14 +280,13 @@ static void a_float64_takes_eight_bytes_and_a_float16_two(void **state)
     pd_optim_free(narrow);
 }
 
-static void without_memory_there_is_no_optimizer_and_no_step(void **state)
+TEST(without_memory_there_is_no_optimizer_and_no_step)
 {
     pd_declaration declaration = declare(PD_STORE_F16, 0);
     float W[N] = { 0 }, G[N];
     pd_optim *optim = NULL;
     int rc;
 
-    (void)state;
     fill_gradient(G, 0);
     for (int64_t n = 0;; n++) {
         oom_arm(n);
@@ -319,21 +302,4 @@ static void without_memory_there_is_no_optimizer_and_no_step(void **state)
     step(optim, G, W);
     assert_int_equal(pd_optim_count(optim), 1);
     pd_optim_free(optim);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_and_tasks_see_doubles_and_float16_is_rounded),
-        cmocka_unit_test(float64_state_begins_as_the_plan_says),
-        cmocka_unit_test(a_slot_is_read_in_float32_with_both_halves),
-        cmocka_unit_test(bits_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test(statistics_beyond_float32_are_finite),
-        cmocka_unit_test(a_task_is_told_why_its_inputs_are_unfit),
-        cmocka_unit_test(an_infinity_alone_is_told_as_one),
-        cmocka_unit_test(a_float64_takes_eight_bytes_and_a_float16_two),
-        cmocka_unit_test(without_memory_there_is_no_optimizer_and_no_step),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,9 @@
 /* Tests the disk that writes behind the caller's back: same bytes, and errors that come out in time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
+#include "test.h"
 
 #include "kept_sample.h"
 #include "mem_disk.h"
-#include "writebehind.h"
+#include "overlapped.h"
 
 #define ROOT "/state"
 #define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
@@ -53,9 +43,10 @@ static void ignore_damage(void *arg, const char *dir, const pd_error *why)
     (void)arg, (void)dir, (void)why;
 }
 
-static void large_checkpoints_have_the_same_bytes(void **state)
+EACH_TEST(set_up, tear_down);
+
+TEST(large_checkpoints_have_the_same_bytes, fixture *f)
 {
-    fixture *f = *state;
     const size_t sizes[] = { 4, (4u << 20) - 4, 4u << 20, (13u << 20) + 4 };
     pd_manifest manifest;
 
@@ -69,9 +60,8 @@ static void large_checkpoints_have_the_same_bytes(void **state)
     }
 }
 
-static void a_write_that_fails_is_told_before_the_file_counts(void **state)
+TEST(a_write_that_fails_is_told_before_the_file_counts, fixture *f)
 {
-    fixture *f = *state;
     pd_checkpoint_image *kept = sample_large(1, (17u << 20) + 4, 0);
     pd_error err;
     int failed = 0, rc;
@@ -91,9 +81,8 @@ static void a_write_that_fails_is_told_before_the_file_counts(void **state)
     pd_checkpoint_image_free(kept);
 }
 
-static void an_error_does_not_reach_the_next_file(void **state)
+TEST(an_error_does_not_reach_the_next_file, fixture *f)
 {
-    fixture *f = *state;
     int file;
 
     assert_int_equal(f->disk->create(f->disk->arg, ROOT "/a", 0, &file), 0);
@@ -106,15 +95,4 @@ static void an_error_does_not_reach_the_next_file(void **state)
     assert_int_equal(f->disk->write(f->disk->arg, file, "abc", 3), 0);
     assert_int_equal(f->disk->sync_file(f->disk->arg, file), 0);
     assert_int_equal(f->disk->close(f->disk->arg, file), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(large_checkpoints_have_the_same_bytes),
-        TEST(a_write_that_fails_is_told_before_the_file_counts),
-        TEST(an_error_does_not_reach_the_next_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

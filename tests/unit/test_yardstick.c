@@ -1,14 +1,8 @@
 /* Tests that the TCP benchmark moves all bytes in both directions at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "yardstick.h"
 
@@ -35,31 +29,27 @@ static void play_rounds(size_t bytes, size_t chunk, int rounds)
     free(in);
 }
 
-static void every_byte_comes_back_in_every_round(void **state)
+TEST(every_byte_comes_back_in_every_round)
 {
-    (void)state;
     play_rounds(BYTES, 4 << 20, 3);
 }
 
-static void chunks_that_do_not_divide_are_no_difference(void **state)
+TEST(chunks_that_do_not_divide_are_no_difference)
 {
-    (void)state;
     play_rounds(BYTES, 12345, 2);
 }
 
-static void a_round_may_be_a_single_byte(void **state)
+TEST(a_round_may_be_a_single_byte)
 {
-    (void)state;
     play_rounds(1, 4 << 20, 5);
 }
 
-static void several_connections_have_their_rounds_in_any_order(void **state)
+TEST(several_connections_have_their_rounds_in_any_order)
 {
     static uint8_t out[1000], in[1000];
     pd_yardstick y;
     int fd[3];
 
-    (void)state;
     assert_int_equal(pd_yardstick_start(&y, 3, sizeof out, 100, NULL), PD_OK);
     for (int i = 0; i < 3; i++) assert_true((fd[i] = pd_yardstick_connect(&y, NULL)) >= 0);
     for (int i = 0; i < 6; i++) assert_int_equal(pd_yardstick_round(&y, fd[2 - i % 3], out, in, NULL), PD_OK);
@@ -67,25 +57,23 @@ static void several_connections_have_their_rounds_in_any_order(void **state)
     pd_yardstick_stop(&y);
 }
 
-static void its_server_ends_with_the_last_connection(void **state)
+TEST(its_server_ends_with_the_last_connection)
 {
     pd_yardstick y;
     int status;
 
-    (void)state;
     assert_int_equal(pd_yardstick_start(&y, 1, 100, 100, NULL), PD_OK);
     close(pd_yardstick_connect(&y, NULL));
     assert_int_equal(waitpid(y.pid, &status, 0), y.pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void a_server_that_is_gone_is_an_error(void **state)
+TEST(a_server_that_is_gone_is_an_error)
 {
     static uint8_t out[100], in[100];
     pd_yardstick y;
     pd_error err = { 0 };
 
-    (void)state;
     assert_int_equal(pd_yardstick_start(&y, 1, 100, 100, NULL), PD_OK);
     int fd = pd_yardstick_connect(&y, NULL);
     assert_int_equal(pd_yardstick_round(&y, fd, out, in, NULL), PD_OK);
@@ -93,17 +81,4 @@ static void a_server_that_is_gone_is_an_error(void **state)
     assert_int_equal(pd_yardstick_round(&y, fd, out, in, &err), PD_UNAVAILABLE);
     assert_int_equal(pd_yardstick_connect(&y, &err), PD_UNAVAILABLE);
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_comes_back_in_every_round),
-        cmocka_unit_test(chunks_that_do_not_divide_are_no_difference),
-        cmocka_unit_test(a_round_may_be_a_single_byte),
-        cmocka_unit_test(several_connections_have_their_rounds_in_any_order),
-        cmocka_unit_test(its_server_ends_with_the_last_connection),
-        cmocka_unit_test(a_server_that_is_gone_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pd_client_init": (c_int, [c_void_p, _texts, _error]),
     "pd_client_restart": (c_int, [c_void_p, _texts, _error]),
     "pd_client_rewind": (c_int, [c_void_p, _texts, _error]),
-    "pd_client_recall": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_uint64), _error]),
+    "pd_client_worker_state": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_uint64), _error]),
     "pd_client_durable": (c_uint64, [c_void_p]),
     "pd_client_sync": (c_int, [c_void_p, c_uint64, _error]),
     "pd_client_replace": (c_int, [c_void_p, POINTER(structs.Item), c_size_t, c_uint64, _error]),

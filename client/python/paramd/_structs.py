@@ -61,8 +61,8 @@ class Scalar(ctypes.Structure):
 class PushOptions(ctypes.Structure):
     """pd_push_options: weight, hyperparameters and scalars of a push."""
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
-                ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool), ("note", c_void_p),
-                ("note_bytes", c_size_t), ("replaces", c_uint64)]
+                ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool),
+                ("worker_state", c_void_p), ("worker_state_bytes", c_size_t), ("replaces", c_uint64)]
 
 
 class Stats(ctypes.Structure):

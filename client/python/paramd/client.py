@@ -25,7 +25,7 @@ from .facts import Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
-from .texts import Settings, pairs, rule_list
+from .texts import Settings, either, pairs, rule_list
 from .ticket import SLICE, Request, Ticket, late, waited
 from .warned import warn_once
 
@@ -35,7 +35,7 @@ _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
 _WARNING = "warning of the server: "     # begin of a notice
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
-_NOTE_BYTES = 1 << 20                   # of the longest note
+_WORKER_STATE_BYTES = 1 << 20           # of the longest one
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
 
 
@@ -304,8 +304,8 @@ class Client:
 
     def rewind(self, weights: Arrays) -> None:
         """Goes on after Rewind: receives the weights of the server's checkpoint into the same arrays. Then `step_of`
-        has the checkpoint's step, the optimizer's state is that of the checkpoint, and `recall` has this rank's note.
-        The program takes the steps behind it again.
+        has the checkpoint's step, the optimizer's state is that of the checkpoint, and
+        `get_worker_state` returns this rank's worker state. The program takes the steps after it again.
 
             except paramd.Rewind:
                 client.rewind(weights)
@@ -346,14 +346,14 @@ class Client:
 
     def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
              hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-             note: bytes | None = None, replaces: int = 0) -> Ticket:
+             worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
-        return self._push(library().pd_client_push_sized, grads, None, note, scalars, weight=weight,
-                          presummed=presummed, hypers=hypers, replaces=replaces)
+        return self._push(library().pd_client_push_sized, grads, None, either(worker_state, note), scalars,
+                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces)
 
     def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
                   hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-                  note: bytes | None = None, replaces: int = 0) -> Ticket:
+                  worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -363,20 +363,21 @@ class Client:
         presummed: the gradients are sums over the examples, not means.
         hypers: hyperparameters of this step, the same on every rank.
         scalars: numbers whose means over the ranks come back in Ticket.scalars; at most 16.
-        note: at most 1 MiB that only this rank understands, such as its place in the data and the state of its random
-            numbers after this step (paramd.notes makes one). A checkpoint of the step has it: see `recall`. One push of
-            a step is enough, and the last note counts.
+        worker_state: at most 1 MiB that only this rank understands, such as its place in the data and the state of its
+            random numbers after this step (paramd.worker_state makes it). A checkpoint of the step contains it: see
+            `get_worker_state`. One push of a step is enough, and the last one counts.
         replaces: number of the change that the program has made by hand to the weights since the last step: see
             `replace`. 0: none.
+        note: the older name of worker_state.
 
-        InvalidArgument: an array does not fit its declaration, its parameter has a push under way, or the note is too
-        long.
+        InvalidArgument: an array does not fit its declaration, its parameter has a push under way, or the worker
+        state is too long.
         ResourceExhausted: too many tickets are under way.
         """
-        return self._push(library().pd_client_push_pull_sized, grads, weights, note, scalars, weight=weight,
-                          presummed=presummed, hypers=hypers, replaces=replaces)
+        return self._push(library().pd_client_push_pull_sized, grads, weights, either(worker_state, note), scalars,
+                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces)
 
-    def _push(self, function: Any, grads: Arrays, weights: Arrays | None, note: bytes | None,
+    def _push(self, function: Any, grads: Arrays, weights: Arrays | None, worker_state: bytes | None,
               scalars: Mapping[str, float] | None, *, weight: float | None, presummed: bool,
               hypers: Mapping[str, Any] | None, replaces: int) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
@@ -384,7 +385,8 @@ class Client:
         texts = text_list(pairs(hypers)) if hypers else None
         options = structs.PushOptions(weight=weight or 0.0, zero_weight=weight == 0, presummed=presummed,
                                       hypers=texts, scalars=numbers, n_scalars=len(numbers),
-                                      note=ctypes.cast(c_char_p(note), c_void_p), note_bytes=len(note or b""),
+                                      worker_state=ctypes.cast(c_char_p(worker_state), c_void_p),
+                                      worker_state_bytes=len(worker_state or b""),
                                       replaces=_change(replaces) if replaces != 0 else 0)
         request = Request(self, names, items, numbers, arrays)
         request.settled = not names and bool(grads)
@@ -475,14 +477,18 @@ class Client:
 
     # ---- checkpoints ----
 
+    def get_worker_state(self) -> tuple[int, bytes]:
+        """Returns the step and the bytes of this rank's worker state (`push_pull`) that belongs to the job's present
+        state: after a restart of the server that of its checkpoint, else the last one that this rank has given.
+        (0, b""): there is none. In a job whose parameters were at different steps at the checkpoint, it is the last one
+        that is not newer than any of them."""
+        state, count, step = ctypes.create_string_buffer(_WORKER_STATE_BYTES), c_size_t(), c_uint64()
+        self._repeat(library().pd_client_worker_state, state, _WORKER_STATE_BYTES, byref(count), byref(step))
+        return step.value, state.raw[:count.value]
+
     def recall(self) -> tuple[int, bytes]:
-        """Returns the step and the bytes of this rank's note (`push_pull`) that belongs to the job's present state:
-        after a restart of the server that of its checkpoint, else the last one that this rank has given. (0, b""):
-        there is none. In a job whose parameters were at different steps at the checkpoint, it is the last note that is
-        not newer than any of them."""
-        note, count, step = ctypes.create_string_buffer(_NOTE_BYTES), c_size_t(), c_uint64()
-        self._repeat(library().pd_client_recall, note, _NOTE_BYTES, byref(count), byref(step))
-        return step.value, note.raw[:count.value]
+        """The older name of get_worker_state."""
+        return self.get_worker_state()
 
     @property
     def durable(self) -> int:

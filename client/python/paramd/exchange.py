@@ -121,13 +121,13 @@ class Exchange:
         return plans
 
     def push(self, grads: Mapping[str, Any], weight: float | None, given: Mapping[str, Any],
-             note: bytes | None = None) -> None:
+             worker_state: bytes | None = None) -> None:
         """Pushes the gradients of a step, and asks for the weights after it.
 
         grads: an array for each parameter; None: this rank has no gradient of it.
         weight: number of examples behind the gradients; None: 1.
         given: hyperparameters that hold in this step.
-        note: of this step, as for paramd.Client.push_pull.
+        worker_state: of this step, as for paramd.Client.push_pull.
         """
         if self._step is not None:
             raise FailedPrecondition(FailedPrecondition.code, f"step {self._count} is under way: pull() waits for it")
@@ -137,8 +137,8 @@ class Exchange:
         for changes, names in plans.items():
             step.tickets.append(self.client.push_pull(
                 {name: grads[name] for name in names}, {name: step.weights[name] for name in names}, weight=weight,
-                hypers=dict(changes) or None, scalars=scalars or None, note=note))
-            self._step, scalars, note = step, {}, None
+                hypers=dict(changes) or None, scalars=scalars or None, worker_state=worker_state))
+            self._step, scalars, worker_state = step, {}, None
 
     # ---- the weights ----
 

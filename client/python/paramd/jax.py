@@ -26,7 +26,7 @@ from .handed import Handed
 from .means import Mean
 from .pytrees import Placement, Tree, refuse_tracers, to_host
 from .schedules import Hypers
-from .texts import Settings
+from .texts import Settings, either
 from .ticket import Result
 
 Rules = Iterable[tuple[str, str, Mapping[str, Any]]]
@@ -89,15 +89,16 @@ class Remote:
 
     # ---- steps ----
 
-    def step(self, params: Any, grads: Any, *, weight: float | None = None, note: bytes | None = None,
-             **hypers: Any) -> Any:
+    def step(self, params: Any, grads: Any, *, weight: float | None = None, worker_state: bytes | None = None,
+             note: bytes | None = None, **hypers: Any) -> Any:
         """Pushes gradients, waits until the server has taken the step, and returns the new parameters.
 
         params: the parameters that the last call returned: a pytree like that of the first ones. The new parameters
             have its structure and devices. Their values are not sent: the server has them.
         grads: gradients, a pytree of the same structure; None in place of a leaf: this rank has no gradient of it.
         weight: number of examples or tokens behind the gradients; the mean over the ranks is weighted by it. None: 1.
-        note: of this step, as for paramd.Client.push_pull: this rank's place in the data and its random numbers.
+        worker_state: of this step, as for paramd.Client.push_pull: this rank's place in the data and its random
+            numbers. note: its older name.
         hypers: hyperparameters of this step alone, the same on every rank, for every optimizer that has them.
 
         InvalidArgument: another structure, shape, element type or hyperparameter; nothing was sent.
@@ -112,7 +113,7 @@ class Remote:
         self._check(given)
         landed = self.exchange.take() if self._delay else None
         self._placement = Placement(params)
-        self.exchange.push(arrays, weight, hypers, note)
+        self.exchange.push(arrays, weight, hypers, either(worker_state, note))
         if not self._delay:
             landed = self.exchange.take()
         if landed is not None:
@@ -144,7 +145,7 @@ class Remote:
 
     def rewind(self) -> Any:
         """Goes on after paramd.Rewind: returns the parameters of the server's checkpoint. step_count is then the
-        checkpoint's step, from which the loop goes on, and client.recall() has this rank's note.
+        checkpoint's step, from which the loop goes on, and client.get_worker_state() has this rank's worker state.
 
             except paramd.Rewind:
                 params = remote.rewind()

@@ -44,3 +44,10 @@ def rule_list(rules: str | Iterable[str] | None) -> list[str] | None:
     if rules is None:
         return None
     return [rules] if isinstance(rules, str) else [str(rule) for rule in rules]
+
+
+def either(worker_state: Any, note: Any) -> Any:
+    """Returns the argument worker_state, or `note`, its older name. InvalidArgument: both are given."""
+    if worker_state is not None and note is not None:
+        raise invalid("worker_state and note are the same argument: give worker_state alone")
+    return note if worker_state is None else worker_state

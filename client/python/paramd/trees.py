@@ -67,8 +67,8 @@ def _refused(path: str, value: Any) -> InvalidArgument:
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     article = "an" if name[0].lower() in "aeiou" else "a"
-    return invalid(f"{path} is {article} {name}: a note takes JSON values, tuples, NumPy arrays and dense tensors, "
-                   "since no pickle is used")
+    return invalid(f"{path} is {article} {name}: a worker state takes JSON values, tuples, NumPy arrays and dense "
+                   "tensors, since no pickle is used")
 
 
 class _Writer:
@@ -114,7 +114,8 @@ class _Writer:
                 try:
                     self.blocks[name] = kind.to_block(value)
                 except KeyError:
-                    raise invalid(f"{path} has the element type {value.dtype}, which a note does not take") from None
+                    raise invalid(f"{path} has the element type {value.dtype}, which a worker state does not "
+                                  "take") from None
                 return {_MARK: kind.name, "of": name}
         raise _refused(path, value)
 
@@ -159,4 +160,4 @@ def unpack(content: bytes, source: str, kinds: Sequence[Kind] = NUMPY) -> dict[s
         tree = json.loads(texts[_TREE])
         return {path: _value(node, blocks, {kind.name: kind for kind in kinds}) for path, node in tree.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise invalid(f"{source}: expected what paramd.notes has written: {error!r}") from error
+        raise invalid(f"{source}: expected what paramd.worker_state has written: {error!r}") from error

@@ -1,12 +1,35 @@
 /* buffer_pool.h - recycles large buffers by exact size: for weights, sums of gradients and copies of contributions.
+ * Step thread.
  *
- * Step thread. A fresh buffer of 64 MiB costs 30 ms of page faults, a recycled one costs nothing. The users of a pool
- * are the parameters that take their buffers from it. A pool keeps at most two idle buffers for each user: one for
- * the next weights, one for a sum. When its last user is gone it keeps none. */
+ * A fresh buffer of 64 MiB costs 30 ms of page faults, a recycled one costs nothing. The users of a pool are the
+ * parameters that take their buffers from it. A pool keeps at most two idle buffers for each user: one for the next
+ * weights, one for a sum. When its last user is gone it keeps none.
+ *
+ * A job's buffers may lie in a segment of shared memory (pd_shared_weights), so that workers on this machine read
+ * weights without a copy through a socket. Workers map the segment for reading; only the daemon can write it
+ * (segment.h). Memory of the segment is handed out once: the pools recycle it until the segment ends. */
 #ifndef PD_BUFFER_POOL_H
 #define PD_BUFFER_POOL_H
 
-#include "shared_weights.h"
+#include "segment.h"
+
+#include <stddef.h>
+
+typedef struct pd_shared_weights pd_shared_weights;
+
+/* Makes a segment for the weights of a job with `elements` elements in `params` parameters. It has room for several
+ * versions of the weights in two element types; what nobody writes takes no memory. The caller has one reference.
+ * PD_UNAVAILABLE: the system gives no shared memory. PD_NO_MEMORY. */
+int pd_shared_weights_new(pd_shared_weights **out, uint64_t elements, uint64_t params, pd_error *err);
+void pd_shared_weights_ref(pd_shared_weights *shared);
+/* Returns the bytes of pages that the segment would keep if the caller dropped its reference. Accepts NULL. */
+uint64_t pd_shared_weights_left(const pd_shared_weights *shared);
+/* Drops a reference. The last one unmaps the segment and frees its pages. Accepts NULL. */
+void pd_shared_weights_unref(pd_shared_weights *shared);
+/* Returns memory for `bytes` bytes, aligned to 64 bytes. NULL: the segment is used up. */
+void *pd_shared_weights_take(pd_shared_weights *shared, size_t bytes);
+/* Returns the segment; NULL if shared is NULL. */
+const pd_segment *pd_shared_weights_segment(const pd_shared_weights *shared);
 
 typedef struct pd_buffer_pool pd_buffer_pool;
 

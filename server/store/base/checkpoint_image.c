@@ -12,9 +12,9 @@ void pd_checkpoint_image_free(pd_checkpoint_image *kept)
         free(kept->params[i].name);
         free(kept->params[i].state);
     }
-    for (uint32_t i = 0; i < kept->n_notes; i++) free(kept->notes[i].at);
+    for (uint32_t i = 0; i < kept->n_worker_states; i++) free(kept->worker_states[i].at);
     free(kept->params);
-    free(kept->notes);
+    free(kept->worker_states);
     free(kept->head);
     free(kept->memory);
     free(kept->job);
@@ -26,6 +26,7 @@ uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *kept)
     uint64_t bytes = sizeof *kept + kept->head_bytes;
 
     for (uint32_t i = 0; i < kept->n_params; i++) bytes += sizeof kept->params[i] + kept->params[i].state_bytes;
-    for (uint32_t i = 0; i < kept->n_notes; i++) bytes += sizeof kept->notes[i] + kept->notes[i].bytes;
+    for (uint32_t i = 0; i < kept->n_worker_states; i++)
+        bytes += sizeof kept->worker_states[i] + kept->worker_states[i].bytes;
     return bytes;
 }

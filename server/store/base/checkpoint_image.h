@@ -2,10 +2,10 @@
  * disk.
  *
  * The step thread makes a pd_checkpoint_image at a cut (a moment at which the whole state of a job is known) and hands
- * it to the checkpoint writer in an effect PD_EFF_KEEP. From then on the checkpoint writer owns it and reads it, until
- * it hands it back in a request PD_REQ_KEPT with the result. Weights are not copied: the checkpoint refers to published
- * versions (published weights), which nobody changes, and the step thread drops these references when the checkpoint
- * has come back. All other state is a copy.
+ * it to the checkpoint writer in an effect PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns it and
+ * reads it, until it hands it back in a request PD_REQ_CHECKPOINT_WRITTEN with the result. Weights are not copied: the
+ * checkpoint refers to published versions (published weights), which nobody changes, and the step thread drops these
+ * references when the checkpoint has come back. All other state is a copy.
  *
  * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
  * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,
@@ -20,7 +20,7 @@
 #include "paramd/error.h"
 #include "paramd/tensor.h"
 
-#define PD_NOTE_MAX (1u << 20) /* most bytes of a worker's note */
+#define PD_WORKER_STATE_MAX (1u << 20) /* most bytes of a worker state */
 
 struct pd_published;
 
@@ -38,7 +38,7 @@ typedef struct pd_checkpoint_param {
     size_t state_bytes;
 } pd_checkpoint_param;
 
-/* A worker's note: bytes that the worker gave to one of its steps, and that only the worker understands. */
+/* A worker state, which only its worker understands. */
 typedef struct pd_worker_state {
     uint32_t rank;
     uint64_t step;
@@ -57,8 +57,8 @@ typedef struct pd_checkpoint_image {
     size_t head_bytes;
     pd_checkpoint_param *params;
     uint32_t n_params;
-    pd_worker_state *notes; /* at most one for each rank, in the order of the ranks */
-    uint32_t n_notes;
+    pd_worker_state *worker_states; /* at most one for each rank, in the order of the ranks */
+    uint32_t n_worker_states;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
     /* A checkpoint of which states of parameters are still on the disk; NULL: they are in memory. Reads the state of
      * parameter i, which must be the next one, into params[i].state, where it stays until the next call. So a restored

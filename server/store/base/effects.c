@@ -1,4 +1,4 @@
-/* effects.c - creates effects, and queues them until the step thread posts them to the loop thread. */
+/* effects.c - adds effects to the outbox, answers and refuses requests, and queues requests that wait. */
 #include "effects.h"
 
 #include <assert.h>
@@ -63,7 +63,7 @@ void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *er
 static pd_buffer *buffer_of(const pd_request *request)
 {
     if (request->kind == PD_REQ_IMPORT) return request->u.import.buffer;
-    if (request->kind == PD_REQ_NOTE) return request->u.note.buffer;
+    if (request->kind == PD_REQ_WORKER_STATE) return request->u.worker_state.buffer;
     return request->kind == PD_REQ_PUSH || request->kind == PD_REQ_INIT ? request->u.data.buffer : NULL;
 }
 
@@ -97,4 +97,28 @@ void pd_say(pd_effects *outbox, int level, pd_log_facts facts, const char *forma
     pd_log_entry_make(&effect->u.log, level, facts, format, args);
     va_end(args);
     pd_effects_add(outbox, effect);
+}
+
+void pd_request_queue_add(pd_request_queue *queue, pd_request *request)
+{
+    request->mail.next = NULL;
+    if (queue->last != NULL)
+        queue->last->mail.next = &request->mail;
+    else
+        queue->first = request;
+    queue->last = request;
+}
+
+pd_request *pd_request_queue_take(pd_request_queue *queue)
+{
+    pd_request *request = queue->first;
+
+    queue->first = (pd_request *)(void *)request->mail.next;
+    if (queue->first == NULL) queue->last = NULL;
+    return request;
+}
+
+void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err)
+{
+    while (queue->first != NULL) pd_request_refuse(outbox, pd_request_queue_take(queue), err);
 }

@@ -1,5 +1,5 @@
-/* effects.h - the queue of effects that the step thread is about to post to the loop thread,
- * oldest first. Step thread. */
+/* effects.h - fills the outbox of effects in the order in which they happen, and queues requests that wait. Step
+ * thread. */
 #ifndef PD_EFFECTS_H
 #define PD_EFFECTS_H
 
@@ -46,5 +46,17 @@ void pd_request_refuse(pd_effects *outbox, pd_request *request, const pd_error *
 /* Frees a request that was answered, and returns its payload buffer to the loop thread. Takes ownership of the
  * request. */
 void pd_request_done(pd_effects *outbox, pd_request *request);
+
+/* A queue of waiting requests, oldest first, linked by mail.next. */
+typedef struct pd_request_queue {
+    pd_request *first, *last;
+} pd_request_queue;
+
+/* Adds a request; the queue becomes its owner. */
+void pd_request_queue_add(pd_request_queue *queue, pd_request *request);
+/* Removes and returns the oldest request; the queue must not be empty. */
+pd_request *pd_request_queue_take(pd_request_queue *queue);
+/* Answers all requests of the queue with the error *err, and frees them. */
+void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err);
 
 #endif

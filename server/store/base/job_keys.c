@@ -4,7 +4,6 @@
 
 #include "clip.h"
 #include "hyper_text.h"
-#include "policy_names.h"
 #include "text.h"
 
 #include <assert.h>

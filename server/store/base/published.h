@@ -1,11 +1,48 @@
-/* published.h - published versions: published weights of one parameter, with one buffer for each element type that
- * workers pull. Step thread. */
+/* published.h - published versions of a parameter's weights, with one buffer for each element type that workers pull,
+ * and the account of earlier versions that answers still refer to (pd_unread). Step thread.
+ *
+ * A worker has not read such an answer, or has read it in shared memory and not released it. One earlier version of
+ * each parameter is the allowance of a job that trains: it is sent while the next step begins. More than that counts in
+ * the job's account, and the job begins no step while its budget is exceeded. So readers that do not read stop their
+ * own job alone, until the loop thread closes their connections (write_timeout).
+ *
+ * Versions of a job that has ended count in the same budgets, without allowance, as soon as the loop thread has
+ * forgotten the job. */
 #ifndef PD_PUBLISHED_H
 #define PD_PUBLISHED_H
 
+#include "budget.h"
 #include "buffer_pool.h"
-#include "unread.h"
 #include "request.h"
+
+typedef struct pd_unread pd_unread;
+
+/* Makes the record of a job, which counts in the job's account. The caller has one reference. NULL: out of memory. */
+pd_unread *pd_unread_new(pd_account *account, uint32_t number);
+/* Notes that the job has published weights of `now` bytes in place of `before` bytes: what it publishes together is its
+ * allowance. */
+void pd_unread_publish(pd_unread *unread, uint64_t now, uint64_t before);
+/* Counts `bytes` that answers have of weights which were replaced. Adds a reference, which pd_unread_remove drops. */
+void pd_unread_add(pd_unread *unread, uint64_t bytes);
+/* Counts them no more. */
+void pd_unread_remove(pd_unread *unread, uint64_t bytes);
+/* Returns the bytes beyond the allowance, if they exceed the budget of the job or of all jobs; 0: the job may begin
+ * steps. Accepts NULL. */
+uint64_t pd_unread_stops(const pd_unread *unread);
+
+/* Stops counting in the job's account, which is to give its bytes back. Accepts NULL. */
+void pd_unread_leave(pd_unread *unread);
+/* Counts in the account again. Accepts NULL. */
+void pd_unread_return(pd_unread *unread);
+/* Notes the bytes of the job's segment of shared memory (buffer_pool.h), which stays as long as an answer has a part
+ * of it. They count after the job's end. */
+void pd_unread_note_segment(pd_unread *unread, uint64_t bytes);
+/* Drops the job's reference: the job, whose owner this is (NULL: none), has ended. Accepts NULL. */
+void pd_unread_end(pd_unread *unread, pd_owner *owner);
+/* Notes that the loop thread has forgotten the job: nobody but answers has its weights. */
+void pd_unread_forgotten(pd_unread *unread);
+/* Returns the record of a job that has ended; NULL: nobody has its weights. */
+pd_unread *pd_unread_find(const pd_budget *all, uint32_t number);
 
 /* Returns the bytes that a parameter's published versions and its sum of gradients take besides their elements:
  * records, pools, and padding at the ends of buffers. */

@@ -13,8 +13,8 @@ enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) 
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
-           kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED && kind != PD_REQ_KEPT &&
-           kind != PD_REQ_WAL;
+           kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED &&
+           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -107,9 +107,9 @@ static void free_contents(pd_request *request)
     case PD_REQ_FORGOTTEN:
     case PD_REQ_TASK:
     case PD_REQ_LIMITS:
-    case PD_REQ_NOTE:
-    case PD_REQ_RECALL:
-    case PD_REQ_KEPT:
+    case PD_REQ_WORKER_STATE:
+    case PD_REQ_GET_WORKER_STATE:
+    case PD_REQ_CHECKPOINT_WRITTEN:
     case PD_REQ_WAL:
     case PD_REQ_DRAIN: break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
@@ -161,12 +161,12 @@ static pd_request *become(pd_effect *effect, pd_request_kind kind, uint32_t job)
 
 pd_request *pd_effect_become_checkpointed(pd_effect *effect)
 {
-    pd_checkpoint_image *kept = effect->u.kept;
+    pd_checkpoint_image *kept = effect->u.checkpoint_image;
     pd_request *request;
 
-    assert(effect->kind == PD_EFF_KEEP);
-    request = become(effect, PD_REQ_KEPT, kept->number);
-    request->u.kept = kept;
+    assert(effect->kind == PD_EFF_WRITE_CHECKPOINT);
+    request = become(effect, PD_REQ_CHECKPOINT_WRITTEN, kept->number);
+    request->u.checkpoint_image = kept;
     return request;
 }
 
@@ -278,7 +278,7 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
-    if (effect->kind == PD_EFF_RECALL) free(effect->u.recalled.at);
+    if (effect->kind == PD_EFF_WORKER_STATE) free(effect->u.worker_state.at);
     if (effect->kind == PD_EFF_STATS) free(effect->u.stats);
     if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);

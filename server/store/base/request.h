@@ -7,7 +7,6 @@
 #ifndef PD_REQUEST_H
 #define PD_REQUEST_H
 
-#include "info_entries.h"
 #include "checkpoint_image.h"
 #include "log_entry.h"
 #include "wal_record.h"
@@ -121,12 +120,12 @@ typedef enum pd_request_kind {
     PD_REQ_EXPORT,  /* an operator reads weights or optimizer state: export.h */
     PD_REQ_SHARE,   /* a worker asks for the segment of shared memory that has its job's weights */
     PD_REQ_STALLED, /* a connection is blocked because frames use too much memory (job 0: an operator's); no answer */
-    PD_REQ_NOTE,    /* a worker gives a note to one of its steps */
-    PD_REQ_RECALL,  /* a worker asks for its note */
+    PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
+    PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
-    PD_REQ_KEPT, /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
-    PD_REQ_WAL,  /* from the WAL thread: an entry is on disk, or could not be written; no answer */
+    PD_REQ_CHECKPOINT_WRITTEN, /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
+    PD_REQ_WAL,                /* from the WAL thread: an entry is on disk, or could not be written; no answer */
 } pd_request_kind;
 
 /* The requests of an import (an operator loads optimizer state into a job), in this order: BEGIN; PIECE for a part of
@@ -296,17 +295,17 @@ typedef struct pd_request {
             uint64_t most;        /* PIECE requests: largest number of bytes that the answer may have */
         } export;
         struct {
-            uint64_t step;     /* step after which the worker can go on with what the note says */
-            pd_buffer *buffer; /* the note; NULL: it is empty */
+            uint64_t step;     /* step after which the worker can continue from it */
+            pd_buffer *buffer; /* NULL: it is empty */
             size_t bytes;
-        } note;
+        } worker_state;
         struct {
             char *job_name;   /* of an operator; NULL: the job of the worker who asks */
             uint64_t step;    /* least step that the checkpoint must have; 0: the present one */
             uint64_t wait_ns; /* most time to wait */
             uint64_t changes; /* used by the step thread: pd_checkpoint_policy.changes when the request came */
         } checkpoint;
-        pd_checkpoint_image *kept;
+        pd_checkpoint_image *checkpoint_image;
         pd_wal_record *wal;
     } u;
 } pd_request;
@@ -319,8 +318,6 @@ pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
  * payload buffer, the published versions of u.released, the task of u.task, u.kept and u.wal. Accepts NULL. */
 void pd_request_free(pd_request *request);
-
-/* ---- published versions ---- */
 
 /* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
  * its release. */
@@ -337,8 +334,6 @@ typedef struct pd_published {
     unsigned version_refs; /* number of the loop thread's references; at 0 it returns the version (PD_REQ_RELEASED) */
     struct pd_published *next_released;
 } pd_published;
-
-/* ---- effects ---- */
 
 typedef enum pd_outcome {
     PD_STEPPED = 1, /* the optimizer took the step */
@@ -444,21 +439,21 @@ typedef enum pd_effect_kind {
     /* Rounds up to step u.timed_out.step are overdue, or out of memory. Workers that wait get the error; the rounds
      * stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
-    PD_EFF_BUFFER,     /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
-    PD_EFF_FENCED,     /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
-    PD_EFF_JOB_GONE,   /* a job has ended: removed from the version table of weights; waiting workers get u.error */
-    PD_EFF_INFO,       /* one page of a list: u.info */
-    PD_EFF_SET,        /* an operator's Set request is done: u.set */
-    PD_EFF_EXPORT,     /* answers a request of an operator's export: u.exported */
-    PD_EFF_SHARE,      /* answers a worker that asked for its job's shared weights: u.share */
-    PD_EFF_TASK,       /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
-    PD_EFF_KEEP,       /* a checkpoint for the checkpoint writer, u.kept; it never reaches the loop thread */
-    PD_EFF_WAL,        /* an entry for the WAL thread, u.wal; it never reaches the loop thread */
-    PD_EFF_DURABLE,    /* steps of the job up to u.durable_step are on disk */
-    PD_EFF_RECALL,     /* answers a worker that asked for its note: u.recalled */
-    PD_EFF_CHECKPOINT, /* a checkpoint that somebody asked for is on disk: u.checkpoint */
-    PD_EFF_LOG,        /* a line for the log: u.log */
-    PD_EFF_STATS,      /* a copy of the figures of a job that has changed, once a second: u.stats */
+    PD_EFF_BUFFER,   /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
+    PD_EFF_FENCED,   /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
+    PD_EFF_JOB_GONE, /* a job has ended: removed from the version table of weights; waiting workers get u.error */
+    PD_EFF_INFO,     /* one page of a list: u.info */
+    PD_EFF_SET,      /* an operator's Set request is done: u.set */
+    PD_EFF_EXPORT,   /* answers a request of an operator's export: u.exported */
+    PD_EFF_SHARE,    /* answers a worker that asked for its job's shared weights: u.share */
+    PD_EFF_TASK,     /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
+    PD_EFF_WRITE_CHECKPOINT, /* a checkpoint for the checkpoint writer, u.kept; it never reaches the loop thread */
+    PD_EFF_WAL,              /* an entry for the WAL thread, u.wal; it never reaches the loop thread */
+    PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
+    PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
+    PD_EFF_CHECKPOINT,       /* a checkpoint that somebody asked for is on disk: u.checkpoint */
+    PD_EFF_LOG,              /* a line for the log: u.log */
+    PD_EFF_STATS,            /* a copy of the figures of a job that has changed, once a second: u.stats */
 } pd_effect_kind;
 
 typedef struct pd_effect {
@@ -503,14 +498,14 @@ typedef struct pd_effect {
             struct pd_task *task;
             uint32_t param;
         } task;
-        pd_checkpoint_image *kept;
+        pd_checkpoint_image *checkpoint_image;
         pd_wal_record *wal;
         uint64_t durable_step;
         struct {
-            uint64_t step; /* step of the note; 0: there is none */
-            uint8_t *at;   /* the note, owned by the effect; NULL: it is empty */
+            uint64_t step; /* 0: there is none */
+            uint8_t *at;   /* owned by the effect; NULL: it is empty */
             size_t bytes;
-        } recalled;
+        } worker_state;
         struct {
             uint64_t step, bytes; /* step of the checkpoint; bytes written, 0: an earlier one was recent enough */
             uint64_t ns;          /* time that writing took */
@@ -530,7 +525,8 @@ void pd_effect_free(pd_effect *effect);
 void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
-/* Turns a PD_EFF_KEEP into a PD_REQ_KEPT in the same memory, so it cannot fail. Takes ownership of the effect. */
+/* Turns a PD_EFF_WRITE_CHECKPOINT into a PD_REQ_CHECKPOINT_WRITTEN in the same memory, so it cannot fail. Takes
+ * ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);
 /* Does the same with a PD_EFF_WAL, which becomes a PD_REQ_WAL. */
 pd_request *pd_effect_become_wal(pd_effect *effect);

@@ -33,8 +33,6 @@ const char *pd_role_name(pd_role role)
     return names[role];
 }
 
-/* ---- reading ---- */
-
 #define BLANKS " \t\r"
 enum { MOST_WORDS = 8 };
 
@@ -259,8 +257,6 @@ void pd_roles_free(pd_roles *roles)
     free(roles);
 }
 
-/* ---- deciding ---- */
-
 static bool is_about(const line *l, const char *identity)
 {
     return pd_glob_match(l->identity, identity);
@@ -316,8 +312,6 @@ pd_allowance pd_roles_allowance(const pd_roles *roles, const char *identity, uns
     }
     return unlimited;
 }
-
-/* ---- views ---- */
 
 struct pd_roles_view {
     pd_roles *roles;

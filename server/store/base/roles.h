@@ -39,7 +39,7 @@ typedef enum pd_role { PD_ROLE_NONE, PD_ROLE_READ, PD_ROLE_PUSH, PD_ROLE_ADMIN }
 typedef struct pd_allowance {
     uint64_t jobs;        /* jobs that it has created */
     uint64_t bytes;       /* bytes of these jobs, counted as for limits.max_total_bytes */
-    uint64_t ingest;      /* bytes of the ingest budget that these jobs reserve (ingest.h) */
+    uint64_t ingest;      /* bytes of the ingest budget that these jobs reserve (budget.h) */
     uint64_t connections; /* open connections */
     uint64_t requests;    /* requests without an answer, on all of its connections */
 } pd_allowance;
@@ -64,8 +64,6 @@ bool pd_roles_know(const pd_roles *roles, const char *identity);
 /* Returns the quota of an identity. Stores the number of the line as pd_roles_of does. */
 pd_allowance pd_roles_allowance(const pd_roles *roles, const char *identity, unsigned *line);
 const char *pd_role_name(pd_role role);
-
-/* ---- many jobs and one identity ---- */
 
 /* The lines about one identity, by which the jobs are chosen that it may see. */
 typedef struct pd_roles_view pd_roles_view;

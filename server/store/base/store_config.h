@@ -3,7 +3,7 @@
 #define PD_STORE_CONFIG_H
 
 #include "request.h"
-#include "traced.h"
+#include "stats.h"
 
 #define PD_MAX_WORLD 4096 /* most workers of one job */
 /* most records of contributions of one job: its number of chunks times its number of workers */
@@ -15,7 +15,7 @@ typedef struct pd_store_config {
     uint32_t max_params;      /* most parameters of one job */
     uint64_t max_total_bytes; /* most bytes that all jobs together may use, counted as footprint.h does */
     /* Most bytes of received frames that are not summed yet, over all ranks. Of these, each rank may use its reserve
-     * (the bytes of its largest frame: ingest.h) and an equal part of the bytes that are not reserved for any rank. */
+     * (the bytes of its largest frame: budget.h) and an equal part of the bytes that are not reserved for any rank. */
     uint64_t ingest_bytes;
     /* number of elements of a full chunk, the sections into which parameters are cut: chunk_bytes / 4 */
     uint64_t chunk_elements;
@@ -26,7 +26,7 @@ typedef struct pd_store_config {
     /* number of threads of the preconditioner pool; a job's footprint (its bytes as counted against the limits)
      * includes their scratch memory */
     int pool_threads;
-    /* Time in ns between two copies of the figures of a job that changes (publishing.h); 0: there are no copies. */
+    /* Time in ns between two copies of the figures of a job that changes (job_figures.h); 0: there are no copies. */
     uint64_t stats_ns;
     /* Returns the time in nanoseconds, by a clock that never goes back, to measure what steps cost. No result depends
      * on it. NULL: there is no clock, and everything but waiting seems to take no time. */
@@ -54,5 +54,15 @@ typedef struct pd_store_config {
     /* number of job_presets: default values of job keys, in place of those of pd_job_keys; borrowed */
     size_t n_job_presets;
 } pd_store_config;
+
+#define PD_SPARE_MOST (UINT64_C(128) << 20) /* most bytes beyond its reserve that a rank may have in flight */
+/* Returns a rank's part of the ingest budget's `unreserved` bytes. The loop thread and the step thread both count by
+ * it. */
+static inline uint64_t pd_spare_part(uint64_t unreserved, uint64_t ranks)
+{
+    uint64_t part = ranks > 0 ? unreserved / ranks : 0;
+
+    return part < PD_SPARE_MOST ? part : PD_SPARE_MOST;
+}
 
 #endif

@@ -1,7 +1,6 @@
 /* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of preconditioner tasks that come later. */
 #include "checkpoint.h"
 
-#include "checkpoint_asked.h"
 #include "checkpoint_state.h"
 #include "control.h"
 #include "control_keeping.h"
@@ -13,7 +12,7 @@
 #include "import.h"
 #include "checkpoint_policy.h"
 #include "logging.h"
-#include "notes.h"
+#include "worker_states.h"
 #include "pages.h"
 #include "param_image.h"
 #include "param_set.h"
@@ -30,7 +29,7 @@
  * state. Page faults of fresh memory are part of it. */
 #define PARAM_NS 2000.0
 #define BYTE_NS 0.2
-#define NOTE_NS 100.0 /* the same for the note of a rank, with BYTE_NS for each byte */
+#define STATE_NS 100.0 /* the same for a worker state, with BYTE_NS for each byte */
 
 /* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
 enum { HEAD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
@@ -49,8 +48,6 @@ enum { SPARE_LEAST = 64 << 10 };
 /* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the
  * rounds that can end have ended already, and only steps under way are waited for. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
-
-/* ---- making and freeing the records of a checkpoint ---- */
 
 static int name_params(pd_checkpoint_image *kept, const pd_steps *steps)
 {
@@ -73,8 +70,8 @@ static int make_kept(pd_checkpoint_image **out, const pd_job *job)
     kept->creator = job->saved.creator;
     kept->keep = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_KEEP];
     kept->params = calloc(job->steps.n_params, sizeof *kept->params);
-    kept->notes = calloc(job->steps.members.ranks, sizeof *kept->notes);
-    if (kept->params == NULL || kept->notes == NULL || (kept->job = strdup(job->steps.name)) == NULL)
+    kept->worker_states = calloc(job->steps.members.ranks, sizeof *kept->worker_states);
+    if (kept->params == NULL || kept->worker_states == NULL || (kept->job = strdup(job->steps.name)) == NULL)
         return PD_NO_MEMORY;
     return name_params(kept, &job->steps);
 }
@@ -126,9 +123,9 @@ static void end_cut(pd_job *job, uint64_t now_ns)
 /* Gives the checkpoint up: logs why, and refuses the requests that it would have answered. */
 static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
 {
-    uint64_t step = job->checkpointing.cut_step;
+    uint64_t step = job->checkpointing.cut.step;
 
-    if (job->checkpointing.last_begun)
+    if (job->checkpointing.last.begun)
         pd_checkpoint_policy_say_lost(job, err);
     else
         pd_say(job->steps.outbox, PD_SAY_WARNING,
@@ -140,8 +137,6 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     pd_control_kept(job, false);
     pd_checkpoint_failed(job, step, err);
 }
-
-/* ---- the cut ---- */
 
 /* Returns whether the present steps of the parameters can be taken as they are: no step is under way, and no gradients
  * are being clipped together. */
@@ -182,7 +177,7 @@ static int write_head(pd_job *job, pd_error *err)
     pd_archive archive;
 
     making->headed = job->steps.cut->fixed = true;
-    job->checkpointing.cut_changes = job->checkpointing.changes;
+    job->checkpointing.cut.changes = job->checkpointing.changes;
     if (pd_control_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_header_image_write(&archive, job);
@@ -196,7 +191,7 @@ static void await_params(pd_job *job, uint64_t now_ns)
     bool late = job->steps.cut->behind > 0;
     pd_error err;
 
-    if (job->checkpointing.last == PD_LAST_WANTED) job->checkpointing.last_begun = making->last = true;
+    if (job->checkpointing.last.state == PD_LAST_WANTED) job->checkpointing.last.begun = making->last = true;
     if (pd_import_writes(job)) {
         pd_fail(&err, PD_FAILED_PRECONDITION, "optimizer state is being imported");
         give_up(job, &err, now_ns);
@@ -218,8 +213,6 @@ static void await_params(pd_job *job, uint64_t now_ns)
     if (!late) pd_logging_begin(job, job->steps.cut->step);
 }
 
-/* ---- copying parameters ---- */
-
 static void choose(pd_job *job, pd_param *param, pd_slice *slice)
 {
     slice->budget_ns -= PARAM_NS + BYTE_NS * (double)pd_optim_state_bytes(param->optim);
@@ -233,7 +226,7 @@ static void choose_some(pd_job *job, pd_slice *slice)
     pd_checkpoint *making = job->checkpointing.making;
 
     slice->n = 0;
-    for (pd_param *param = job->steps.stopped; param != NULL; param = param->next_ready)
+    for (pd_param *param = job->steps.queue.stopped; param != NULL; param = param->links.next_ready)
         if (slice->n < SLICE && slice->budget_ns > 0 && pd_cut_stops(&job->steps, param)) choose(job, param, slice);
     for (; making->at < job->steps.n_params && slice->n < SLICE && slice->budget_ns > 0; making->at++)
         if (!making->parts[making->at].chosen) choose(job, &job->steps.params[making->at], slice);
@@ -251,9 +244,9 @@ static void *take_memory(pd_job *job, const pd_param *param)
 {
     uint8_t *spare = NULL;
 
-    if (job->checkpointing.spares != NULL) {
-        spare = job->checkpointing.spares[param->index];
-        job->checkpointing.spares[param->index] = NULL;
+    if (job->checkpointing.spares.at != NULL) {
+        spare = job->checkpointing.spares.at[param->index];
+        job->checkpointing.spares.at[param->index] = NULL;
     }
     return spare != NULL ? spare : pd_pages_new(copy_bytes(param));
 }
@@ -262,12 +255,12 @@ void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *kept)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    if (checkpointing->spares == NULL &&
-        (checkpointing->spares = calloc(kept->n_params, sizeof *checkpointing->spares)) != NULL)
-        checkpointing->n_spares = kept->n_params;
-    for (uint32_t i = 0; i < checkpointing->n_spares; i++) {
-        if (copy_bytes(&job->steps.params[i]) < SPARE_LEAST || checkpointing->spares[i] != NULL) continue;
-        checkpointing->spares[i] = kept->params[i].state;
+    if (checkpointing->spares.at == NULL &&
+        (checkpointing->spares.at = calloc(kept->n_params, sizeof *checkpointing->spares.at)) != NULL)
+        checkpointing->spares.n = kept->n_params;
+    for (uint32_t i = 0; i < checkpointing->spares.n; i++) {
+        if (copy_bytes(&job->steps.params[i]) < SPARE_LEAST || checkpointing->spares.at[i] != NULL) continue;
+        checkpointing->spares.at[i] = kept->params[i].state;
         kept->params[i].state = NULL;
     }
 }
@@ -342,8 +335,6 @@ static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
     return PD_OK;
 }
 
-/* ---- copying notes, when all parameters are complete ---- */
-
 static uint64_t least_step(const pd_checkpoint_image *kept)
 {
     uint64_t step = UINT64_MAX;
@@ -353,34 +344,35 @@ static uint64_t least_step(const pd_checkpoint_image *kept)
     return step;
 }
 
-static int copy_note(pd_job *job, pd_checkpoint_image *kept, uint32_t rank, pd_error *err)
+static int copy_worker_state(pd_job *job, pd_checkpoint_image *kept, uint32_t rank, pd_error *err)
 {
-    const pd_note *note = pd_notes_find(&job->ranks[rank], kept->step + PD_MUTANT(note_of_another_step));
-    pd_worker_state *to = &kept->notes[kept->n_notes];
+    const pd_worker_state *state =
+        pd_worker_states_find(&job->ranks[rank], kept->step + PD_MUTANT(note_of_another_step));
+    pd_worker_state *to = &kept->worker_states[kept->n_worker_states];
 
-    if (note == NULL) return PD_OK;
-    if (pd_job_check_total(job, job->checkpointing.counted + note->bytes, err) != PD_OK) return err->code;
-    *to = (pd_worker_state){ .rank = rank, .step = note->step, .bytes = note->bytes };
-    if (note->bytes > 0 && (to->at = malloc(note->bytes)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "out of memory for the notes of the ranks");
-    if (note->bytes > 0) memcpy(to->at, note->at, note->bytes);
-    kept->n_notes++;
-    job->checkpointing.counted += note->bytes;
+    if (state == NULL) return PD_OK;
+    if (pd_job_check_total(job, job->checkpointing.cut.counted + state->bytes, err) != PD_OK) return err->code;
+    *to = (pd_worker_state){ .rank = rank, .step = state->step, .bytes = state->bytes };
+    if (state->bytes > 0 && (to->at = malloc(state->bytes)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for worker states");
+    if (state->bytes > 0) memcpy(to->at, state->at, state->bytes);
+    kept->n_worker_states++;
+    job->checkpointing.cut.counted += state->bytes;
     return PD_OK;
 }
 
-/* Copies notes of ranks as far as the time budget allows. */
-static int copy_notes(pd_job *job, double *budget_ns, pd_error *err)
+/* Copies worker states as far as the time budget allows. */
+static int copy_worker_states(pd_job *job, double *budget_ns, pd_error *err)
 {
     pd_checkpoint *making = job->checkpointing.making;
     pd_checkpoint_image *kept = making->kept;
 
-    if (making->notes_at == 0) job->checkpointing.counted = 0;
+    if (making->states_at == 0) job->checkpointing.cut.counted = 0;
     kept->step = least_step(kept);
-    while (*budget_ns > 0 && making->notes_at < job->steps.members.ranks) {
-        uint64_t before = job->checkpointing.counted;
-        if (copy_note(job, kept, making->notes_at++, err) != PD_OK) return err->code;
-        *budget_ns -= NOTE_NS + BYTE_NS * (double)(job->checkpointing.counted - before);
+    while (*budget_ns > 0 && making->states_at < job->steps.members.ranks) {
+        uint64_t before = job->checkpointing.cut.counted;
+        if (copy_worker_state(job, kept, making->states_at++, err) != PD_OK) return err->code;
+        *budget_ns -= STATE_NS + BYTE_NS * (double)(job->checkpointing.cut.counted - before);
     }
     return PD_OK;
 }
@@ -398,7 +390,7 @@ bool pd_checkpoint_has_work(const pd_job *job)
     const pd_checkpoint *making = job->checkpointing.making;
 
     if (making == NULL || !making->headed) return false;
-    return making->copied < job->steps.n_params || (is_complete(job) && making->notes_at < job->steps.members.ranks);
+    return making->copied < job->steps.n_params || (is_complete(job) && making->states_at < job->steps.members.ranks);
 }
 
 /* Copies parameters as far as the time budget allows. */
@@ -422,11 +414,9 @@ void pd_checkpoint_work(pd_job *job, uint64_t now_ns)
     int rc = copy_params(job, &budget_ns, &err);
 
     if (rc == PD_OK && job->checkpointing.making->copied == job->steps.n_params) end_cut(job, now_ns);
-    if (rc == PD_OK && is_complete(job)) rc = copy_notes(job, &budget_ns, &err);
+    if (rc == PD_OK && is_complete(job)) rc = copy_worker_states(job, &budget_ns, &err);
     if (rc != PD_OK) give_up(job, &err, now_ns);
 }
-
-/* ---- preconditioner tasks that come back after their parameter was copied ---- */
 
 void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
 {
@@ -445,15 +435,13 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     free(archive);
 }
 
-/* ---- handing the checkpoint to the checkpoint writer ---- */
-
 static void hand_over(pd_job *job)
 {
     pd_checkpoint *making = job->checkpointing.making;
     pd_effect *effect = making->effect;
 
-    pd_account_take(&job->steps.account, job->checkpointing.counted);
-    effect->u.kept = making->kept;
+    pd_account_take(&job->steps.account, job->checkpointing.cut.counted);
+    effect->u.checkpoint_image = making->kept;
     making->kept = NULL;
     making->effect = NULL;
     free_making(job);
@@ -476,20 +464,18 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
         await_params(job, now_ns);
     else if (making->failed)
         give_up_failed(job, now_ns);
-    else if (is_complete(job) && making->notes_at == job->steps.members.ranks)
+    else if (is_complete(job) && making->states_at == job->steps.members.ranks)
         hand_over(job);
 }
-
-/* ---- beginning a checkpoint, and ending it with its job ---- */
 
 static int make(pd_job *job, uint64_t step, pd_error *err)
 {
     pd_checkpoint *making = calloc(1, sizeof *making + job->steps.n_params * sizeof making->parts[0]);
 
     job->checkpointing.making = making;
-    job->checkpointing.cut_step = step;
+    job->checkpointing.cut.step = step;
     if (making == NULL || make_kept(&making->kept, job) != PD_OK ||
-        (making->effect = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, job->steps.number)) == NULL ||
+        (making->effect = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, job->steps.number)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
     return PD_OK;
@@ -510,7 +496,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         pd_checkpoint_failed(job, step, &err);
         return;
     }
-    job->checkpointing.making->last = job->checkpointing.last_begun = last;
+    job->checkpointing.making->last = job->checkpointing.last.begun = last;
     job->checkpointing.making->until_ns = now_ns + (last ? LAST_WAIT_NS : WAIT_NS);
     pd_checkpoint_go_on(job, now_ns);
 }

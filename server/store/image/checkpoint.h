@@ -6,9 +6,10 @@
  * parameter's state is copied, in slices of bounded time, and the parameter goes on. Weights are not copied: the
  * checkpoint refers to their published versions, which nobody changes.
  *
- * Preconditioner tasks that are at the preconditioner pool meanwhile belong to the state, too. The parameter
- * does not wait for them, but the checkpoint does: their results are added when they come back. Then the checkpoint
- * goes to the checkpoint writer (PD_EFF_KEEP), which writes it to the disk and sends it back (PD_REQ_KEPT).
+ * Preconditioner tasks that are at the preconditioner pool meanwhile belong to the state, too. The parameter does not
+ * wait for them, but the checkpoint does: their results are added when they come back. Then the checkpoint goes to the
+ * checkpoint writer (PD_EFF_WRITE_CHECKPOINT), which writes it to the disk and sends it back
+ * (PD_REQ_CHECKPOINT_WRITTEN).
  *
  * If some parameter does not reach step S in time, each parameter is taken at the step that it has, provided that no
  * step is under way. A job has one checkpoint under way at a time. A checkpoint that cannot be made is given up with a

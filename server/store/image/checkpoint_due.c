@@ -1,21 +1,17 @@
-/* checkpoint_due.c - decides when a job gets a checkpoint, answers those who ask for one, and takes it back from the
- * checkpoint writer. */
+/* checkpoint_due.c - decides when a job gets a checkpoint, takes it back from the checkpoint writer, and watches the
+ * disk: a checkpoint or entries of the log that it has for longer than disk_timeout are logged, again each time after
+ * twice as long, and the job does what its on_disk_error says. */
 #include "checkpoint_due.h"
 
 #include "checkpoint.h"
-#include "checkpoint_asked.h"
-#include "checkpoint_retry.h"
+#include "checkpoint_policy.h"
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
 #include "cut.h"
-#include "disk_watch.h"
 #include "export.h"
 #include "import.h"
-#include "checkpoint_policy.h"
 #include "logging.h"
-#include "outrun.h"
-#include "pause.h"
 #include "mutant.h"
 #include "ranks.h"
 #include "step_log.h"
@@ -25,12 +21,103 @@
 
 static const uint64_t MS = 1000000;
 
-/* ---- when a checkpoint is due ---- */
+/* Returns how long a checkpoint may be with the disk: disk_timeout, and twice the time that its bytes should take. */
+static uint64_t checkpoint_limit(const pd_job *job)
+{
+    uint64_t speed = job->steps.config->disk_speed, ns = job->checkpointing.newest.written_ns;
+    double expected = speed > 0 ? (double)job->checkpointing.load.checkpoint_bytes / (double)speed * 1e9 : 0;
+
+    return job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT] + 2 * ((double)ns > expected ? ns : (uint64_t)expected);
+}
+
+static bool has_entries(const pd_job *job)
+{
+    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->checkpointing.log.waits;
+}
+
+static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
+{
+    if (!busy)
+        *watch = (pd_disk_watch){ 0 };
+    else if (!watch->runs || watch->results != results)
+        *watch = (pd_disk_watch){ .runs = true, .results = results, .since_ns = now_ns, .next_ns = now_ns + limit_ns };
+}
+
+/* Notes what the disk has at present. Call it after the job has handed something over or got it back. */
+static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
+{
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    note(&checkpointing->watch, checkpointing->writing, checkpointing->results, now_ns, checkpoint_limit(job));
+    note(&checkpointing->log.watch, has_entries(job), checkpointing->log.results, now_ns,
+         job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
+}
+
+/* Returns the time at which pd_disk_watch_tick must be called next; UINT64_MAX: nothing of the job is with the disk. */
+static uint64_t pd_disk_watch_next_tick(const pd_job *job)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    uint64_t at = checkpointing->watch.runs && checkpointing->writing ? checkpointing->watch.next_ns : UINT64_MAX;
+
+    if (checkpointing->log.watch.runs && has_entries(job) && checkpointing->log.watch.next_ns < at)
+        at = checkpointing->log.watch.next_ns;
+    return at;
+}
+
+/* Returns whether it is time to say that the disk does not answer. */
+static bool is_late(pd_disk_watch *watch, uint64_t now_ns)
+{
+    if (!watch->runs || now_ns < watch->next_ns) return false;
+    watch->late = true;
+    watch->next_ns = now_ns + (now_ns - watch->since_ns);
+    return true;
+}
+
+static double seconds(const pd_disk_watch *watch, uint64_t now_ns)
+{
+    return (double)(now_ns - watch->since_ns) / 1e9;
+}
+
+static bool goes_on(const pd_job *job)
+{
+    return job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] == PD_DISK_GO_ON;
+}
+
+static void tell_checkpoint(pd_job *job, uint64_t now_ns)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->checkpointing.cut.step },
+           "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
+           "%" PRIu64 " are durable",
+           job->checkpointing.cut.step, seconds(&job->checkpointing.watch, now_ns), job->checkpointing.durable_step);
+    /* Entries that wait for this checkpoint would hold the job back. */
+    if (goes_on(job) && job->checkpointing.log.waits) pd_logging_leave(job);
+    pd_pause_begin(job);
+}
+
+static void tell_entries(pd_job *job, uint64_t now_ns)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+           "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
+           " are durable; %s (on_disk_error)",
+           job->steps.log->under_way, seconds(&job->checkpointing.log.watch, now_ns), job->checkpointing.durable_step,
+           goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
+                        : "the job waits for the disk");
+    if (goes_on(job)) pd_logging_leave(job);
+}
+
+/* Does what is due when the disk has not answered in time. */
+static void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
+{
+    pd_disk_watch_look(job, now_ns);
+    if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
+    if (is_late(&job->checkpointing.log.watch, now_ns)) tell_entries(job, now_ns);
+}
 
 /* Returns whether all parameters have weights: only then there is a state to keep. */
 static bool has_state(const pd_job *job)
 {
-    return job->steps.n_params > 0 && job->steps.n_begun == job->steps.n_params && job->planning == NULL;
+    return job->steps.n_params > 0 && job->steps.progress.n_begun == job->steps.n_params && job->planning == NULL;
 }
 
 static bool is_asked_for(const pd_job *job)
@@ -57,14 +144,15 @@ static void skip(pd_job *job)
                                                : "optimizer state is being imported";
     char more[128] = "";
 
-    if (!pd_is_power_of_two(++checkpointing->skipped)) return;
-    if (window > 0 && job->steps.furthest > checkpointing->durable_step + window)
+    if (!pd_is_power_of_two(++checkpointing->counts.skipped)) return;
+    if (window > 0 && job->steps.progress.furthest > checkpointing->durable_step + window)
         snprintf(more, sizeof more,
                  "; a rank can send its last %u steps again, which do not reach back to step %" PRIu64, window,
                  checkpointing->durable_step);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.furthest },
-           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.furthest, why, more,
-           checkpointing->skipped);
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->steps.progress.furthest },
+           "no checkpoint of step %" PRIu64 ", since %s%s (%" PRIu64 " skipped so far)", job->steps.progress.furthest,
+           why, more, checkpointing->counts.skipped);
 }
 
 /* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
@@ -73,7 +161,8 @@ static void skip(pd_job *job)
  * would go back to it from any step; unless it has a log, which cannot begin without (pd_logging_wants_checkpoint). */
 static bool is_first(const pd_job *job)
 {
-    return !job->checkpointing.kept && !job->checkpointing.begun && has_state(job) && job->checkpointing.every > 0;
+    return !job->checkpointing.newest.exists && !job->checkpointing.begun && has_state(job) &&
+           job->checkpointing.every > 0;
 }
 
 /* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started anew
@@ -87,31 +176,32 @@ static bool must_say_over(const pd_job *job)
 static bool is_kept_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
-    if (must_say_over(job) || job->checkpointing.kept_changes != job->checkpointing.changes) return false;
-    for (uint32_t i = 0; job->checkpointing.kept && i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step != job->checkpointing.kept_step) return false;
-    return job->checkpointing.kept;
+    if (must_say_over(job) || job->checkpointing.newest.changes != job->checkpointing.changes) return false;
+    for (uint32_t i = 0; job->checkpointing.newest.exists && i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step != job->checkpointing.newest.step) return false;
+    return job->checkpointing.newest.exists;
 }
 
 static void begin_due(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
-    bool multiple = job->steps.furthest >= checkpointing->next, last = checkpointing->last == PD_LAST_WANTED,
+    bool multiple = job->steps.progress.furthest >= checkpointing->next,
+         last = checkpointing->last.state == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || must_say_over(job) ||
-                 job->steps.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
+                 job->steps.progress.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
                  pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
     if (!checkpointing->writing && !pd_import_writes(job) && has_state(job)) pd_export_wait_again(job);
     if (checkpointing->writing || job->steps.cut != NULL || pd_import_writes(job) || !has_state(job)) {
-        if (last && !checkpointing->writing && !has_state(job)) checkpointing->last = PD_LAST_DONE;
+        if (last && !checkpointing->writing && !has_state(job)) checkpointing->last.state = PD_LAST_DONE;
         if (!multiple) return;
         skip(job);
         pd_checkpoint_policy_plan(job);
         return;
     }
     if (last && is_kept_already(job)) {
-        checkpointing->last = PD_LAST_DONE;
+        checkpointing->last.state = PD_LAST_DONE;
         return;
     }
     checkpointing->begun = true;
@@ -119,7 +209,8 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     checkpointing->soon = UINT64_MAX;
     pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
-    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.furthest, last, now_ns);
+    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.progress.furthest, last,
+                        now_ns);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -128,18 +219,16 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (!job->checkpointing.durable || job->gone) return;
     if (job->checkpointing.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
-        if (job->checkpointing.making != NULL && job->steps.furthest >= job->checkpointing.next) {
+        if (job->checkpointing.making != NULL && job->steps.progress.furthest >= job->checkpointing.next) {
             /* The checkpoint that is being made may have been asked for, and be of just the step that is due now: then
              * no checkpoint is left out. */
-            if (job->checkpointing.cut_step < job->checkpointing.next) skip(job);
+            if (job->checkpointing.cut.step < job->checkpointing.next) skip(job);
             pd_checkpoint_policy_plan(job);
         }
     }
     if (job->checkpointing.making == NULL) begin_due(job, now_ns);
     pd_disk_watch_look(job, now_ns);
 }
-
-/* ---- requests for a checkpoint ---- */
 
 static int check_ask(const pd_job *job, pd_error *err)
 {
@@ -155,7 +244,7 @@ static int check_ask(const pd_job *job, pd_error *err)
 /* Returns the step that is enough for a request: an operator wants a checkpoint, a worker a durable step. */
 static uint64_t enough(const pd_job *job, const pd_request *request)
 {
-    return request->u.checkpoint.job_name != NULL ? job->checkpointing.kept_step : job->checkpointing.durable_step;
+    return request->u.checkpoint.job_name != NULL ? job->checkpointing.newest.step : job->checkpointing.durable_step;
 }
 
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
@@ -171,7 +260,7 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_steps_least(&job->steps);
     request->u.checkpoint.changes = job->checkpointing.changes;
-    if (job->checkpointing.kept && enough(job, request) >= request->u.checkpoint.step &&
+    if (job->checkpointing.newest.exists && enough(job, request) >= request->u.checkpoint.step &&
         pd_checkpoint_has_changes(job, request)) {
         pd_checkpoint_answer(job, request, 0, 0);
         return;
@@ -181,16 +270,14 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_checkpoint_look(job, now_ns);
 }
 
-/* ---- checkpoints that come back from the checkpoint writer ---- */
-
 /* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
  * failures in a row only those whose number is a power of two are logged. */
 static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
 {
-    uint64_t unwritten = job->checkpointing.unwritten;
+    uint64_t unwritten = job->checkpointing.counts.unwritten;
     char next[64] = "", many[48] = "";
 
-    if (job->checkpointing.last_begun) {
+    if (job->checkpointing.last.begun) {
         pd_checkpoint_policy_say_lost(job, &kept->error);
         return;
     }
@@ -198,7 +285,7 @@ static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
     if (unwritten > 1) snprintf(many, sizeof many, " (%" PRIu64 " in a row)", unwritten);
     if (pd_retry_is_by_time(job))
         snprintf(next, sizeof next, "; it is tried again by %.0f s from now",
-                 (double)job->checkpointing.retry_wait_ns / 1e9);
+                 (double)job->checkpointing.retry.wait_ns / 1e9);
     else if (job->checkpointing.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->checkpointing.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
@@ -213,7 +300,7 @@ static void note_failure(pd_job *job, const pd_checkpoint_image *kept)
 
     pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
             job->steps.name, kept->step, kept->error.text);
-    job->checkpointing.unwritten++;
+    job->checkpointing.counts.unwritten++;
     say_failure(job, kept);
     pd_checkpoint_failed(job, kept->step, &err);
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", kept->error.text);
@@ -223,15 +310,15 @@ static void note_success(pd_job *job, const pd_checkpoint_image *kept, uint64_t 
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    checkpointing->kept = true;
-    checkpointing->unwritten = 0;
-    checkpointing->kept_step = kept->step;
-    checkpointing->kept_changes = checkpointing->cut_changes;
+    checkpointing->newest.exists = true;
+    checkpointing->counts.unwritten = 0;
+    checkpointing->newest.step = kept->step;
+    checkpointing->newest.changes = checkpointing->cut.changes;
     if (kept->step > checkpointing->durable_step) checkpointing->durable_step = kept->step;
-    checkpointing->durable_ns = now_ns;
-    checkpointing->bytes = kept->bytes;
-    checkpointing->written++;
-    checkpointing->written_ns = kept->ns;
+    checkpointing->newest.durable_ns = now_ns;
+    checkpointing->newest.bytes = kept->bytes;
+    checkpointing->counts.written++;
+    checkpointing->newest.written_ns = kept->ns;
     checkpointing->error[0] = '\0';
     pd_checkpoint_ended(job);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
@@ -255,8 +342,8 @@ static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, 
     job->checkpointing.writing = false;
     job->checkpointing.results++;
     pd_checkpoint_spare(job, kept);
-    pd_account_give(&job->steps.account, job->checkpointing.counted);
-    job->checkpointing.counted = 0;
+    pd_account_give(&job->steps.account, job->checkpointing.cut.counted);
+    job->checkpointing.cut.counted = 0;
     if (good)
         note_success(job, kept, now_ns);
     else
@@ -278,7 +365,7 @@ static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, 
 
 void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)
 {
-    pd_checkpoint_image *kept = request->u.kept;
+    pd_checkpoint_image *kept = request->u.checkpoint_image;
 
     pd_checkpoint_image_drop_weights(kept);
     if (kept->ended || job == NULL) {
@@ -293,8 +380,6 @@ void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, ui
     }
     pd_checkpoint_image_free(kept);
 }
-
-/* ---- deadlines ---- */
 
 uint64_t pd_checkpoint_next_tick(const pd_job *job)
 {

@@ -1,5 +1,5 @@
-/* checkpoint_due.h - decides when a job gets a checkpoint, takes requests for one, and takes it back from the keeper
- * thread. Step thread. */
+/* checkpoint_due.h - decides when a job gets a checkpoint, answers requests for one, takes it back from the keeper
+ * thread, and notices a disk that does not answer. Step thread. */
 #ifndef PD_CHECKPOINT_DUE_H
 #define PD_CHECKPOINT_DUE_H
 
@@ -12,8 +12,8 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns);
 /* Takes a worker's or operator's request for a checkpoint (PD_REQ_CHECKPOINT), and answers it when the checkpoint is
  * durable. Takes ownership of the request. */
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Takes a checkpoint back from the checkpoint writer (PD_REQ_KEPT). `job` is the job that it is of; NULL: this job has
- * ended. Takes ownership of the request. */
+/* Takes a checkpoint back from the checkpoint writer (PD_REQ_CHECKPOINT_WRITTEN). `job` is the job that it is of; NULL:
+ * this job has ended. Takes ownership of the request. */
 void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns);
 
 /* pd_checkpoint_next_tick returns the time of the next deadline of the job's checkpoints; UINT64_MAX: there is none.

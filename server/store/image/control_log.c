@@ -74,7 +74,7 @@ static size_t write_records(pd_archive *archive, const pd_job *job)
 
 static int write_entry(const pd_job *job, pd_wal_record *logged, pd_error *err)
 {
-    uint64_t floor = job->checkpointing.kept_step;
+    uint64_t floor = job->checkpointing.newest.step;
     size_t n = write_records(NULL, job);
     pd_archive archive;
     int rc;
@@ -153,7 +153,7 @@ static void begin_again_later(pd_job *job)
 {
     pd_control_keeping *checkpointing = &job->checkpointing.control;
     uint64_t due = job->checkpointing.soon;
-    bool lasted = job->steps.furthest - checkpointing->begun_step > DISTANCE_MOST;
+    bool lasted = job->steps.progress.furthest - checkpointing->begun_step > DISTANCE_MOST;
 
     checkpointing->distance = checkpointing->distance == 0 || lasted    ? 1
                               : checkpointing->distance < DISTANCE_MOST ? 2 * checkpointing->distance
@@ -250,7 +250,7 @@ void pd_control_headed(pd_job *job)
      * written after the cut: then the checkpoint lets none of them be dropped. */
     checkpointing->mark =
         pd_control_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? checkpointing->base : checkpointing->number;
-    checkpointing->copied = job->checkpointing.cut_step;
+    checkpointing->copied = job->checkpointing.cut.step;
     if (PD_MUTANT(control_base_early)) checkpointing->base = checkpointing->mark;
     pd_control_in_head(job);
     if (checkpointing->on) return;
@@ -269,7 +269,7 @@ static void begin(pd_job *job)
 
     checkpointing->on = checkpointing->fresh = true;
     checkpointing->headed = false;
-    checkpointing->begun_step = job->steps.furthest;
+    checkpointing->begun_step = job->steps.progress.furthest;
     checkpointing->since = checkpointing->number;
     pd_control_number(job, checkpointing->number + 1);
 }
@@ -297,7 +297,7 @@ void pd_control_restored(pd_job *job)
 {
     if (job->steps.control == NULL) return;
     job->checkpointing.control =
-        (pd_control_keeping){ .on = true, .fresh = true, .copied = job->checkpointing.kept_step };
+        (pd_control_keeping){ .on = true, .fresh = true, .copied = job->checkpointing.newest.step };
     job->steps.control->on = true;
 }
 
@@ -399,11 +399,11 @@ static int read_entry(pd_job *job, const pd_wal_record *logged, pd_error *err)
     pd_archive_enter(&archive, "control");
     pd_archive_value(&archive, &floor);
     pd_archive_count(&archive, &n, MOST_RECORDS, 1);
-    if (pd_archive_status(&archive) == PD_OK && floor > job->checkpointing.kept_step)
+    if (pd_archive_status(&archive) == PD_OK && floor > job->checkpointing.newest.step)
         pd_archive_fail(&archive, PD_FAILED_PRECONDITION,
                         "it follows the checkpoint of step %" PRIu64 ", but the job has come back from that of step "
                         "%" PRIu64,
-                        floor, job->checkpointing.kept_step);
+                        floor, job->checkpointing.newest.step);
     for (size_t i = 0; i < n && pd_archive_status(&archive) == PD_OK; i++) (void)read_record(&archive, job);
     job->checkpointing.control.read += n;
     pd_archive_leave(&archive);

@@ -4,8 +4,8 @@
 
 #include "checkpoint_policy.h"
 #include "aggregate_fit.h"
-#include "declared_ranges.h"
-#include "hello.h"
+#include "declaration.h"
+#include "job.h"
 #include "param_set.h"
 #include "planning.h"
 
@@ -14,8 +14,6 @@
 #include <string.h>
 
 enum { MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28 };
-
-/* ---- tables of fields of each record ---- */
 
 static const pd_field value_fields[] = { PD_FIELD(pd_declared_value, name), PD_FIELD(pd_declared_value, value), { 0 } };
 static const pd_table value_table = { "value", sizeof(pd_declared_value), value_fields };
@@ -71,8 +69,6 @@ void pd_declared_job_free(pd_declared_job *d)
     free(d->ranges);
 }
 
-/* ---- records of an existing job ---- */
-
 static size_t count_ranges(const pd_steps *steps)
 {
     size_t n = 0;
@@ -96,8 +92,8 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
     *out = (pd_declared_param_record){ .rank = (uint32_t)param->shape.rank,
                                        .ranged = param->ranged,
                                        .model_state = param->model_state,
-                                       .f16 = param->pool[PD_F16] != NULL,
-                                       .bf16 = param->pool[PD_BF16] != NULL,
+                                       .f16 = param->buffers.pool[PD_F16] != NULL,
+                                       .bf16 = param->buffers.pool[PD_BF16] != NULL,
                                        .update_dtype = (uint32_t)param->update_dtype };
     for (int d = 0; d < param->shape.rank; d++) out->dim[d] = param->shape.dim[d];
     if ((out->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
@@ -107,7 +103,7 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
 static void take_ranges(pd_declared_job *out, const pd_param *param)
 {
     for (uint32_t r = 0; param->ranged && r < pd_round_ranks(&param->round); r++) {
-        const pd_range *range = &param->round.ranges.at[r];
+        const pd_rank_range *range = &param->round.ranges.at[r];
         if (range->known)
             out->ranges[out->n_ranges++] =
                 (pd_declared_range){ param->index, r, range->start, range->end, range->initialiser };
@@ -139,8 +135,6 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
     *out = (pd_declared_job){ 0 };
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
 }
-
-/* ---- a job that is made from the records of its image ---- */
 
 /* Returns a copy of a text from an image. If the image has no text (`text` is NULL) returns
  * a copy of "". */
@@ -299,9 +293,9 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
     for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
         rc = set_types(job, &job->steps.params[i], &d->params[i], err);
-    bytes = pd_ranges_collected_bytes(job) - job->collected;
+    bytes = pd_ranges_collected_bytes(job) - job->records.collected;
     if (rc == PD_OK && (rc = pd_job_check_total(job, bytes, err)) == PD_OK) {
-        job->collected += bytes;
+        job->records.collected += bytes;
         pd_account_take(&job->steps.account, bytes);
     }
     return rc;

@@ -1,23 +1,22 @@
-/* header_image.c - writes or reads the head of an image: the structs named `saved` of a job, its ranks and step groups,
- * and its overrides. */
+/* header_image.c - the header of an image: ranks, step groups, clip and overrides, with one table of fields each for
+ * both directions. */
 #include "header_image.h"
 
 #include "checkpoint_policy.h"
 #include "cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
-#include "override.h"
-#include "override_image.h"
+#include "job.h"
 #include "mutant.h"
+#include "override.h"
 #include "text.h"
 #include "step_group.h"
 #include "step_log.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { IDENTITY_MOST = 255 }; /* most bytes of an identity */
-
-/* ---- one table of fields for each struct that is saved; writing and reading both use it ---- */
 
 static const pd_field job_fields[] = { PD_FIELD(pd_job_saved, creator),
                                        PD_FIELD(pd_job_saved, barrier),
@@ -75,7 +74,227 @@ static const pd_table run_table = { "run", sizeof(pd_job), run_fields };
 static const pd_field left_fields[] = { PD_FIELD(pd_rank, saved.left), { 0 } };
 static const pd_table left_table = { "left", sizeof(pd_rank), left_fields };
 
-/* ---- the head, in both directions ---- */
+enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
+
+/* An override as a record of the image (the saved state of a
+ * job). */
+typedef struct record {
+    uint32_t rule;
+    uint64_t mask, withdrawn, scheduled;
+    double value[PD_MAX_HYPERS]; /* values of the hyperparameters that do not follow a schedule */
+    char *pattern;
+    char by[128];
+    bool planned, overruled;
+} record;
+
+static const pd_field record_fields[] = { PD_FIELD(record, rule),      PD_FIELD(record, mask),
+                                          PD_FIELD(record, withdrawn), PD_FIELD(record, scheduled),
+                                          PD_FIELD(record, value),     PD_FIELD_IN(record, pattern, 0, MOST_PATTERN),
+                                          PD_FIELD(record, by),        PD_FIELD(record, planned),
+                                          PD_FIELD(record, overruled), { 0 } };
+static const pd_table record_table = { "override", sizeof(record), record_fields };
+
+typedef struct entry {
+    uint32_t number;
+    uint64_t from, mask;
+} entry;
+static const pd_field entry_fields[] = { PD_FIELD(entry, number), PD_FIELD(entry, from), PD_FIELD(entry, mask), { 0 } };
+static const pd_table entry_table = { "entry", sizeof(entry), entry_fields };
+
+typedef struct schedule_text {
+    char *text;
+} schedule_text;
+static const pd_field schedule_fields[] = { PD_FIELD_IN(schedule_text, text, 0, MOST_VALUE), { 0 } };
+static const pd_table schedule_table = { "schedule", sizeof(schedule_text), schedule_fields };
+
+/* Gives each override of the job a number, in the order of the parameters that use it, and
+ * returns how many there are. If `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer
+ * rule whose parameters use it. */
+static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        for (uint32_t k = 0; k < job->steps.params[i].overrides.n; k++)
+            job->steps.params[i].overrides.at[k].override->number = UINT32_MAX;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        for (uint32_t k = 0; k < job->steps.params[i].overrides.n; k++) {
+            pd_override *override = job->steps.params[i].overrides.at[k].override;
+            if (override->number != UINT32_MAX) continue;
+            override->number = (uint32_t)n;
+            if (all != NULL) {
+                all[n] = override;
+                rules[n] = (uint32_t)(job->steps.params[i].rule - job->steps.rules);
+            }
+            n++;
+        }
+    return n;
+}
+
+static void write_one(pd_archive *archive, const pd_override *override, uint32_t rule)
+{
+    uint64_t scheduled = override->mask & ~override->withdrawn & override->hypers.scheduled;
+    record r = { .rule = rule,
+                 .mask = override->mask,
+                 .withdrawn = override->withdrawn,
+                 .scheduled = scheduled,
+                 .pattern = override->pattern,
+                 .planned = override->planned,
+                 .overruled = override->overruled };
+
+    memcpy(r.value, override->hypers.value, sizeof r.value);
+    memcpy(r.by, override->by, sizeof r.by);
+    pd_archive_fields(archive, &record_table, &r);
+    for (int h = 0; h < PD_MAX_HYPERS; h++) {
+        schedule_text s = { NULL };
+        if ((scheduled >> h & 1) == 0) continue;
+        s.text = (char *)(uintptr_t)pd_hypers_text(&override->hypers, h, NULL, 0);
+        pd_archive_fields(archive, &schedule_table, &s);
+    }
+}
+
+static void write_all(pd_archive *archive, pd_job *job, size_t n)
+{
+    pd_override **all = calloc(n + 1, sizeof *all);
+    uint32_t *rules = calloc(n + 1, sizeof *rules);
+
+    if (all == NULL || rules == NULL) {
+        pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for %zu overrides", n);
+    } else {
+        number_all(job, all, rules);
+        for (size_t i = 0; i < n; i++) write_one(archive, all[i], rules[i]);
+    }
+    free(all);
+    free(rules);
+}
+
+static int set_schedule(pd_archive *archive, pd_override *override, int h)
+{
+    const pd_hyper *hypers;
+    schedule_text s = { NULL };
+    pd_error err;
+    size_t count;
+    int rc;
+
+    hypers = pd_optimizer_hypers(override->hypers.row, &count);
+    pd_archive_fields(archive, &schedule_table, &s);
+    if ((rc = pd_archive_status(archive)) == PD_OK && ((size_t)h >= count || s.text == NULL))
+        rc = pd_archive_fail(archive, PD_DATA_LOSS, "no hyperparameter %d", h);
+    if (rc == PD_OK && (rc = pd_hypers_set(&override->hypers, hypers[h].name, s.text, &err)) != PD_OK)
+        pd_archive_fail(archive, rc, "%s", err.text);
+    free(s.text);
+    return rc;
+}
+
+static int set_values(pd_archive *archive, pd_override *override, const record *r)
+{
+    for (int h = 0; h < PD_MAX_HYPERS; h++) {
+        uint64_t bit = (uint64_t)1 << h;
+        if ((r->mask & ~r->withdrawn & bit) == 0) continue;
+        if ((r->scheduled & bit) == 0) {
+            override->hypers.value[h] = r->value[h];
+            override->hypers.scheduled &= ~bit;
+        } else if (set_schedule(archive, override, h) != PD_OK) {
+            return pd_archive_status(archive);
+        }
+    }
+    return PD_OK;
+}
+
+/* Reads the record of an override from an image and
+ * makes the override, with one reference. Returns NULL after an error, which the archive remembers. */
+static pd_override *read_one(pd_archive *archive, pd_job *job)
+{
+    record r = { 0 };
+    pd_override *override = NULL;
+
+    pd_archive_fields(archive, &record_table, &r);
+    if (pd_archive_status(archive) == PD_OK && (r.rule >= job->steps.n_rules || r.pattern == NULL))
+        pd_archive_fail(archive, PD_DATA_LOSS, "an override of rule %u of %zu", r.rule, job->steps.n_rules);
+    if (pd_archive_status(archive) == PD_OK) {
+        override = pd_override_new(&job->steps.rules[r.rule].hypers, r.pattern, r.by, &job->counts.overrides);
+        if (override == NULL) pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for an override");
+    }
+    free(r.pattern);
+    if (override == NULL) return NULL;
+    override->mask = r.mask;
+    override->withdrawn = r.withdrawn;
+    override->planned = r.planned;
+    override->overruled = r.overruled;
+    if (set_values(archive, override, &r) == PD_OK) return override;
+    pd_override_drop(override);
+    return NULL;
+}
+
+static void write_entries(pd_archive *archive, const pd_param *param)
+{
+    for (uint32_t k = 0; k < param->overrides.n; k++) {
+        const pd_override_entry *from = &param->overrides.at[k];
+        entry e = { from->override->number, from->from, from->mask };
+        pd_archive_fields(archive, &entry_table, &e);
+    }
+}
+
+static void read_entries(pd_archive *archive, pd_param *param, size_t n, pd_override *const *all, size_t n_all)
+{
+    for (size_t k = 0; k < n && pd_archive_status(archive) == PD_OK; k++) {
+        entry e = { 0 };
+        pd_error err;
+        pd_archive_fields(archive, &entry_table, &e);
+        if (pd_archive_status(archive) != PD_OK) return;
+        if (e.number >= n_all || all[e.number]->hypers.row != param->rule->hypers.row)
+            pd_archive_fail(archive, PD_DATA_LOSS, "%.160s: override %u does not fit", param->name, e.number);
+        else if (pd_overrides_reserve(param, &err) != PD_OK)
+            pd_archive_fail(archive, err.code, "%s", err.text);
+        else {
+            all[e.number]->refs++;
+            param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n,
+                                                     (pd_override_entry){ all[e.number], e.from, e.mask });
+        }
+    }
+}
+
+static void visit_entries(pd_archive *archive, pd_job *job, pd_override *const *all, size_t n_all)
+{
+    for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++) {
+        pd_param *param = &job->steps.params[i];
+        size_t n = param->overrides.n;
+        pd_archive_count(archive, &n, PD_MAX_PARAM_OVERRIDES, 1);
+        if (pd_archive_is_reading(archive))
+            read_entries(archive, param, n, all, n_all);
+        else
+            write_entries(archive, param);
+    }
+}
+
+static void read_all(pd_archive *archive, pd_job *job, size_t n)
+{
+    pd_override **all = calloc(n + 1, sizeof *all);
+    size_t made = 0;
+
+    if (all == NULL) pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for %zu overrides", n);
+    while (all != NULL && made < n && (all[made] = read_one(archive, job)) != NULL) made++;
+    if (made == n) visit_entries(archive, job, all, n);
+    for (size_t i = 0; i < made; i++) pd_override_drop(all[i]);
+    free(all);
+}
+
+/* Writes the overrides of all parameters of the job to the archive, or reads them from it,
+ * depending on the archive's direction. */
+static void visit_overrides(pd_archive *archive, pd_job *job)
+{
+    size_t n = number_all(job, NULL, NULL);
+
+    pd_archive_enter(archive, "overrides");
+    pd_archive_count(archive, &n, PD_MAX_JOB_OVERRIDES, 1);
+    if (pd_archive_is_reading(archive)) {
+        read_all(archive, job, n);
+    } else {
+        write_all(archive, job, n);
+        visit_entries(archive, job, NULL, 0);
+    }
+    pd_archive_leave(archive);
+}
 
 /* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
  * UINT64_MAX: nothing stops them. */
@@ -104,8 +323,6 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
 
-/* ---- sections that an image may lack, in this order: one that is there brings those before it along ---- */
-
 static bool knows_identities(const pd_job *job, uint32_t ranks)
 {
     bool knows = job->owner_identity != NULL;
@@ -117,7 +334,7 @@ static bool knows_identities(const pd_job *job, uint32_t ranks)
 static bool has_replaced(const pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].replaced != 0) return true;
+        if (job->steps.params[i].change.number != 0) return true;
     return false;
 }
 
@@ -160,10 +377,10 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 static void visit_replaced(pd_archive *archive, pd_job *job)
 {
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
-        job->steps.params[i].replaced = 0;
+        job->steps.params[i].change.number = 0;
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job)) return;
     pd_archive_enter(archive, "replaced");
-    for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].replaced);
+    for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].change.number);
     pd_archive_leave(archive);
 }
 
@@ -174,11 +391,11 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_fields(archive, &job_table, &job->saved);
     pd_archive_fields(archive, &steps_table, &job->steps.saved);
     for (uint32_t r = 0; r < ranks; r++) pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
-    for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.groups[r]);
-    if (job->steps.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
-    if (job->steps.clip != NULL && pd_job_values_limit(&job->steps.values, PD_JOB_KEY_SKIP_OUTLIER) > 0)
+    for (size_t r = 0; r < job->steps.n_rules; r++) visit_group(archive, &job->steps, &job->steps.together.groups[r]);
+    if (job->steps.together.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
+    if (job->steps.together.clip != NULL && pd_job_values_limit(&job->steps.values, PD_JOB_KEY_SKIP_OUTLIER) > 0)
         pd_archive_fields(archive, &outlier_table, pd_global_clip_saved_of(&job->steps));
-    pd_overrides_visit(archive, job);
+    visit_overrides(archive, job);
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);
     visit_replaced(archive, job);
@@ -211,8 +428,6 @@ void pd_header_image_visit_rankless(pd_archive *archive, pd_job *job)
     visit(archive, job, 0);
 }
 
-/* ---- writing ---- */
-
 void pd_header_image_write(pd_archive *archive, pd_job *job)
 {
     pd_declared_job declared;
@@ -227,8 +442,6 @@ void pd_header_image_write(pd_archive *archive, pd_job *job)
     visit(archive, job, job->steps.members.ranks);
     pd_declared_job_free(&declared);
 }
-
-/* ---- reading ---- */
 
 static int make_job(const pd_jobs *jobs, const pd_job_env *env, const pd_declared_job *declared, pd_job **out,
                     pd_error *err)
@@ -253,14 +466,12 @@ void pd_header_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job
     pd_declared_job_free(&declared);
 }
 
-/* ---- the end of reading ---- */
-
 /* Checks that the numbers of a step group fit the steps of its members. */
 static bool group_fits(const pd_step_group *group)
 {
     uint64_t least = UINT64_MAX, most = 0;
 
-    for (const pd_param *member = group->members; member != NULL; member = member->next_member) {
+    for (const pd_param *member = group->members; member != NULL; member = member->links.next_member) {
         if (member->saved.step < least) least = member->saved.step;
         if (member->saved.step > most) most = member->saved.step;
     }
@@ -310,21 +521,21 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 
     if (check_texts(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {
-        if (!group_fits(&job->steps.groups[r]))
+        if (!group_fits(&job->steps.together.groups[r]))
             return pd_fail(err, PD_DATA_LOSS,
                            "job %.100s: the steps of the parameters of rule %zu do not fit its group", job->steps.name,
                            r);
-        pd_step_group_recount(&job->steps.groups[r]);
+        pd_step_group_recount(&job->steps.together.groups[r]);
     }
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
-    job->over_ns = now_ns;
+    job->timers.over_ns = now_ns;
     /* The loop thread has none of the job's weights yet. */
-    job->unpublished = true;
-    job->restored = true;
+    job->restart.unpublished = true;
+    job->restart.restored = true;
     /* The presets may have changed since. Workers that come back must agree only with what they name. */
     job->presets = &job->steps.values;
     pd_checkpoint_policy_plan(job);
-    job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
+    job->timers.linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
     return PD_OK;
 }

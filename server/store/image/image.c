@@ -1,13 +1,20 @@
-/* image.c - writes or reads an image of a whole job in one piece: the head, then each parameter and its weights. */
+/* image.c - writes or reads an image of a whole job in one piece (the header, then each parameter and its weights), and
+ * makes a job from the parts of a checkpoint. */
 #include "image.h"
 
+#include "control_log.h"
 #include "global_clip.h"
 #include "header_image.h"
+#include "logging.h"
+#include "mutant.h"
+#include "worker_states.h"
 #include "param_image.h"
 #include "param_set.h"
 #include "save.h"
 
-/* ---- writing an image ---- */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 static bool is_at_rest(const pd_param *param)
 {
@@ -16,7 +23,7 @@ static bool is_at_rest(const pd_param *param)
 
 bool pd_image_is_possible(const pd_job *job)
 {
-    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL ||
+    if (job->steps.n_params == 0 || job->steps.progress.n_begun < job->steps.n_params || job->planning != NULL ||
         job->import != NULL || job->steps.cut != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps))
         return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
@@ -53,8 +60,6 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err)
     return pd_archive_end(&archive, image, n, err);
 }
 
-/* ---- reading an image ---- */
-
 int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
 {
     pd_archive archive;
@@ -68,6 +73,161 @@ int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, si
     if (rc == PD_OK) rc = pd_header_image_settle(job, now_ns, err);
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
     if (rc == PD_OK || job == NULL) return rc;
+    pd_param_set_forget(job);
+    pd_job_free(job);
+    return rc;
+}
+
+static int check_head(const pd_job *job, const pd_checkpoint_image *kept, pd_error *err)
+{
+    if (strcmp(job->steps.name, kept->job) != 0)
+        return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its head of job %.100s", kept->job,
+                       job->steps.name);
+    if (job->saved.creator != kept->creator)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "job %.100s: the checkpoint has creator %016" PRIx64 ", but its head %016" PRIx64, kept->job,
+                       kept->creator, job->saved.creator);
+    if (kept->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: other BLAS kernels or instructions have made the checkpoint, so later steps may "
+                       "differ in their last bits, and the job says exact = yes",
+                       kept->job);
+    if (job->steps.n_params == kept->n_params) return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its head %u", kept->job,
+                   kept->n_params, job->steps.n_params);
+}
+
+static int check_param(const pd_param *param, const pd_checkpoint_param *kept, uint32_t i, pd_error *err)
+{
+    char ours[128], theirs[128];
+
+    if (kept->name == NULL || strcmp(param->name, kept->name) != 0)
+        return pd_fail(err, PD_DATA_LOSS, "parameter %u of the checkpoint is %.160s, but %.160s in its head", i,
+                       kept->name != NULL ? kept->name : "without a name", param->name);
+    if (!pd_shape_equal(&param->shape, &kept->shape) || param->elements != kept->elements)
+        return pd_fail(err, PD_DATA_LOSS,
+                       "%.160s has the shape %s and %lld elements in the checkpoint, but %s and %lld in its head",
+                       param->name, pd_shape_text(&kept->shape, theirs, sizeof theirs), (long long)kept->elements,
+                       pd_shape_text(&param->shape, ours, sizeof ours), (long long)param->elements);
+    return PD_OK;
+}
+
+static int read_head(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, pd_job **out,
+                     pd_error *err)
+{
+    pd_archive archive;
+    int rc;
+
+    pd_archive_begin_read(&archive, kept->head, kept->head_bytes);
+    pd_header_image_read(&archive, jobs, env, out);
+    rc = pd_archive_end(&archive, NULL, NULL, err);
+    return rc != PD_OK ? rc : check_head(*out, kept, err);
+}
+
+static int read_param(pd_steps *steps, pd_param *param, const pd_checkpoint_param *kept, uint32_t i, pd_error *err)
+{
+    pd_archive archive;
+    int rc = check_param(param, kept, i, err);
+
+    if (rc != PD_OK) return rc;
+    pd_archive_begin_read(&archive, kept->state, kept->state_bytes);
+    pd_param_image_visit(&archive, steps, param);
+    if ((rc = pd_archive_end(&archive, NULL, NULL, err)) != PD_OK) return rc;
+    if (param->saved.step != kept->step)
+        return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 " in the checkpoint, but its state at %" PRIu64,
+                       param->name, kept->step, param->saved.step);
+    if (PD_MUTANT(counted_in_cut_and_again) && param->saved.step > 0) param->saved.step--;
+    return PD_OK;
+}
+
+/* Copies the weights of a checkpoint in memory; those of each parameter i to `to[i]`. */
+static int copy_weights(const pd_checkpoint_image *kept, float *const *to, pd_error *err)
+{
+    for (uint32_t i = 0; i < kept->n_params; i++) {
+        const pd_checkpoint_param *param = &kept->params[i];
+        if (param->weights == NULL)
+            return pd_fail(err, PD_DATA_LOSS, "the checkpoint has no weights of %.160s", param->name);
+        memcpy(to[i], param->weights, (size_t)param->elements * sizeof(float));
+    }
+    return PD_OK;
+}
+
+/* Reads the weights of all parameters into the published versions that were made for them, and publishes these. */
+static int read_weights(pd_steps *steps, const pd_checkpoint_image *kept, pd_error *err)
+{
+    float **to = calloc(kept->n_params + 1u, sizeof *to);
+    int rc;
+
+    if (to == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its weights", steps->name);
+    for (uint32_t i = 0; i < kept->n_params; i++) to[i] = steps->params[i].next->at[PD_F32];
+    rc = kept->read_weights != NULL ? kept->read_weights(kept->read_arg, to, err) : copy_weights(kept, to, err);
+    free(to);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) pd_param_image_publish(steps, &steps->params[i]);
+    return rc;
+}
+
+static int take_worker_state(pd_job *job, const pd_worker_state *state, pd_error *err)
+{
+    if (state->rank >= job->steps.members.ranks || state->bytes > PD_WORKER_STATE_MAX)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: a worker state of rank %u with %zu bytes does not fit %u ranks",
+                       job->steps.name, state->rank, state->bytes, job->steps.members.ranks);
+    return pd_worker_states_put(job, &job->ranks[state->rank], state->step, state->at, state->bytes, err);
+}
+
+/* Returns whether all parameters are at the step of the checkpoint. */
+static bool is_even(const pd_job *job, uint64_t step)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step != step) return false;
+    return true;
+}
+
+/* Reports the memory of the segment that the job's weights will take, and those of its next step. */
+static void warm(const pd_store_config *config, const pd_job *job)
+{
+    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
+    uint64_t bytes = 0;
+
+    if (segment == NULL || config->warm == NULL) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        bytes += 2 * sizeof(float) * (uint64_t)job->steps.params[i].elements;
+    config->warm(config->warm_arg, segment->at, bytes < segment->bytes ? bytes : segment->bytes);
+}
+
+static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns,
+                    pd_job **out, pd_error *err)
+{
+    int rc = read_head(jobs, env, kept, out, err);
+
+    if (rc == PD_OK) warm(env->config, *out);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) {
+        if (kept->read_state != NULL && (rc = kept->read_state(kept->read_arg, i, err)) != PD_OK) return rc;
+        rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
+    }
+    if (rc == PD_OK && kept->read_state != NULL) rc = kept->read_state(kept->read_arg, kept->n_params, err);
+    if (rc == PD_OK) rc = read_weights(&(*out)->steps, kept, err);
+    for (uint32_t i = 0; rc == PD_OK && i < kept->n_worker_states; i++)
+        rc = take_worker_state(*out, &kept->worker_states[i], err);
+    if (rc != PD_OK || (rc = pd_header_image_settle(*out, now_ns, err)) != PD_OK) return rc;
+    (*out)->checkpointing.on_disk = (*out)->checkpointing.newest.exists = true;
+    (*out)->checkpointing.says_over = true;
+    (*out)->checkpointing.durable_step = (*out)->checkpointing.newest.step = kept->step;
+    (*out)->checkpointing.log.retry = kept->step + 1;
+    (*out)->checkpointing.newest.durable_ns = now_ns;
+    (*out)->checkpointing.newest.bytes = kept->bytes;
+    pd_control_restored(*out);
+    if (is_even(*out, kept->step)) pd_logging_begin(*out, kept->step);
+    return PD_OK;
+}
+
+int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err)
+{
+    pd_job *job = NULL;
+    int rc = read_all(jobs, env, kept, now_ns, &job, err);
+
+    if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
+    if (rc == PD_OK || job == NULL) return rc;
+    if (env->config->warm != NULL) env->config->warm(env->config->warm_arg, NULL, 0);
     pd_param_set_forget(job);
     pd_job_free(job);
     return rc;

@@ -12,6 +12,7 @@
 #ifndef PD_IMAGE_H
 #define PD_IMAGE_H
 
+#include "checkpoint_image.h"
 #include "jobs.h"
 
 /* Returns whether an image of the job (its saved state) can be written now: every parameter has weights, no step is
@@ -33,5 +34,10 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err);
  *   PD_RESOURCE_EXHAUSTED   the job would exceed a limit
  *   PD_NO_MEMORY */
 int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
+
+/* Makes a job from a checkpoint and puts it into the table of jobs, as pd_image_read does from an image: the same
+ * errors, and every byte is checked. PD_DATA_LOSS is also returned if the parts of the checkpoint do not fit together,
+ * such as the names of the parameters in the head and in the list. The checkpoint is borrowed for the call. */
+int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err);
 
 #endif

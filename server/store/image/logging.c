@@ -2,13 +2,12 @@
 #include "logging.h"
 
 #include "archive.h"
-#include "checkpoint_asked.h"
+#include "checkpoint_state.h"
 #include "control.h"
 #include "control_log.h"
 #include "checkpoint_policy.h"
 #include "wal_image.h"
 #include "param_set.h"
-#include "pause.h"
 #include "riders.h"
 #include "mutant.h"
 #include "step_log.h"
@@ -54,9 +53,10 @@ static void take_aggregates(const pd_steps *steps, pd_wal_record *record)
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_step_input *input = &steps->log->inputs[i];
         if (input->aggregate == NULL) continue;
-        record->parts[i] = (pd_wal_part){ input->aggregate, steps->params[i].elements, steps->params[i].pool[PD_F32] };
+        record->parts[i] =
+            (pd_wal_part){ input->aggregate, steps->params[i].elements, steps->params[i].buffers.pool[PD_F32] };
         if (PD_MUTANT(logged_aggregates_reused)) {
-            pd_buffer_pool_give(steps->params[i].pool[PD_F32], input->aggregate);
+            pd_buffer_pool_give(steps->params[i].buffers.pool[PD_F32], input->aggregate);
             record->parts[i].pool = NULL;
         }
         input->aggregate = NULL;
@@ -174,7 +174,7 @@ void pd_logging_leave(pd_job *job)
 static void rejoin(pd_job *job)
 {
     job->checkpointing.log.left = false;
-    job->checkpointing.log.retry = job->steps.furthest;
+    job->checkpointing.log.retry = job->steps.progress.furthest;
 }
 
 static void note_moved(pd_job *job)
@@ -191,7 +191,7 @@ void pd_logging_not_kept(pd_job *job, uint64_t step)
 
     if (!log->wanted) return;
     log->distance = log->distance == 0 ? 1 : log->distance < DISTANCE_MOST ? 2 * log->distance : DISTANCE_MOST;
-    log->retry = job->steps.furthest + log->distance;
+    log->retry = job->steps.progress.furthest + log->distance;
     if (pd_step_log_is_on(&job->steps) && log->waits && job->steps.log->base == step) stop(job);
 }
 
@@ -201,8 +201,8 @@ static bool has_base(const pd_job *job, uint64_t base)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    return checkpointing->kept && checkpointing->kept_step >= base &&
-           checkpointing->kept_changes == checkpointing->cut_changes;
+    return checkpointing->newest.exists && checkpointing->newest.step >= base &&
+           checkpointing->newest.changes == checkpointing->cut.changes;
 }
 
 /* ---- handing entries over ---- */
@@ -210,8 +210,8 @@ static bool has_base(const pd_job *job, uint64_t base)
 static void hand_over(pd_job *job, pd_effect *effect)
 {
     effect->mail.next = NULL;
-    effect->u.wal->base = job->checkpointing.kept_step;
-    if (effect->u.wal->step <= job->checkpointing.kept_step) {
+    effect->u.wal->base = job->checkpointing.newest.step;
+    if (effect->u.wal->step <= job->checkpointing.newest.step) {
         /* The checkpoint was cut while the entry waited, and makes it superfluous. */
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
@@ -268,7 +268,7 @@ void pd_logging_begin(pd_job *job, uint64_t base)
 void pd_logging_resume(pd_job *job, uint64_t step)
 {
     job->checkpointing.durable_step = job->checkpointing.control.copied = step;
-    if (job->checkpointing.log.wanted) pd_step_log_begin(&job->steps, job->checkpointing.kept_step, step);
+    if (job->checkpointing.log.wanted) pd_step_log_begin(&job->steps, job->checkpointing.newest.step, step);
 }
 
 static void log_step(pd_job *job)
@@ -305,7 +305,7 @@ bool pd_logging_wants_checkpoint(const pd_job *job)
     const pd_log_keeping *log = &job->checkpointing.log;
 
     if (!log->wanted || log->left || pd_step_log_is_on(&job->steps)) return false;
-    return job->steps.furthest >= log->retry;
+    return job->steps.progress.furthest >= log->retry;
 }
 
 /* ---- entries that come back ---- */
@@ -329,7 +329,7 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
 
 static void settle(pd_job *job, const pd_wal_record *record, pd_request *request)
 {
-    if (job->steps.log->under_way == PD_WAL_MOST && job->steps.stopped != NULL) say_slow(job, record);
+    if (job->steps.log->under_way == PD_WAL_MOST && job->steps.queue.stopped != NULL) say_slow(job, record);
     pd_account_give(&job->steps.account, record->head_bytes);
     job->steps.log->under_way--;
     job->checkpointing.log.results++;

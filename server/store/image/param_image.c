@@ -43,7 +43,7 @@ static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
 static void make_next(pd_archive *archive, const pd_steps *steps, pd_param *param, uint64_t version)
 {
     if (pd_archive_status(archive) != PD_OK) return;
-    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) {
+    if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL) {
         pd_archive_fail(archive, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         return;
     }
@@ -91,7 +91,7 @@ void pd_param_image_publish(pd_steps *steps, pd_param *param)
     pd_params_convert(&param, 1, steps->config->threads);
     param->current = param->next;
     param->next = NULL;
-    steps->n_begun++;
+    steps->progress.n_begun++;
 }
 
 size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *param)

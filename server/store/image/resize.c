@@ -5,12 +5,12 @@
 #include "control.h"
 #include "control_keeping.h"
 #include "declared_job.h"
-#include "declared_ranges.h"
+#include "declaration.h"
 #include "export.h"
 #include "header_image.h"
 #include "image.h"
 #include "checkpoint_policy.h"
-#include "notes.h"
+#include "worker_states.h"
 #include "override_command.h"
 #include "param_image.h"
 #include "param_set.h"
@@ -19,8 +19,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- when a job takes over another world_size ---- */
 
 /* Returns whether the process with this nonce has, or had, a rank of the job. */
 static bool is_known(const pd_job *job, uint64_t nonce)
@@ -36,11 +34,9 @@ static bool is_known(const pd_job *job, uint64_t nonce)
 
 bool pd_may_resize(const pd_job *job, const pd_request *hello)
 {
-    return job->restored && !job->joined && !hello->u.hello.rejoins &&
+    return job->restart.restored && !job->restart.joined && !hello->u.hello.rejoins &&
            hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
 }
-
-/* ---- the job with the other number of workers ---- */
 
 /* Replaces the ranges of the old ranks. A single rank must have all elements, which the planning checks. Several ranks
  * declare their ranges later. */
@@ -60,8 +56,8 @@ static void forget_ranges(pd_job *job)
 
     pd_ranges_give_back(job, 0);
     bytes = pd_ranges_collected_bytes(job);
-    pd_account_take(&job->steps.account, bytes - job->collected);
-    job->collected = bytes;
+    pd_account_take(&job->steps.account, bytes - job->records.collected);
+    job->records.collected = bytes;
 }
 
 static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const pd_job *old, uint32_t world,
@@ -78,8 +74,6 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     if (rc == PD_OK) forget_ranges(*out);
     return rc;
 }
-
-/* ---- the state ---- */
 
 /* Visits part i of a job's state: parameter i, or after the last parameter the head. */
 static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
@@ -149,12 +143,13 @@ static int copy_state(pd_job *to, pd_job *from, pd_error *err)
     return rc;
 }
 
-static int copy_notes(pd_job *job, uint32_t r, const pd_rank *from, pd_error *err)
+static int copy_worker_states(pd_job *job, uint32_t r, const pd_rank *from, pd_error *err)
 {
     int rc = PD_OK;
 
-    for (uint32_t i = 0; rc == PD_OK && i < from->n_notes; i++)
-        rc = pd_notes_put(job, &job->ranks[r], from->notes[i].step, from->notes[i].at, from->notes[i].bytes, err);
+    for (uint32_t i = 0; rc == PD_OK && i < from->n_worker_states; i++)
+        rc = pd_worker_states_put(job, &job->ranks[r], from->worker_states[i].step, from->worker_states[i].at,
+                                  from->worker_states[i].bytes, err);
     return rc;
 }
 
@@ -172,29 +167,23 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
         keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
-        if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_notes(to, r, &from->ranks[r], err);
+        if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_worker_states(to, r, &from->ranks[r], err);
     }
     return rc;
 }
 
 /* Copies what the job knows of its checkpoints, which stay those of the job. */
-static void copy_keeping(pd_checkpoint_policy *to, const pd_checkpoint_policy *from)
+static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_policy *from)
 {
     to->on_disk = from->on_disk;
-    to->kept = from->kept;
+    to->newest = from->newest;
+    to->newest.changes = 0;
     to->durable_step = PD_MUTANT(world_change_undurable) ? 0 : from->durable_step;
-    to->durable_ns = from->durable_ns;
-    to->kept_step = from->kept_step;
-    to->log.retry = from->kept_step + 1;
+    to->log.retry = from->newest.step + 1;
     to->control = (pd_control_keeping){ .number = from->control.number, .fresh = true };
-    to->bytes = from->bytes;
-    to->written = from->written;
-    to->written_ns = from->written_ns;
-    to->skipped = from->skipped;
-    to->failed = from->failed;
-    to->unwritten = from->unwritten;
+    to->counts = from->counts;
     memcpy(to->error, from->error, sizeof to->error);
-    to->last = from->last;
+    to->last.state = from->last.state;
 }
 
 static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
@@ -203,15 +192,13 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
 
     if (rc == PD_OK) rc = copy_ranks(to, from, err);
     if (rc != PD_OK || (rc = pd_header_image_settle(to, now_ns, err)) != PD_OK) return rc;
-    copy_keeping(&to->checkpointing, &from->checkpointing);
+    copy_checkpointing(&to->checkpointing, &from->checkpointing);
     to->drain_step = from->drain_step;
-    to->linger_ns = from->linger_ns;
+    to->timers.linger_ns = from->timers.linger_ns;
     return PD_OK;
 }
 
-/* ---- the change ---- */
-
-/* Logs the change, and that notes of ranks are dropped which do not exist any more. */
+/* Logs the change, and that worker states of ranks are dropped which do not exist any more. */
 static void say(pd_job *job, const pd_job *old)
 {
     uint64_t step = pd_steps_least(&job->steps);
@@ -219,12 +206,12 @@ static void say(pd_job *job, const pd_job *old)
     bool dropped = false;
     const pd_log_facts facts = { .job = job->steps.name, .step = &step };
 
-    for (uint32_t r = world; r < old->steps.members.ranks; r++) dropped |= old->ranks[r].n_notes > 0;
+    for (uint32_t r = world; r < old->steps.members.ranks; r++) dropped |= old->ranks[r].n_worker_states > 0;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts, "goes on with %u workers in place of %u", world,
            old->steps.members.ranks);
     if (dropped)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
-               "notes of ranks above %u are dropped, since the job does not have these ranks any more", world - 1);
+               "dropped the worker states of ranks above %u, which the job no longer has", world - 1);
 }
 
 static int check(const pd_job *old, const pd_request *hello, pd_error *err)
@@ -277,8 +264,8 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
                        old->steps.members.ranks, world, why.text);
     made->checkpointing.asked = old->checkpointing.asked;
-    made->checkpointing.exports = old->checkpointing.exports;
-    old->checkpointing.asked = old->checkpointing.exports = (pd_request_queue){ 0 };
+    made->checkpointing.exports.waiting = old->checkpointing.exports.waiting;
+    old->checkpointing.asked = old->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
     pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);

@@ -3,7 +3,7 @@
 #include "wal_image.h"
 
 #include "header_image.h"
-#include "notes.h"
+#include "worker_states.h"
 #include "optimizer.h"
 #include "param_image.h"
 #include "mutant.h"
@@ -86,21 +86,21 @@ static void visit_course(pd_archive *archive, const pd_param *param)
 
 /* Returns the rank's note for the entry of a step: that of the step, or of the step before, if it came after the entry
  * of that step. NULL: there is none. */
-static const pd_note *note_for(const pd_rank *rank, uint64_t step)
+static const pd_worker_state *note_for(const pd_rank *rank, uint64_t step)
 {
-    const pd_note *note = pd_notes_find(rank, step);
+    const pd_worker_state *note = pd_worker_states_find(rank, step);
 
     return note != NULL && note->step + 1 >= step ? note : NULL;
 }
 
 static void write_note(pd_archive *archive, const pd_rank *rank, uint64_t step)
 {
-    const pd_note *note = note_for(rank, step);
+    const pd_worker_state *note = note_for(rank, step);
     uint64_t of = note != NULL ? note->step : 0;
     size_t bytes = note != NULL ? note->bytes : 0;
 
     pd_archive_value(archive, &of);
-    pd_archive_count(archive, &bytes, PD_NOTE_MAX, 1);
+    pd_archive_count(archive, &bytes, PD_WORKER_STATE_MAX, 1);
     if (bytes > 0) pd_archive_bytes(archive, note->at, bytes);
 }
 
@@ -112,14 +112,14 @@ static void read_note(pd_archive *archive, pd_job *job, pd_rank *rank)
     pd_error err;
 
     pd_archive_value(archive, &of);
-    pd_archive_count(archive, &bytes, PD_NOTE_MAX, 1);
+    pd_archive_count(archive, &bytes, PD_WORKER_STATE_MAX, 1);
     if (pd_archive_status(archive) != PD_OK || of == 0) return;
     if ((at = malloc(bytes + 1)) == NULL) {
         pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for a note of %zu bytes", bytes);
         return;
     }
     pd_archive_bytes(archive, at, bytes);
-    if (pd_archive_status(archive) == PD_OK && pd_notes_put(job, rank, of, at, bytes, &err) != PD_OK)
+    if (pd_archive_status(archive) == PD_OK && pd_worker_states_put(job, rank, of, at, bytes, &err) != PD_OK)
         pd_archive_fail(archive, err.code, "%s", err.text);
     free(at);
 }

@@ -87,7 +87,7 @@ static int begin(repeat *r, pd_param *param)
                       .hypers = input->hypers,
                       .hypers_mask = input->hypers_mask };
 
-    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = r->job->steps.number;
     param->next->param = param->index;
     param->next->version = r->record->step;
@@ -158,7 +158,8 @@ static int run(repeat *r, pd_error *err)
 {
     int rc = begin_all(r);
 
-    for (size_t g = 0; rc == PD_OK && g < r->job->steps.n_rules; g++) rc = bind_group(r, &r->job->steps.groups[g]);
+    for (size_t g = 0; rc == PD_OK && g < r->job->steps.n_rules; g++)
+        rc = bind_group(r, &r->job->steps.together.groups[g]);
     if (rc != PD_OK)
         return pd_fail(err, rc, "job %.100s: out of memory for step %" PRIu64 " of its log", r->record->job,
                        r->record->step);

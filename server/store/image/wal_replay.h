@@ -6,7 +6,7 @@
 #include "jobs.h"
 #include "wal_record.h"
 
-/* Repeats the step of an entry. The job was restored from a checkpoint (restore.h) and no worker has come yet; each
+/* Repeats the step of an entry. The job was restored from a checkpoint (image.h) and no worker has come yet; each
  * parameter must be at the step before, or at the step of the entry if its checkpoint was uneven. The entry is borrowed
  * for the call.
  *

@@ -1,6 +1,9 @@
-/* checkpoint_policy.c - decides whether a job has checkpoints, and at which steps. */
+/* checkpoint_policy.c - decides whether a job has checkpoints and at which steps, and warns if the job outruns the
+ * disk. */
 #include "checkpoint_policy.h"
 
+#include "job.h"
+#include "plan_bytes.h"
 #include "step_log.h"
 
 #include <inttypes.h>
@@ -8,20 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the beginning and the end of a job ---- */
-
 static int make_farewell(pd_job *job)
 {
     pd_checkpoint_image *kept = calloc(1, sizeof *kept);
 
-    job->checkpointing.farewell = pd_effect_new(PD_EFF_KEEP, (pd_ticket){ 0, 0 }, job->steps.number);
+    job->checkpointing.farewell = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, job->steps.number);
     if (job->checkpointing.farewell == NULL || kept == NULL || (kept->job = strdup(job->steps.name)) == NULL) {
         free(kept);
         return PD_NO_MEMORY;
     }
     kept->ended = true;
     kept->number = job->steps.number;
-    job->checkpointing.farewell->u.kept = kept;
+    job->checkpointing.farewell->u.checkpoint_image = kept;
     return PD_OK;
 }
 
@@ -49,7 +50,7 @@ void pd_checkpoint_policy_end(pd_job *job)
     pd_effect *farewell = job->checkpointing.farewell;
 
     if (farewell == NULL || !job->checkpointing.on_disk) return;
-    farewell->u.kept->creator = job->saved.creator;
+    farewell->u.checkpoint_image->creator = job->saved.creator;
     job->checkpointing.farewell = NULL;
     pd_effects_add(job->steps.outbox, farewell);
 }
@@ -57,14 +58,12 @@ void pd_checkpoint_policy_end(pd_job *job)
 void pd_checkpoint_policy_tell(pd_job *job)
 {
     pd_effect *effect =
-        job->checkpointing.kept ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
+        job->checkpointing.newest.exists ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
 
     if (effect == NULL) return;
     effect->u.durable_step = job->checkpointing.durable_step;
     pd_effects_add(job->steps.outbox, effect);
 }
-
-/* ---- when the next checkpoint is due ---- */
 
 uint32_t pd_checkpoint_policy_window(const pd_job *job)
 {
@@ -80,7 +79,7 @@ uint32_t pd_checkpoint_policy_window(const pd_job *job)
 
 static uint64_t largest_step(const pd_job *job)
 {
-    uint64_t step = job->steps.furthest;
+    uint64_t step = job->steps.progress.furthest;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
@@ -114,30 +113,96 @@ void pd_checkpoint_policy_now(pd_job *job)
     if (job->checkpointing.durable) job->checkpointing.soon = largest_step(job);
 }
 
-/* ---- a last checkpoint that has failed ---- */
-
 bool pd_checkpoint_policy_loses(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t begin = job->steps.values.at[PD_JOB_KEY_START_STEP];
 
     if (!checkpointing->durable || job->gone) return false;
-    if (checkpointing->kept && checkpointing->kept_changes != checkpointing->changes) return true;
-    return largest_step(job) > (checkpointing->kept ? checkpointing->durable_step : begin);
+    if (checkpointing->newest.exists && checkpointing->newest.changes != checkpointing->changes) return true;
+    return largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
 }
 
 void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why)
 {
-    uint64_t durable = job->checkpointing.kept ? job->checkpointing.durable_step : 0, step = largest_step(job);
+    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0, step = largest_step(job);
     char newest[64] = "it has no checkpoint";
 
-    if (job->checkpointing.kept)
+    if (job->checkpointing.newest.exists)
         snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
-                 durable > job->checkpointing.kept_step ? "log has an entry" : "newest checkpoint is", durable);
+                 durable > job->checkpointing.newest.step ? "log has an entry" : "newest checkpoint is", durable);
     pd_say(
         job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
         "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
         " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.256s` before "
         "the server stops; else workers send or compute these steps again",
         durable + 1, step, newest, why->text, job->steps.name);
+}
+
+static const double MIB = 1048576;
+
+/* Returns how many seconds the disk takes for so many bytes. */
+static double seconds(const pd_job *job, uint64_t bytes)
+{
+    return (double)bytes / (double)job->steps.config->disk_speed;
+}
+
+uint64_t pd_outrun_bytes(const pd_plan *plan)
+{
+    int64_t image = pd_plan_image_bytes(plan);
+
+    return (uint64_t)plan->elements * sizeof(float) + (image > 0 ? (uint64_t)image : 0);
+}
+
+void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_bytes)
+{
+    pd_log_facts facts = { .job = job->steps.name };
+    double speed = (double)job->steps.config->disk_speed;
+
+    if (!job->checkpointing.durable || job->steps.config->disk_speed == 0) return;
+    job->checkpointing.load.checkpoint_bytes = checkpoint_bytes;
+    pd_say(job->steps.outbox, PD_SAY_INFO, facts,
+           "a checkpoint has %.1f MiB, which the disk writes in %.2f s (%.0f MiB/s)", (double)checkpoint_bytes / MIB,
+           seconds(job, checkpoint_bytes), speed / MIB);
+    if (!job->checkpointing.log.wanted) return;
+    job->checkpointing.load.record_bytes = entry_bytes;
+    pd_say(job->steps.outbox, PD_SAY_INFO, facts,
+           "an entry of its log has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
+           seconds(job, entry_bytes));
+}
+
+/* Logs a warning of checkpoints. Returns whether it did. */
+static bool warn_of_checkpoints(pd_job *job, double steps_per_s)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    double steps = steps_per_s * seconds(job, checkpointing->load.checkpoint_bytes);
+
+    if (checkpointing->every == 0 || steps <= (double)checkpointing->every) return false;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+           "the job outruns the disk: a checkpoint of %.1f MiB takes it %.2f s, in which the job takes %.0f steps, but "
+           "checkpoint_every is %" PRIu64 ": some checkpoints will be left out",
+           (double)checkpointing->load.checkpoint_bytes / MIB, seconds(job, checkpointing->load.checkpoint_bytes),
+           steps, checkpointing->every);
+    return true;
+}
+
+static bool warn_of_entries(pd_job *job, double steps_per_s)
+{
+    double busy = steps_per_s * seconds(job, job->checkpointing.load.record_bytes);
+
+    if (busy <= 0.5) return false;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
+           "the log takes %.0f %% of the disk: entries of %.1f MiB at %.1f steps a second. durability = checkpoint "
+           "writes less",
+           100 * busy, (double)job->checkpointing.load.record_bytes / MIB, steps_per_s);
+    return true;
+}
+
+void pd_outrun_look(pd_job *job, uint64_t now_ns)
+{
+    double speed = pd_speed_at(&job->figures.speed, now_ns);
+
+    if (job->checkpointing.load.warned || job->checkpointing.load.checkpoint_bytes == 0 || speed <= 0) return;
+    job->checkpointing.load.warned = warn_of_checkpoints(job, speed);
+    if (job->checkpointing.load.record_bytes > 0) job->checkpointing.load.warned |= warn_of_entries(job, speed);
 }

@@ -31,7 +31,7 @@ static void answer(pd_job *job, pd_request *request)
 void pd_control_answer(pd_job *job, pd_request *request, bool noted, uint64_t now_ns)
 {
     if (!noted) pd_checkpoint_policy_soon(job);
-    if (!job->checkpointing.kept) {
+    if (!job->checkpointing.newest.exists) {
         answer(job, request);
         return;
     }

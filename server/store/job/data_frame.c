@@ -1,11 +1,12 @@
-/* data_frame.c - the checks that are the same for frames (network messages) with pushes and with initial weights. */
+/* data_frame.c - the checks that are the same for frames with pushes and with initial weights. */
 #include "data_frame.h"
 
+#include "mutant.h"
 #include "ranks.h"
 
 int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
-    pd_range range = pd_round_range(&param->round, frame->rank);
+    pd_rank_range range = pd_round_range(&param->round, frame->rank);
     int64_t chunk = param->round.chunk_elements;
 
     if (piece->count < 0 ||
@@ -37,16 +38,16 @@ pd_chunk *pd_piece_chunk(const pd_param *param, const pd_piece *piece)
 
 int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err)
 {
-    bool named = param->seen == number;
+    bool named = param->frame.number == number;
     pd_chunk *chunk;
 
-    if (named && (piece->absent || param->seen_absent))
+    if (named && (piece->absent || param->frame.absent))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "%.160s: a push says at most once that there is no gradient, and then "
                        "brings none",
                        param->name);
-    param->seen = number;
-    param->seen_absent = piece->absent;
+    param->frame.number = number;
+    param->frame.absent = piece->absent;
     if (piece->absent || (piece->count == 0 && !named)) return PD_OK;
     chunk = piece->count > 0 ? pd_piece_chunk(param, piece) : NULL;
     if (chunk == NULL || chunk->seen == number)
@@ -75,8 +76,6 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
     pd_request_refuse(job->steps.outbox, frame, err);
 }
 
-/* ---- checks against the parameter's round ---- */
-
 int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
 {
     if (param->current != NULL) return PD_OK;
@@ -99,4 +98,46 @@ int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, 
                        "any more",
                        param->name, (unsigned long long)step);
     return PD_OK;
+}
+
+/* Returns whether the weight of a push counts for the parameter of one of its pieces. It does not
+ * count if the piece only reports that there is no gradient. But if the push has scalars it
+ * always counts, because they are averaged by it. */
+static bool tells_weight(const pd_piece *piece, const pd_request *frame)
+{
+    return !piece->absent || frame->u.data.n_scalars > 0;
+}
+
+static const char *sum_text(bool presummed)
+{
+    return presummed ? "sum over its examples" : "mean over its examples";
+}
+
+int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
+{
+    const pd_contribution *told = pd_round_first_contribution(&param->round, frame->rank);
+
+    if (told == NULL || !told->weighed || told->process != (uint16_t)job->ranks[frame->rank].saved.process ||
+        !tells_weight(piece, frame))
+        return PD_OK;
+    if ((told->weight == frame->u.data.weight && told->as_sum == frame->u.data.presummed) ||
+        PD_MUTANT(weight_per_chunk))
+        return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now "
+                   "gives it with weight %.17g, as a %s: all that a rank pushes of a parameter in one step has the "
+                   "same weight",
+                   param->name, frame->rank, (unsigned long long)frame->u.data.step, told->weight,
+                   sum_text(told->as_sum), frame->u.data.weight, sum_text(frame->u.data.presummed));
+}
+
+void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame)
+{
+    pd_contribution *told = pd_round_first_contribution(&param->round, frame->rank);
+
+    if (!tells_weight(piece, frame)) return;
+    told->weighed = true;
+    told->as_sum = frame->u.data.presummed;
+    told->process = (uint16_t)job->ranks[frame->rank].saved.process;
+    told->weight = frame->u.data.weight;
 }

@@ -1,6 +1,6 @@
-/* data_frame.h - checks of frames (network messages) with tensors, which are pushes and initial weights: the rank may
- * send them, and each piece (one tensor or chunk in the frame) fits the elements that the rank contributes. Step
- * thread. */
+/* data_frame.h - checks of frames with tensors (pushes and initial weights): the rank may send them, each piece fits
+ * the elements that the rank contributes, and all that a rank pushes of a parameter in one step has the same weight.
+ * Step thread. */
 #ifndef PD_DATA_FRAME_H
 #define PD_DATA_FRAME_H
 
@@ -32,5 +32,13 @@ int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *er
  * PD_FAILED_PRECONDITION: the rounds of earlier steps are still open. PD_UNAVAILABLE: the server drains (it finishes
  * what is under way and stops). */
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err);
+
+/* Checks that the weight of a push is the one that the process has given its earlier contributions to the parameter's
+ * open round. When another process has taken the rank over, it may use another weight for the chunks (sections of
+ * parameters) that are still missing. PD_INVALID_ARGUMENT: the weights differ; the error names both. */
+int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
+/* Stores the weight of a push for the parameter of one of its pieces. The piece must be checked and
+ * filed before. */
+void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame);
 
 #endif

@@ -1,5 +1,6 @@
-/* declaration.h - checks what a rank declares about one parameter: by itself, and against the job's parameter of that
- * name. Step thread. */
+/* declaration.h - checks what a rank declares about one parameter, by itself and against the job's parameter of that
+ * name; and the ranges of elements that ranks declare of ranged parameters, with the memory that these take. Step
+ * thread. */
 #ifndef PD_DECLARATION_H
 #define PD_DECLARATION_H
 
@@ -26,5 +27,36 @@ int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_para
 void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n);
 /* Logs how many notes were left out. */
 void pd_declarations_said(pd_job *job, uint32_t n);
+
+/* Checks that the range which a rank declares of a parameter lies within its elements. PD_INVALID_ARGUMENT. */
+int pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err);
+/* Checks that a rank declares the same range of a parameter as it did before, and that either all ranks or none
+ * declare a range of it. PD_FAILED_PRECONDITION. */
+int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err);
+/* Stores the range that a rank declares of a parameter. The rank must not have declared one of this parameter
+ * before. */
+void pd_range_take(pd_param *param, uint32_t rank, int64_t start, int64_t end);
+/* Stores the ranges of a rank that declares for the first time. If it is the last rank to declare, the ranges of all
+ * ranks are checked. PD_FAILED_PRECONDITION: no rank has some element, or the ranges do not suit the way in which the
+ * job aggregates; then nothing has changed. */
+int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err);
+/* Forgets the ranges that a Declare of the rank (its list of parameters) has stored, because the Declare is refused. If
+ * an earlier Declare of the rank was accepted, its ranges stay. */
+void pd_ranges_give_back(pd_job *job, uint32_t rank);
+
+/* Returns how many bytes of the ingest budget (received frames that are not summed yet) to reserve for a rank: the
+ * size of its largest frame. It has all elements of the rank in one frame, as far as the server accepts frames of
+ * that size. A ranged parameter counts 0 as long as the rank's range of it is not known. */
+uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank);
+/* Returns how many bytes of the ingest budget to reserve for a rank, from a checked Declare, before the job has
+ * parameters. `own` true: for the rank that declares. false: for any other rank, whose ranges are not known yet. */
+uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own);
+/* Returns the bytes that contributions to ranged parameters (each rank contributes a range) may take while an aggregate
+ * collects them (median, trimmed mean and Adasum do), as far as the ranges are known. */
+uint64_t pd_ranges_collected_bytes(const pd_job *job);
+
+/* Checks that max_total_bytes has room for the collected contributions of the ranges that are declared.
+ * PD_RESOURCE_EXHAUSTED. */
+int pd_ranges_check_memory(const pd_job *job, pd_error *err);
 
 #endif

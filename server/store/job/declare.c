@@ -10,7 +10,6 @@
 #include "aggregate_fit.h"
 #include "contribute.h"
 #include "declaration.h"
-#include "declared_ranges.h"
 #include "initial_weights.h"
 #include "param_set.h"
 #include "plan.h"
@@ -58,19 +57,15 @@ typedef struct declaring {
     uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
 } declaring;
 
-/* ---- memory for contributions to ranged parameters ---- */
-
 /* Counts the bytes anew that contributions to ranged parameters may take, after ranges were added or removed. (Of a
  * ranged parameter each rank contributes a range of elements.) */
 static void count_ranges(pd_job *job)
 {
     uint64_t bytes = pd_ranges_collected_bytes(job);
 
-    pd_account_take(&job->steps.account, bytes - job->collected);
-    job->collected = bytes;
+    pd_account_take(&job->steps.account, bytes - job->records.collected);
+    job->records.collected = bytes;
 }
-
-/* ---- the first rank's set ---- */
 
 static bool has_ready_roots(const pd_param *param)
 {
@@ -115,8 +110,6 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
     return PD_OK;
 }
 
-/* ---- the same set from another rank, or from the same one again ---- */
-
 static int match_one(const pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     const pd_param_decl *decl = &request->u.declare.params[d->at];
@@ -148,8 +141,6 @@ static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) count_ranges(job);
     return rc;
 }
-
-/* ---- element types in which weights are published ---- */
 
 /* Returns how many more bytes the published weights and updates of a parameter take if they are also published in the
  * element types that this Declare asks for. */
@@ -258,11 +249,9 @@ static int publish_again(pd_job *job, pd_error *err)
     effect->u.closed.n = job->steps.n_params;
     pd_effects_add(job->steps.outbox, effect);
     pd_checkpoint_policy_tell(job);
-    job->unpublished = false;
+    job->restart.unpublished = false;
     return PD_OK;
 }
-
-/* ---- the answer to a Declare ---- */
 
 /* Copies the note of the next parameter into the answer, and counts the bytes of its types. */
 static int note_one(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
@@ -293,7 +282,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
         const pd_param *param = pd_declared_param(job, request, i);
         declared[i].param = param->index;
         declared[i].step = param->saved.step;
-        declared[i].replaced = param->replaced;
+        declared[i].replaced = param->change.number;
         declared[i].initialised = pd_init_has_come(job, param, request->rank);
     }
     effect->u.declared.params = declared;
@@ -347,13 +336,11 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);
-    if (job->init_ns == 0 && job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
+    if (job->reports.init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->reports.init_ns = now_ns;
     if (!rank->saved.sealed) look_at_open(job);
     note_declared(job, rank);
     return PD_OK;
 }
-
-/* ---- stages and slices ---- */
 
 static void free_declaring(void *part)
 {
@@ -415,7 +402,7 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
     if (d->stage == MATCHING) rc = check_whole(job, d, err);
     if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING)) rc = take_reserve(job, request, d, err);
     if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING)) rc = make_answer(job, d, err);
-    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->unpublished) {
+    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->restart.unpublished) {
         rc = publish_again(job, err);
         *budget_ns -= AGAIN_ALL_NS * (double)d->n;
     }
@@ -452,8 +439,6 @@ static bool declare_some(pd_job *job, const pd_request *request, declaring *d, d
     return *rc != PD_OK || *budget_ns > 0;
 }
 
-/* ---- the whole ---- */
-
 static void refuse(pd_job *job, pd_request *request, pd_rank *rank, const pd_error *err)
 {
     if (rank != NULL) note_refusal(job, rank, request->rank, err);
@@ -482,8 +467,8 @@ static void undo(pd_job *job, const pd_request *request)
     count_ranges(job);
 }
 
-/* Works at a Declare, the oldest one in job->declares, as far as the time budget allows. Returns false if it needs more
- * time. Otherwise it is answered, and the request is freed. */
+/* Works at a Declare, the oldest one in job->waiting.declares, as far as the time budget allows. Returns false if it
+ * needs more time. Otherwise it is answered, and the request is freed. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;
@@ -505,10 +490,10 @@ static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uin
 
 void pd_job_declare_some(pd_job *job, double budget_ns, uint64_t now_ns)
 {
-    while (job->declares.first != NULL && budget_ns > 0) {
-        pd_request *request = job->declares.first, *next = (pd_request *)(void *)request->mail.next;
+    while (job->waiting.declares.first != NULL && budget_ns > 0) {
+        pd_request *request = job->waiting.declares.first, *next = (pd_request *)(void *)request->mail.next;
         if (!declare_one(job, request, &budget_ns, now_ns)) return;
-        if ((job->declares.first = next) == NULL) job->declares.last = NULL;
+        if ((job->waiting.declares.first = next) == NULL) job->waiting.declares.last = NULL;
     }
 }
 
@@ -516,13 +501,13 @@ void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     double batch_ns = job->steps.config->batch_ns, at_once_ns = batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS;
 
-    pd_request_queue_add(&job->declares, request);
-    if (job->declares.first == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns)
+    pd_request_queue_add(&job->waiting.declares, request);
+    if (job->waiting.declares.first == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns)
         pd_job_declare_some(job, at_once_ns, now_ns);
 }
 
 void pd_job_refuse_declares(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->declares, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->waiting.declares, job->steps.outbox, err);
     if (job->planning != NULL) forget_set(job);
 }

@@ -6,8 +6,6 @@
 #include "step_group.h"
 #include "step_log.h"
 
-/* ---- rounds that a drain waits for ---- */
-
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
  * come, and it waits for no other parameter. */
 static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
@@ -21,10 +19,11 @@ static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
  * the gradients of all parameters together) works on a step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
-    bool somebody = job->linger_ns == 0;
+    bool somebody = job->timers.linger_ns == 0;
 
-    if (job->steps.n_open == 0) return NULL;
-    if (job->steps.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps))) return job->steps.waiting;
+    if (job->steps.queue.n_open == 0) return NULL;
+    if (job->steps.queue.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps)))
+        return job->steps.queue.waiting;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (closes_by_itself(&job->steps, &job->steps.params[i])) return &job->steps.params[i];
     return NULL;
@@ -32,7 +31,7 @@ static const pd_param *find_open(const pd_job *job)
 
 static bool is_open(const pd_job *job)
 {
-    return job->inbox.first != NULL || find_open(job) != NULL;
+    return job->waiting.inbox.first != NULL || find_open(job) != NULL;
 }
 
 /* Finds a job of which something is true. *number: the job that was found last, which is looked at first. NULL: there
@@ -56,8 +55,6 @@ static const pd_job *find_open_job(pd_drain *drain, const pd_jobs *jobs)
 {
     return find_job(jobs, &drain->open, is_open);
 }
-
-/* ---- answers to drain requests ---- */
 
 /* Writes the error for a drain that has reached its deadline: which round is still open, and which ranks it waits
  * for. */
@@ -92,7 +89,7 @@ static const pd_job *find_lost(const pd_jobs *jobs)
 
     HASH_ITER(hh, jobs->names, job, next)
     if (pd_checkpoint_policy_loses(job) &&
-        (job->checkpointing.last == PD_LAST_WANTED || job->checkpointing.error[0] != '\0'))
+        (job->checkpointing.last.state == PD_LAST_WANTED || job->checkpointing.error[0] != '\0'))
         return job;
     return NULL;
 }
@@ -106,7 +103,8 @@ static void describe_lost(const pd_job *job, pd_error *err)
         err, PD_ABORTED,
         "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
         "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-        job->steps.name, why, (unsigned long long)(job->checkpointing.kept ? job->checkpointing.durable_step : 0));
+        job->steps.name, why,
+        (unsigned long long)(job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)
@@ -127,7 +125,7 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, 
 /* Returns whether the job's last checkpoint is neither on the disk nor has failed. */
 static bool is_unkept(const pd_job *job)
 {
-    return job->checkpointing.durable && job->checkpointing.last == PD_LAST_WANTED;
+    return job->checkpointing.durable && job->checkpointing.last.state == PD_LAST_WANTED;
 }
 
 static bool is_late(const pd_drain *drain, uint64_t now_ns)
@@ -157,7 +155,7 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
     drain->last_ns = longest_wait(drain);
     drain->last_until_ns = now_ns + drain->last_ns;
     HASH_ITER(hh, jobs->names, job, next)
-    if (job->checkpointing.durable) job->checkpointing.last = PD_LAST_WANTED;
+    if (job->checkpointing.durable) job->checkpointing.last.state = PD_LAST_WANTED;
     return true;
 }
 
@@ -198,8 +196,6 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
         answer(outbox, request, open, lost);
     }
 }
-
-/* ---- the drain request ---- */
 
 /* Returns the highest step that any parameter of the job has closed, or has an open round for. While the server
  * drains, the other parameters may still close their rounds up to that step. */

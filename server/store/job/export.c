@@ -1,14 +1,13 @@
-/* export.c - begins an export (an operator reads weights or optimizer state), answers its reads, and ends it. */
+/* export.c - begins an export of weights or optimizer state, answers its reads, and ends it. */
 #include "export.h"
 
 #include "cut.h"
-#include "export_reading.h"
-#include "export_record.h"
 #include "import.h"
+#include "mutant.h"
 #include "param_set.h"
 #include "riders.h"
 #include "save.h"
-#include "mutant.h"
+#include "step_group.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +21,30 @@ enum { ANSWER_BYTES = 1 << 20, BYTES_PER_SECOND = 8 << 20 };
 /* most exports of one job that wait for others, and most of one identity among them */
 enum { MOST_WAITING = 16, MOST_OF_PARTY = 4 };
 
-/* ---- the end of an export ---- */
+typedef struct pd_export {
+    uint64_t conn;
+    uint64_t party; /* number of the identity that exports */
+    bool state;     /* optimizer state may be read, too; false: only weights */
+    bool counted;   /* older weights that the export keeps are counted: workers may train meanwhile */
+    uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
+    /* the cut, once all parameters have reached it and only weights are read: then the job goes on without it, and can
+     * have another one. NULL: the job has the cut (job->steps.cut) */
+    pd_cut *cut;
+    /* the begin request, as long as it is not answered because some parameters have not reached the export's step;
+     * then NULL */
+    pd_request *begin;
+    uint64_t until_ns;   /* time by which all parameters must reach the export's step */
+    uint64_t touched_ns; /* time of the export's last request */
+    uint64_t end_ns;     /* time at which the export ends, whatever is asked for */
+    uint64_t read;       /* bytes of tensors that answers have sent so far */
+    char by[128];        /* label of the operator's connection */
+} pd_export;
+
+/* Returns the cut of the export under way. */
+static inline pd_cut *cut_of(const pd_job *job)
+{
+    return job->export->cut != NULL ? job->export->cut : job->steps.cut;
+}
 
 /* Ends the export and frees its memory. If the job took no steps because of the export, it goes on now. */
 static void forget(pd_job *job)
@@ -37,7 +59,7 @@ static void forget(pd_job *job)
     pd_riders_release(&job->steps);
     pd_account_give(&job->steps.account, export->bytes);
     pd_request_free(export->begin);
-    job->checkpointing.exported = export->party;
+    job->checkpointing.exports.party = export->party;
     free(export);
     job->export = NULL;
 }
@@ -47,7 +69,7 @@ static void forget(pd_job *job)
 static void abandon(pd_job *job, const pd_error *err)
 {
     pd_export *export = job->export;
-    uint64_t step = pd_export_cut(job)->step;
+    uint64_t step = cut_of(job)->step;
 
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &step },
            "the export of step %" PRIu64 " by %s ends: %.200s; the job goes on", step, export->by, err->text);
@@ -58,7 +80,7 @@ static void abandon(pd_job *job, const pd_error *err)
 
 void pd_export_release(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->checkpointing.exports, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->checkpointing.exports.waiting, job->steps.outbox, err);
     if (job->export == NULL) return;
     if (job->export->begin != NULL) pd_request_refuse(job->steps.outbox, job->export->begin, err);
     job->export->begin = NULL;
@@ -88,15 +110,15 @@ void pd_export_worker_comes(pd_job *job)
 /* Drops the begins of this connection's exports that wait for others. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
-    pd_request_queue all = job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting;
 
-    job->checkpointing.exports = (pd_request_queue){ 0 };
+    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (request->ticket.conn == conn)
             pd_request_free(request);
         else
-            pd_request_queue_add(&job->checkpointing.exports, request);
+            pd_request_queue_add(&job->checkpointing.exports.waiting, request);
     }
 }
 
@@ -110,15 +132,13 @@ void pd_export_lost(pd_job *job, const pd_request *notice)
     abandon(job, &err);
 }
 
-/* ---- beginning an export ---- */
-
 static int check_begin(const pd_job *job, pd_error *err)
 {
-    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL)
+    if (job->steps.n_params == 0 || job->steps.progress.n_begun < job->steps.n_params || job->planning != NULL)
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
             "job %.100s: %u of its %u parameters have weights: export when all have (`paramctl params %.256s`)",
-            job->steps.name, job->steps.n_begun, job->steps.n_params, job->steps.name);
+            job->steps.name, job->steps.progress.n_begun, job->steps.n_params, job->steps.name);
     if (pd_import_writes(job))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: an import is being written: export when that has ended", job->steps.name);
@@ -153,7 +173,7 @@ static bool fits_beside(const pd_account *account, uint64_t bytes)
 /* Returns whether the job can take steps while it is exported. */
 static bool may_step(const pd_job *job)
 {
-    return job->connected > 0 || job->steps.n_open > 0;
+    return job->connected > 0 || job->steps.queue.n_open > 0;
 }
 
 /* Decides what is counted for an export of weights, which must never stop the job: with its own bytes those of the
@@ -214,8 +234,6 @@ static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     return PD_OK;
 }
 
-/* ---- exports that wait for others ---- */
-
 /* Returns whether an export must wait: for another one, or for the cut of a checkpoint. */
 static bool is_busy(const pd_job *job)
 {
@@ -226,7 +244,7 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
 {
     uint32_t n = 0, of_party = 0;
 
-    for (const pd_request *r = job->checkpointing.exports.first; r != NULL;
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
          r = (const pd_request *)(const void *)r->mail.next)
         n++, of_party += r->party == request->party;
     if (n < MOST_WAITING && of_party < MOST_OF_PARTY) return PD_OK;
@@ -240,11 +258,11 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
  * is none, the oldest one. NULL: none waits. */
 static pd_request *take_waiting(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports, *left = &job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting, *left = &job->checkpointing.exports.waiting;
     pd_request *next = all.first;
 
     for (pd_request *r = all.first; r != NULL; r = (pd_request *)(void *)r->mail.next)
-        if (next->party == job->checkpointing.exported && r->party != next->party) next = r;
+        if (next->party == job->checkpointing.exports.party && r->party != next->party) next = r;
     *left = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
@@ -264,28 +282,28 @@ void pd_export_go_on(pd_job *job, uint64_t now_ns)
 
 void pd_export_wait_again(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting;
     pd_request *request = job->export != NULL && !job->export->state ? job->export->begin : NULL;
 
     if (request == NULL) return;
     job->export->begin = NULL;
     forget(job);
-    job->checkpointing.exports = (pd_request_queue){ 0 };
-    pd_request_queue_add(&job->checkpointing.exports, request);
-    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports, pd_request_queue_take(&all));
+    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
+    pd_request_queue_add(&job->checkpointing.exports.waiting, request);
+    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports.waiting, pd_request_queue_take(&all));
 }
 
 /* Refuses the begins in the queue that have waited for too long. */
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.exports;
+    pd_request_queue all = job->checkpointing.exports.waiting;
     pd_error err;
 
-    job->checkpointing.exports = (pd_request_queue){ 0 };
+    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
         if (now_ns < request->u.export.wait_ns) {
-            pd_request_queue_add(&job->checkpointing.exports, request);
+            pd_request_queue_add(&job->checkpointing.exports.waiting, request);
             continue;
         }
         if (job->export != NULL)
@@ -300,14 +318,147 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
     }
 }
 
-/* ---- answers ---- */
+enum { TILE = 1024 };
+
+static int find_param(const pd_job *job, const pd_request *request, const pd_param **out, pd_error *err)
+{
+    if ((*out = pd_job_param(job, request->u.export.param)) != NULL) return PD_OK;
+    return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, request->u.export.param);
+}
+
+static int refuse_state(const pd_job *job, pd_error *err)
+{
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: this export was begun for weights alone: begin it with state", job->steps.name);
+}
+
+static int check_piece(const pd_request *request, int64_t elements, size_t each, pd_error *err)
+{
+    int64_t first = request->u.export.first, count = request->u.export.count;
+
+    if (first <= elements && count <= elements - first && (uint64_t)count * each <= request->u.export.most)
+        return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer at "
+        "most %llu bytes",
+        request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
+        (unsigned long long)request->u.export.most);
+}
+
+/* Allocates memory for the elements that an answer returns. PD_NO_MEMORY. */
+static int make_room(const pd_job *job, const pd_request *request, size_t each, pd_exported *out, pd_error *err)
+{
+    out->bytes = (size_t)request->u.export.count * each;
+    if (out->bytes == 0 || (out->at = malloc(out->bytes)) != NULL) return PD_OK;
+    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for %zu bytes of an export: try again",
+                   job->steps.name, out->bytes);
+}
+
+static int read_weights(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
+                        pd_error *err)
+{
+    const pd_published *from = PD_MUTANT(torn_export) ? param->current : cut_of(job)->parts[param->index].weights;
+    const float *weights = from->at[PD_F32];
+    int rc = check_piece(request, param->elements, sizeof *weights, err);
+
+    out->elements = (uint64_t)param->elements;
+    if (rc == PD_OK) rc = make_room(job, request, sizeof *weights, out, err);
+    if (rc == PD_OK && out->bytes > 0) memcpy(out->at, weights + request->u.export.first, out->bytes);
+    return rc;
+}
+
+/* Reads elements of an optimizer slot as float32, by way of a small float64 buffer. Not
+ * for slots that are stored as float64. */
+static void read_floats(const pd_param *param, size_t slot, int64_t first, int64_t n, float *out)
+{
+    double wide[TILE];
+
+    for (int64_t some; n > 0; n -= some, first += some, out += some) {
+        some = n < TILE ? n : TILE;
+        pd_optim_read_elements(param->optim, slot, first, some, wide);
+        for (int64_t i = 0; i < some; i++) out[i] = (float)wide[i];
+    }
+}
+
+static int read_root(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
+                     pd_error *err)
+{
+    size_t left = pd_optim_tasks_left(param->optim), k = (size_t)request->u.export.number;
+    int rc;
+
+    if (request->u.export.number < 0 || k >= left)
+        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots, number %d is none of them", param->name, left,
+                       request->u.export.number);
+    out->wide = true;
+    out->elements = (uint64_t)pd_pending_root_length(param->optim, k);
+    if ((rc = check_piece(request, (int64_t)out->elements, sizeof(double), err)) != PD_OK) return rc;
+    if ((rc = make_room(job, request, sizeof(double), out, err)) != PD_OK || out->bytes == 0) return rc;
+    pd_pending_root_read(param->optim, k, request->u.export.first, request->u.export.count, out->at);
+    return PD_OK;
+}
+
+static int read_state(const pd_job *job, const pd_param *param, const pd_request *request, pd_exported *out,
+                      pd_error *err)
+{
+    const pd_plan *plan = pd_optim_plan(param->optim);
+    size_t each;
+    int64_t elements = 0;
+    pd_part part;
+    int rc;
+
+    if (!pd_plan_part(plan, request->u.export.slot, request->u.export.number, request->u.export.block, &part) ||
+        part.box != NULL || !pd_shape_equal(&part.shape, &plan->slots[part.slot].shape))
+        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
+                       param->name, request->u.export.slot, request->u.export.number, request->u.export.block);
+    out->wide = plan->slots[part.slot].storage == PD_STORE_F64;
+    each = out->wide ? sizeof(double) : sizeof(float);
+    (void)pd_shape_elements(&part.shape, &elements);
+    out->elements = (uint64_t)elements;
+    if ((rc = check_piece(request, elements, each, err)) != PD_OK) return rc;
+    if ((rc = make_room(job, request, each, out, err)) != PD_OK || out->bytes == 0) return rc;
+    if (out->wide)
+        pd_optim_read_elements(param->optim, part.slot, request->u.export.first, request->u.export.count, out->at);
+    else
+        read_floats(param, part.slot, request->u.export.first, request->u.export.count, out->at);
+    return PD_OK;
+}
+
+/* Reads elements of a tensor: of weights, a slot of optimizer state, or a pending root. Allocates out->at.
+ * PD_NOT_FOUND, PD_INVALID_ARGUMENT, PD_FAILED_PRECONDITION: the export is of weights alone; PD_NO_MEMORY. */
+static int read_piece(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
+{
+    const pd_param *param;
+    int rc = find_param(job, request, &param, err);
+
+    if (rc != PD_OK) return rc;
+    if (request->u.export.slot[0] == '\0') return read_weights(job, param, request, out, err);
+    if (!job->export->state) return refuse_state(job, err);
+    if (strcmp(request->u.export.slot, PD_PENDING_ROOT) == 0) return read_root(job, param, request, out, err);
+    return read_state(job, param, request, out, err);
+}
+
+/* Reads a parameter's step count, and its number of pending roots (not used by a step yet). If the parameter belongs to
+ * a step group, the count is read from the group: the parameter's optimizer gets
+ * it only when its next step begins. PD_NOT_FOUND, PD_FAILED_PRECONDITION as above. */
+static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
+{
+    const pd_param *param;
+    int rc = find_param(job, request, &param, err);
+
+    if (rc != PD_OK) return rc;
+    if (!job->export->state) return refuse_state(job, err);
+    out->roots = pd_optim_tasks_left(param->optim);
+    out->count = param->group != NULL ? pd_step_group_count(param) : pd_optim_count(param->optim);
+    return PD_OK;
+}
 
 static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exported *exported)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_EXPORT);
 
     effect->u.exported = *exported;
-    effect->u.exported.step = pd_export_cut(job)->step;
+    effect->u.exported.step = cut_of(job)->step;
     pd_effects_add(job->steps.outbox, effect);
     return &effect->u.exported;
 }
@@ -365,8 +516,6 @@ void pd_export_look(pd_job *job, uint64_t now_ns)
     if (!export->state) export->cut = pd_cut_detach(&job->steps);
 }
 
-/* ---- requests and timeouts ---- */
-
 static int check_reader(const pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job->export == NULL || job->export->conn != request->ticket.conn)
@@ -382,7 +531,7 @@ static int check_reader(const pd_job *job, const pd_request *request, pd_error *
 
 static void end(pd_job *job)
 {
-    uint64_t step = pd_export_cut(job)->step;
+    uint64_t step = cut_of(job)->step;
 
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &step },
            "step %" PRIu64 " is exported: %s has read %" PRIu64 " bytes", step, job->export->by, job->export->read);
@@ -398,8 +547,8 @@ static int read_some(pd_job *job, pd_request *request, uint64_t now_ns, pd_error
 
     if (rc != PD_OK) return rc;
     job->export->touched_ns = now_ns;
-    if (request->u.export.act == PD_EXPORT_PIECE) rc = pd_export_read_piece(job, request, &exported, err);
-    if (request->u.export.act == PD_EXPORT_COUNT) rc = pd_export_read_count(job, request, &exported, err);
+    if (request->u.export.act == PD_EXPORT_PIECE) rc = read_piece(job, request, &exported, err);
+    if (request->u.export.act == PD_EXPORT_COUNT) rc = read_count(job, request, &exported, err);
     if (rc != PD_OK) return rc;
     job->export->read += exported.bytes;
     answer_of(job, request, &exported);
@@ -422,7 +571,8 @@ static int take_begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_erro
         abandon(job, &why);
     }
     if (!is_busy(job)) return begin(job, request, now_ns, err);
-    if ((rc = check_queue(job, request, err)) == PD_OK) pd_request_queue_add(&job->checkpointing.exports, request);
+    if ((rc = check_queue(job, request, err)) == PD_OK)
+        pd_request_queue_add(&job->checkpointing.exports.waiting, request);
     return rc;
 }
 
@@ -449,7 +599,7 @@ uint64_t pd_export_expires_ns(const pd_job *job)
 {
     uint64_t at = ends_ns(job);
 
-    for (const pd_request *r = job->checkpointing.exports.first; r != NULL;
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
          r = (const pd_request *)(const void *)r->mail.next)
         if (r->u.export.wait_ns < at) at = r->u.export.wait_ns;
     return at;

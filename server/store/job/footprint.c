@@ -81,10 +81,10 @@ static uint64_t param_bytes(const pd_sizing *job)
 static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged)
 {
     uint64_t chunks =
-        times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+        times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_contribution));
 
     if (PD_MUTANT(records_uncounted)) return 0;
-    return pd_footprint_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
+    return pd_footprint_plus(chunks, (ranged ? job->world * sizeof(pd_rank_range) : 0) + param_bytes(job));
 }
 
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes)

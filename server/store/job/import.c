@@ -1,13 +1,11 @@
-/* import.c - an operator imports optimizer state: the state is staged (kept in separate memory), checked, and then
- * written into the optimizers. */
+/* import.c - an operator imports optimizer state: the state is staged, checked, and then written into the
+ * optimizers. */
 #include "import.h"
 
-#include "import_check.h"
 #include "checkpoint_policy.h"
 #include "pages.h"
 #include "param_set.h"
 #include "save.h"
-#include "reset_state.h"
 #include "step_group.h"
 
 #include <assert.h>
@@ -29,7 +27,192 @@ static size_t size_of(bool wide)
     return wide ? sizeof(double) : sizeof(float);
 }
 
-/* ---- staging tensors and counters ---- */
+/* Returns the smallest step count that the import may give to the parameter's optimizer. Normally it is the present
+ * count, because counts must not go back. It is 0 before the parameter has closed a round: the state may come from a
+ * job that skipped some rounds and so counted fewer steps than rounds. */
+static int64_t least_count(const pd_job *job, const pd_param *param)
+{
+    return param->saved.step == pd_job_start_step(job) ? 0 : pd_optim_count(param->optim);
+}
+
+/* Writes the error for a count that would go back. Returns PD_INVALID_ARGUMENT. */
+static int goes_back(const pd_param *param, int64_t count, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s has counted %lld steps: its counter cannot become %lld",
+                   param->name, (long long)pd_optim_count(param->optim), (long long)count);
+}
+
+static int check_landed(const pd_job *job, pd_error *err)
+{
+    for (const pd_staged *staged = job->import->first; staged != NULL; staged = staged->next)
+        if (staged->landed != staged->elements)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: of a tensor of %lld elements %lld have come",
+                           job->steps.params[staged->address.param].name, (long long)staged->elements,
+                           (long long)staged->landed);
+    return PD_OK;
+}
+
+/* Returns the step count that was brought for a parameter; -1: none was. */
+static int64_t brought_count(const pd_job *job, uint32_t param)
+{
+    return job->import->counts != NULL ? job->import->counts[param] : -1;
+}
+
+/* Returns whether a parameter can be written. A reset throws away roots that no step has used yet. */
+static bool rests(const pd_job *job, uint32_t param)
+{
+    const pd_optim *optim = job->steps.params[param].optim;
+
+    if (job->steps.params[param].stage != PD_COLLECTING) return false;
+    return job->import->reset != NULL ? pd_optim_is_quiesced(optim) : pd_optim_is_idle(optim);
+}
+
+/* Returns a parameter that cannot be written yet; NULL: all can. Looks first at the one that was found last, so that
+ * looking again costs little. */
+static const pd_param *find_busy(pd_job *job)
+{
+    pd_import *import = job->import;
+
+    if (!rests(job, import->busy)) return &job->steps.params[import->busy];
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        if (rests(job, i)) continue;
+        import->busy = i;
+        return &job->steps.params[i];
+    }
+    return NULL;
+}
+
+/* Checks that the job rests: no step or preconditioner task that matters is under way, and nobody copies its state.
+ * PD_FAILED_PRECONDITION. */
+static int check_rest(pd_job *job, pd_error *err)
+{
+    const pd_param *busy;
+
+    if (job->steps.cut != NULL && job->checkpointing.making == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: it is being exported: import when that has ended",
+                       job->steps.name);
+    if (job->checkpointing.making != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a checkpoint is being made: try again in a moment",
+                       job->steps.name);
+    if ((busy = find_busy(job)) == NULL) return PD_OK;
+    if (job->import->reset != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.100s: a step of %.160s is under way, or a root of it is being computed: try again",
+                       job->steps.name, busy->name);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try "
+                   "again",
+                   job->steps.name, busy->name);
+}
+
+/* Returns the step count that the parameter's optimizer will have after the import. */
+static int64_t count_to_be(const pd_job *job, uint32_t param)
+{
+    int64_t count = brought_count(job, param);
+
+    return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
+}
+
+/* Returns whether the state of a parameter has seen no gradient, where it was saved and here: the import says that it
+ * has counted no step, and brings none of its slots. */
+static bool is_fresh(const pd_job *job, uint32_t param, const int64_t *covered)
+{
+    const pd_plan *plan = pd_optim_plan(job->steps.params[param].optim);
+
+    for (size_t k = 0; k < plan->n_slots; k++)
+        if (covered[k] > 0) return false;
+    return count_to_be(job, param) == 0 && least_count(job, &job->steps.params[param]) == 0;
+}
+
+/* Checks that each slot is staged completely. covered[i] is the number of elements of slot i that are staged. The slots
+ * of parameter p begin at index first_slot[p]. */
+static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_plan *plan = pd_optim_plan(job->steps.params[i].optim);
+        if (is_fresh(job, i, &covered[first_slot[i]])) continue;
+        for (size_t k = 0; k < plan->n_slots; k++) {
+            int64_t elements = 0, came = covered[first_slot[i] + k];
+            char name[128];
+            if (plan->slots[k].temporary || (int)k == plan->errors_slot) continue;
+            (void)pd_shape_elements(&plan->slots[k].shape, &elements);
+            if (came == elements) continue;
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.100s: of %.160s's state %s %lld of %lld elements have "
+                           "come: bring all of it, or say that part of it is enough",
+                           job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
+                           (long long)came, (long long)elements);
+        }
+    }
+    return PD_OK;
+}
+
+static int check_complete(const pd_job *job, pd_error *err)
+{
+    size_t *first_slot = calloc(job->steps.n_params + 1, sizeof *first_slot), slots = 0;
+    int64_t *covered = NULL;
+    int rc = PD_NO_MEMORY;
+
+    for (uint32_t i = 0; first_slot != NULL && i < job->steps.n_params; i++) {
+        first_slot[i] = slots;
+        slots += pd_optim_plan(job->steps.params[i].optim)->n_slots;
+    }
+    if (first_slot != NULL) covered = calloc(slots + 1, sizeof *covered);
+    for (const pd_staged *staged = job->import->first; covered != NULL && staged != NULL; staged = staged->next)
+        if (!staged->root) covered[first_slot[staged->address.param] + staged->part.slot] += staged->elements;
+    if (covered != NULL)
+        rc = check_covered(job, first_slot, covered, err);
+    else
+        pd_fail(err, rc, "job %.100s: out of memory", job->steps.name);
+    free(first_slot);
+    free(covered);
+    return rc;
+}
+
+/* Checks the imported step counts again at the commit, because the job may have taken steps since they came. No count
+ * may go back, and all parameters of a step group must be at the same step. */
+static int check_counts(const pd_job *job, pd_error *err)
+{
+    for (uint32_t i = 0; job->import->n_counts > 0 && i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        int64_t count = brought_count(job, i);
+        if (count < 0) continue;
+        if (count < least_count(job, param)) return goes_back(param, count, err);
+        if (param->group != NULL && !pd_step_group_is_even(param->group))
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.100s: the parameters that count their steps with %.160s "
+                           "are at different steps: import before the first step, or try again",
+                           job->steps.name, param->name);
+    }
+    return PD_OK;
+}
+
+static int check_roots(const pd_job *job, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (const pd_staged *staged = job->import->first; staged != NULL && rc == PD_OK; staged = staged->next)
+        if (staged->root)
+            rc = pd_pending_root_check(job->steps.params[staged->address.param].optim, (const void *)staged->at,
+                                       staged->elements, count_to_be(job, staged->address.param), err);
+    return rc;
+}
+
+/* Checks what does not change while the commit waits for the job to rest. */
+static int check_brought(const pd_job *job, bool partial, pd_error *err)
+{
+    int rc = check_landed(job, err);
+
+    return rc == PD_OK && !partial ? check_complete(job, err) : rc;
+}
+
+/* Checks what depends on the steps that the job has taken. */
+static int check_steps(const pd_job *job, pd_error *err)
+{
+    int rc = check_counts(job, err);
+
+    return rc == PD_OK ? check_roots(job, err) : rc;
+}
 
 static void forget(pd_job *job)
 {
@@ -224,15 +407,13 @@ static int take_count(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     if (param == NULL) return PD_NOT_FOUND;
-    if (request->u.import.value < pd_import_least_count(job, param) || request->u.import.value > INT64_MAX / 2)
-        return pd_import_goes_back(param, request->u.import.value, err);
+    if (request->u.import.value < least_count(job, param) || request->u.import.value > INT64_MAX / 2)
+        return goes_back(param, request->u.import.value, err);
     if (import->counts == NULL && (rc = make_counts(job, err)) != PD_OK) return rc;
     import->n_counts += import->counts[param->index] < 0;
     if (request->u.import.value > import->counts[param->index]) import->counts[param->index] = request->u.import.value;
     return PD_OK;
 }
-
-/* ---- writing the staged tensors ---- */
 
 static bool is_committing(const pd_job *job)
 {
@@ -255,11 +436,11 @@ static void set_count(pd_param *param, int64_t count)
 /* Returns the largest step count that has come for a parameter or those that count steps with it; -1: none. */
 static int64_t largest_count(const pd_job *job, const pd_param *param)
 {
-    int64_t most = pd_import_brought_count(job, param->index);
+    int64_t most = brought_count(job, param->index);
 
     for (const pd_param *member = param->group != NULL ? param->group->members : NULL; member != NULL;
-         member = member->next_member)
-        if (pd_import_brought_count(job, member->index) > most) most = pd_import_brought_count(job, member->index);
+         member = member->links.next_member)
+        if (brought_count(job, member->index) > most) most = brought_count(job, member->index);
     return most;
 }
 
@@ -327,7 +508,7 @@ static void reset_some(pd_job *job, double slice_ns, uint64_t now_ns)
     if (pd_reset_some(job, job->import->reset, slice_ns, &rc, &err))
         finish_reset(job, rc, &err);
     else if (rc != PD_OK)
-        job->steps.retry_ns = now_ns + RETRY_NS;
+        job->steps.shortage.retry_ns = now_ns + RETRY_NS;
 }
 
 void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
@@ -335,7 +516,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     pd_import *import = job->import;
     double cost_ns = 0;
 
-    job->steps.retry_ns = 0;
+    job->steps.shortage.retry_ns = 0;
     if (import->reset != NULL) {
         reset_some(job, slice_ns, now_ns);
         return;
@@ -343,7 +524,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     for (; import->next != NULL && cost_ns < slice_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
             /* Out of memory, so writing goes on later. Until all is written the job takes no steps. */
-            job->steps.retry_ns = now_ns + RETRY_NS;
+            job->steps.shortage.retry_ns = now_ns + RETRY_NS;
             return;
         }
         cost_ns += NS_PER_ELEMENT * (double)import->next->elements;
@@ -355,13 +536,13 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
 static int begin_to_write(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
-    int rc = pd_import_check_rest(job, err);
+    int rc = check_rest(job, err);
 
     if (rc == PD_OK && import->reset != NULL) {
         import->until_ns = 0;
         return PD_OK;
     }
-    if (rc == PD_OK) rc = pd_import_check_steps(job, err);
+    if (rc == PD_OK) rc = check_steps(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
@@ -384,14 +565,14 @@ static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_e
     import->commit = request;
     import->until_ns = now_ns + REST_NS;
     import->look_ns = now_ns + LOOK_NS;
-    if ((rc = begin_to_write(job, err)) == PD_OK || pd_import_check_rest(job, NULL) != PD_OK) return PD_OK;
+    if ((rc = begin_to_write(job, err)) == PD_OK || check_rest(job, NULL) != PD_OK) return PD_OK;
     import->commit = NULL;
     return rc;
 }
 
 static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = pd_import_check_brought(job, request->u.import.partial, err);
+    int rc = check_brought(job, request->u.import.partial, err);
 
     return rc == PD_OK ? write_or_wait(job, request, now_ns, err) : rc;
 }
@@ -420,14 +601,11 @@ static void look(pd_job *job, uint64_t now_ns)
 
     import->touched_ns = now_ns;
     import->look_ns = now_ns + LOOK_NS;
-    if (begin_to_write(job, &err) == PD_OK || (pd_import_check_rest(job, NULL) != PD_OK && now_ns < import->until_ns))
-        return;
+    if (begin_to_write(job, &err) == PD_OK || (check_rest(job, NULL) != PD_OK && now_ns < import->until_ns)) return;
     import->commit = NULL;
     pd_request_refuse(job->steps.outbox, request, &err);
     if (import->reset != NULL) forget(job);
 }
-
-/* ---- requests, timeout, the job's end ---- */
 
 /* Handles one request of an import. If it returns PD_OK for a commit or a reset, the request is kept, and answered when
  * all is written. */

@@ -4,7 +4,7 @@
 
 #include "aggregate_fit.h"
 #include "jobs.h"
-#include "listed_jobs.h"
+#include "job_figures.h"
 #include "listing.h"
 #include "text.h"
 #include "override.h"
@@ -64,30 +64,9 @@ static uint32_t count_workers(const pd_job *job)
     return (uint32_t)job->steps.members.ranks;
 }
 
-void pd_info_fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
-{
-    static const char *const states[] = {
-        [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost", [PD_RANK_LEFT] = "left"
-    };
-    const pd_rank *rank = &job->ranks[r];
-    const pd_job_times *times = &job->steps.times.total;
-
-    info->rank = r;
-    snprintf(info->label, sizeof info->label, "%s", rank->label);
-    snprintf(info->state, sizeof info->state, "%s", states[rank->state]);
-    snprintf(info->identity, sizeof info->identity, "%s", rank->identity != NULL ? rank->identity : "");
-    info->nonce = rank->saved.nonce;
-    info->step = rank->saved.step;
-    info->contributions = rank->saved.contributions;
-    info->held_bytes = job->steps.quotas[r].held;
-    info->timed_steps = pd_histogram_count(&times->phase[PD_PHASE_WAIT]);
-    info->times_last = times->rank[r].last;
-    info->late_seconds = (double)times->rank[r].late_ns / 1e9;
-}
-
 static void fill_worker(void *entry, const pd_job *job, uint32_t r)
 {
-    pd_info_fill_worker(entry, job, r);
+    pd_listed_worker_fill(entry, job, r);
 }
 
 static double cost_of_worker(const pd_job *job, uint32_t r)
@@ -96,8 +75,6 @@ static double cost_of_worker(const pd_job *job, uint32_t r)
     (void)r;
     return 1000.0;
 }
-
-/* ---- lists in which each parameter has a number of entries: roots, overrides, state ---- */
 
 static uint64_t count_roots(const pd_param *param)
 {
@@ -127,24 +104,24 @@ static uint64_t count_settings(const pd_param *param)
 {
     uint64_t n = 0;
 
-    for (uint32_t k = 0; k < param->n_overrides; k++) n += (uint64_t)__builtin_popcountll(param->overrides[k].mask);
+    for (uint32_t k = 0; k < param->overrides.n; k++) n += (uint64_t)__builtin_popcountll(param->overrides.at[k].mask);
     return n;
 }
 
 /* The items are all hyperparameters of all overrides. */
 static uint64_t count_setting_items(const pd_param *param)
 {
-    return (uint64_t)param->n_overrides * PD_MAX_HYPERS;
+    return (uint64_t)param->overrides.n * PD_MAX_HYPERS;
 }
 
 static bool is_setting(const pd_param *param, uint64_t item)
 {
-    return (param->overrides[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
+    return (param->overrides.at[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
 }
 
 static void fill_setting_item(pd_info *info, const pd_param *param, uint64_t item)
 {
-    fill_setting(&info->settings[info->n++], param, &param->overrides[item / PD_MAX_HYPERS],
+    fill_setting(&info->settings[info->n++], param, &param->overrides.at[item / PD_MAX_HYPERS],
                  (int)(item % PD_MAX_HYPERS));
 }
 
@@ -185,8 +162,6 @@ static void fill_slot(pd_info *info, const pd_param *param, uint64_t slot)
 {
     fill_state(&info->state[info->n++], param, slot);
 }
-
-/* ---- the table of lists: each field has the same name in the table, in the entry's struct and in paramd.proto ---- */
 
 #define KIND(member)                                                                                                   \
     _Generic((member), bool: PD_INFO_FLAG, char *: PD_INFO_TEXT, const char *: PD_INFO_WORD, \
@@ -339,8 +314,6 @@ static bool is_of_params(const list *wanted)
 {
     return wanted->of_params.count != NULL;
 }
-
-/* ---- answers, which are made in parts ---- */
 
 /* How far a request has come: its pd_request.part. */
 typedef struct answer {

@@ -9,7 +9,6 @@
 /* The struct pd_jobs is defined in jobs.h. That header is not included here, because the loop thread uses this one,
  * too, and must not see jobs. */
 struct pd_jobs;
-struct pd_job;
 
 /* Returns the description of list number `what`, in the numbers of ListKind in paramd.proto; 0 is the list of jobs
  * that the Status request gets. NULL: no list has this number. */
@@ -20,7 +19,5 @@ const pd_info_list *pd_info_list_of(uint32_t what);
  * `roles` NULL: the server has none. Takes ownership of the request when it is answered. */
 bool pd_info_answer_some(const struct pd_jobs *jobs, pd_roles *roles, pd_effects *outbox, bool draining,
                          pd_request *request, double *budget_ns, uint64_t now_ns);
-/* Fills the entry of a rank in the list of workers. */
-void pd_info_fill_worker(pd_worker_info *info, const struct pd_job *job, uint32_t rank);
 
 #endif

@@ -31,7 +31,6 @@
 #include "initial_mean.h"
 #include "kernels.h"
 #include "mutant.h"
-#include "push_weight.h"
 
 #include <stdlib.h>
 
@@ -48,7 +47,8 @@ bool pd_init_has_come(const pd_job *job, const pd_param *param, uint32_t rank)
     if (pd_job_averages_init(job)) return !pd_round_misses(round, rank);
     if (!param->ranged) return false;
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (!round->chunks[c].slots[rank].landed && pd_round_run(round, &round->chunks[c], rank).n > 0) return false;
+        if (!round->chunks[c].contributions[rank].landed && pd_round_chunk_range(round, &round->chunks[c], rank).n > 0)
+            return false;
     return true;
 }
 
@@ -64,8 +64,6 @@ bool pd_init_is_asked_of(const pd_job *job, uint32_t rank)
     return false;
 }
 
-/* ---- checks of a frame ---- */
-
 static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_t rank)
 {
     if (pd_job_averages_init(job)) return job->ranks[rank].saved.initialiser;
@@ -76,7 +74,7 @@ static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_
  * of this parameter, but not all. */
 static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
-    const pd_slot *told = pd_round_first_slot(&param->round, rank);
+    const pd_contribution *told = pd_round_first_contribution(&param->round, rank);
 
     return told != NULL && told->weighed && told->process != (uint16_t)job->ranks[rank].saved.process &&
            pd_round_misses(&param->round, rank);
@@ -90,7 +88,7 @@ static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_err
 
     if (!is_taken_over(job, param, rank) || PD_MUTANT(init_mixed)) return PD_OK;
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_SUMMED)
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_SUMMED)
             return pd_fail(err, PD_FAILED_PRECONDITION,
                            "%.160s: part of rank %u's initial weights has come from "
                            "another process and is in the mean already; all must come from one process: let that "
@@ -123,7 +121,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
 
 static int check(pd_job *job, const pd_request *frame, pd_error *err)
 {
-    uint64_t number = ++job->frames;
+    uint64_t number = ++job->counts.frames;
 
     for (size_t i = 0; i < frame->u.data.n; i++) {
         int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
@@ -131,8 +129,6 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
     }
     return PD_OK;
 }
-
-/* ---- writing the weights of a frame ---- */
 
 /* Returns whether the parameter has its weights already. If it has, a frame with its initial weights is a repetition,
  * from a process that has missed the answer: it is answered, but the weights are not written. */
@@ -148,7 +144,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
         if (is_repeated(param) || param->next != NULL) continue;
-        if ((param->next = pd_published_new(param->pool, param->elements)) == NULL)
+        if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         param->next->job = job->steps.number;
         param->next->param = param->index;
@@ -159,7 +155,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 
 /* Returns the first consecutive elements in [at, end) of which no lower rank has sent initial weights; n is 0 if
  * there are none. (Values from lower ranks take precedence.) */
-static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
+static pd_range free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
 {
     int64_t stop = end;
     bool moved = true;
@@ -167,17 +163,17 @@ static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t ra
     while (moved) {
         moved = false;
         for (uint32_t r = 0; r < rank; r++) {
-            pd_run lower = pd_round_run(round, chunk, r);
-            if (!chunk->slots[r].landed || lower.first > at || lower.first + lower.n <= at) continue;
+            pd_range lower = pd_round_chunk_range(round, chunk, r);
+            if (!chunk->contributions[r].landed || lower.first > at || lower.first + lower.n <= at) continue;
             at = lower.first + lower.n;
             moved = true;
         }
     }
     for (uint32_t r = 0; r < rank; r++) {
-        pd_run lower = pd_round_run(round, chunk, r);
-        if (chunk->slots[r].landed && lower.first > at && lower.first < stop) stop = lower.first;
+        pd_range lower = pd_round_chunk_range(round, chunk, r);
+        if (chunk->contributions[r].landed && lower.first > at && lower.first < stop) stop = lower.first;
     }
-    return (pd_run){ at, at < stop ? stop - at : 0 };
+    return (pd_range){ at, at < stop ? stop - at : 0 };
 }
 
 /* Discards the initial weights of a parameter that an earlier process at the rank has sent. The rank's present
@@ -185,7 +181,7 @@ static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t ra
 static void forget_landed(pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
-        pd_slot *slot = &param->round.chunks[c].slots[rank];
+        pd_contribution *slot = &param->round.chunks[c].contributions[rank];
         param->unlanded += slot->landed;
         slot->landed = false;
     }
@@ -205,7 +201,7 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
     pd_param *param = &job->steps.params[piece->param];
     pd_chunk *chunk;
     int64_t end = piece->first + piece->count;
-    pd_run run;
+    pd_range run;
 
     if (is_repeated(param) || piece->count == 0) return;
     chunk = pd_piece_chunk(param, piece);
@@ -214,8 +210,8 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
         pd_convert((float *)param->next->at[PD_F32] + run.first, PD_F32,
                    (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype),
                    piece->dtype, run.n);
-    if (!chunk->slots[rank].landed) param->unlanded--;
-    chunk->slots[rank].landed = true;
+    if (!chunk->contributions[rank].landed) param->unlanded--;
+    chunk->contributions[rank].landed = true;
 }
 
 bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
@@ -226,7 +222,7 @@ bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
     pd_params_convert(&param, 1, job->steps.config->threads);
     pd_param_publish(job->steps.unread, param, param->next, (pd_outcome)0, closed);
     param->next = NULL;
-    job->steps.n_begun++;
+    job->steps.progress.n_begun++;
     return true;
 }
 
@@ -268,16 +264,14 @@ void pd_init_take(pd_job *job, pd_request *frame)
     pd_frame_finish(&job->steps, frame);
 }
 
-/* ---- initial weights that are averaged ---- */
-
 /* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
  * checked that none of their chunks (sections of parameters) is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
         pd_chunk *chunk = &param->round.chunks[c];
-        if (pd_chunk_state(chunk, rank) != PD_SLOT_HELD) continue;
-        pd_frame_let_go(&job->steps, chunk->slots[rank].frame);
+        if (pd_chunk_state(chunk, rank) != PD_CONTRIBUTION_HELD) continue;
+        pd_frame_let_go(&job->steps, chunk->contributions[rank].frame);
         pd_round_take_back(&param->round, chunk, rank);
         if (chunk->prefix <= chunk->summed) pd_chunk_unlist(&job->steps, chunk);
     }
@@ -292,11 +286,13 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (is_taken_over(job, param, frame->rank) && !PD_MUTANT(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
     /* The chunk is a duplicate: of a chunk of initial weights the one that came first counts. */
-    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;
+    if (pd_chunk_state(chunk, frame->rank) != PD_CONTRIBUTION_EMPTY) return;
     frame->u.data.buffer->refs++;
-    pd_contribute(&job->steps, chunk, frame->rank,
-                  (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
-                  now_ns);
+    pd_contribute(
+        &job->steps, chunk, frame->rank,
+        (pd_contribution){
+            .u.at = piece->at, .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = (uint8_t)piece->dtype },
+        now_ns);
     pd_weight_keep(job, param, piece, frame);
 }
 

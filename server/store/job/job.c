@@ -1,14 +1,17 @@
-/* job.c - a job from its Hello to its end: its configuration, its records, and the queues of its waiting requests. */
+/* job.c - a job from its Hello to its end: its configuration, its ranks' records, and whether a further Hello describes
+ * the same job. */
 #include "job.h"
 
 #include "aggregate_fit.h"
-#include "hello.h"
+#include "effects.h"
+#include "glob.h"
+#include "text.h"
 #include "random.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- creating and freeing a job ---- */
 
 static int read_values(pd_job_values *out, const pd_job_values *presets, const pd_request *hello, pd_error *err)
 {
@@ -31,8 +34,8 @@ static void borrow(pd_job *job, const pd_job_env *env)
     job->steps.memory.pools = env->pools;
     job->steps.account.budget = env->budget;
     job->steps.ingest = env->ingest;
-    job->steps.sums = env->sums;
-    job->steps.collecting = env->collecting;
+    job->steps.batch.sums = env->sums;
+    job->steps.batch.collect = env->collecting;
 }
 
 static int make_ranks(pd_job *job, uint32_t world)
@@ -68,11 +71,11 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (job == NULL) goto no_memory;
     borrow(job, env);
     job->steps.number = number;
-    job->steps.limit = UINT64_MAX;
+    job->steps.queue.limit = UINT64_MAX;
     job->saved.creator = creator_of(env, number, hello);
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
-    job->touched = true;
+    job->figures.touched = true;
     if (hello->u.hello.run != NULL && (job->run = strdup(hello->u.hello.run)) == NULL) goto no_memory;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
@@ -82,7 +85,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->steps.unread = pd_unread_new(&job->steps.account, number)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
-        (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
+        (job->steps.shortage.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
         goto no_memory;
     *out = job;
     return PD_OK;
@@ -97,7 +100,7 @@ fail:
 static void free_notes(pd_job *job)
 {
     for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
-        for (uint32_t i = 0; i < job->ranks[r].n_notes; i++) free(job->ranks[r].notes[i].at);
+        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
 }
 
 void pd_job_free(pd_job *job)
@@ -109,18 +112,18 @@ void pd_job_free(pd_job *job)
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
     free(job->run);
-    for (uint32_t i = 0; i < job->checkpointing.n_spares; i++) free(job->checkpointing.spares[i]);
-    free(job->checkpointing.spares);
-    if (job->checkpointing.farewell != NULL) pd_checkpoint_image_free(job->checkpointing.farewell->u.kept);
+    for (uint32_t i = 0; i < job->checkpointing.spares.n; i++) free(job->checkpointing.spares.at[i]);
+    free(job->checkpointing.spares.at);
+    if (job->checkpointing.farewell != NULL) pd_checkpoint_image_free(job->checkpointing.farewell->u.checkpoint_image);
     pd_effect_free(job->checkpointing.farewell);
-    free(job->listing);
+    free(job->figures.listing);
     free(job->ranks);
     free(job->steps.quotas);
     pd_step_times_free(&job->steps.times);
     pd_rules_free(job->steps.rules, job->steps.n_rules);
     free(job->steps.name);
     pd_effect_free(job->gone_notice);
-    pd_effect_free(job->steps.notice);
+    pd_effect_free(job->steps.shortage.notice);
     free(job);
 }
 
@@ -130,8 +133,6 @@ bool pd_job_sealed(const pd_job *job)
         if (!job->ranks[r].saved.sealed) return false;
     return true;
 }
-
-/* ---- does a further Hello describe the same job? ---- */
 
 static bool says_start_step(const pd_request *hello)
 {
@@ -227,4 +228,172 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u",
                        job->steps.name, job->steps.members.ranks, hello->u.hello.world_size);
     return pd_job_agrees_but_world(job, hello, err);
+}
+
+void pd_job_share(pd_job *job, pd_request *request)
+{
+    const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
+    pd_effect *effect = pd_answer(request, PD_EFF_SHARE);
+
+    effect->u.share.fd = segment != NULL ? pd_segment_share(segment) : -1;
+    if (effect->u.share.fd >= 0) {
+        effect->u.share.at = segment->at;
+        effect->u.share.bytes = segment->bytes;
+    }
+    pd_effects_add(job->steps.outbox, effect);
+    pd_request_free(request);
+}
+
+enum { NS_PER_MS = 1000000 };
+
+uint32_t pd_linger_ms(const pd_job *job, uint64_t now_ns)
+{
+    uint64_t ms;
+
+    if (job->timers.linger_ns <= now_ns) return 0;
+    ms = (job->timers.linger_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
+{
+    const pd_error refusal = *err;
+    uint32_t ms = pd_linger_ms(job, now_ns);
+    const int name = (int)strlen(job->steps.name);
+
+    if (ms == 0) return;
+    /* The command needs the whole name, and the client puts its address in: both have room. */
+    pd_fail(err, refusal.code,
+            "%.*s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.256s`, or choose "
+            "another name",
+            name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_steps_least(&job->steps), (ms + 999) / 1000,
+            job->steps.name);
+}
+
+static int check_name(const char *name, pd_error *err)
+{
+    if (name == NULL || name[0] == '\0' || strlen(name) > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has 1 to %d bytes", PD_NAME_MAX);
+    return pd_text_check("the job's name", name, err);
+}
+
+/* Checks an option or rule. Its text may appear in errors of other workers, so it must be printable; only tabs between
+ * the words of a rule are allowed. */
+static int check_option(const pd_option *option, size_t i, pd_error *err)
+{
+    char what[48];
+
+    snprintf(what, sizeof what, "the name of option %zu", i);
+    if (pd_text_check(what, option->name, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    snprintf(what, sizeof what, "the value of option %zu", i);
+    return pd_text_check(what, option->value, err);
+}
+
+static int check_rule(const char *rule, size_t i, pd_error *err)
+{
+    size_t n = strlen(rule), at = pd_text_printable(rule, n);
+    uint32_t point = 0;
+
+    while (rule[at] == '\t') at += 1 + pd_text_printable(rule + at + 1, n - at - 1);
+    if (at == n) return PD_OK;
+    if (pd_utf8_next(rule + at, n - at, &point) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu is not UTF-8 at byte %zu: \"%.200s\"", i, at, rule);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu has a control character at byte %zu, U+%04X: \"%.200s\"", i, at,
+                   (unsigned)point, rule);
+}
+
+static int check_texts(const pd_request *request, pd_error *err)
+{
+    const char *run = request->u.hello.run;
+    int rc = check_name(request->u.hello.job_name, err);
+
+    if (rc == PD_OK && run != NULL && strlen(run) > PD_RUN_MAX)
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "the run of job %.100s has %zu bytes, at most %d are allowed",
+                     request->u.hello.job_name, strlen(run), PD_RUN_MAX);
+    if (rc == PD_OK && run != NULL) rc = pd_text_check("the run", run, err);
+
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++)
+        rc = check_option(&request->u.hello.options[i], i, err);
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_rules; i++)
+        rc = check_rule(request->u.hello.rules[i], i, err);
+    return rc;
+}
+
+int pd_hello_check(const pd_request *request, pd_error *err)
+{
+    int rc = check_texts(request, err);
+
+    if (rc != PD_OK) return rc;
+    if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD,
+                       request->u.hello.world_size);
+    if (request->rank >= request->u.hello.world_size)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u",
+                       request->u.hello.world_size, request->u.hello.world_size - 1, request->rank);
+    return PD_OK;
+}
+
+int pd_hello_check_globs(const pd_request *request, pd_error *err)
+{
+    static const char blanks[] = " \t";
+
+    for (size_t i = 0; i < request->u.hello.n_rules; i++) {
+        const char *glob = request->u.hello.rules[i] + strspn(request->u.hello.rules[i], blanks);
+        size_t n = strcspn(glob, blanks);
+        if (n > PD_GLOB_MAX)
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "rule %zu: its glob \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of it",
+                           i, glob, n, PD_GLOB_MAX);
+    }
+    return PD_OK;
+}
+
+#define WINDOW_NS 10000000000ull /* length of the window over which the speed is measured: 10 seconds */
+
+static const pd_speed_mark *mark_at(const pd_speed *speed, uint32_t i)
+{
+    return &speed->marks[(speed->first + i) % PD_SPEED_MARKS];
+}
+
+/* Adds a mark (a step and the time at which it was reached) to the ring buffer. If it is full, the oldest mark is
+ * dropped. */
+static void add_mark(pd_speed *speed, pd_speed_mark mark)
+{
+    if (speed->n == PD_SPEED_MARKS)
+        speed->first = (speed->first + 1) % PD_SPEED_MARKS;
+    else
+        speed->n++;
+    speed->marks[(speed->first + speed->n - 1) % PD_SPEED_MARKS] = mark;
+}
+
+void pd_speed_note(pd_speed *speed, uint64_t step, uint64_t now_ns)
+{
+    if (speed->n > 0 && step <= speed->last.step) return;
+    speed->last = (pd_speed_mark){ step, now_ns };
+    if (speed->n == 0 || now_ns - mark_at(speed, speed->n - 1)->ns >= WINDOW_NS / (PD_SPEED_MARKS - 1))
+        add_mark(speed, speed->last);
+}
+
+double pd_speed_at(const pd_speed *speed, uint64_t now_ns)
+{
+    const pd_speed_mark *oldest = mark_at(speed, 0);
+    double steps, elapsed, idle;
+
+    if (speed->n == 0 || speed->last.step == oldest->step) return 0;
+    steps = (double)(speed->last.step - oldest->step);
+    elapsed = (double)(speed->last.ns - oldest->ns);
+    idle = now_ns > speed->last.ns ? (double)(now_ns - speed->last.ns) : 0;
+    /* The step that is under way is already slower than the average, so it lowers the speed. */
+    if (idle > elapsed / steps) elapsed += idle - elapsed / steps;
+    return elapsed > 0 ? steps * 1e9 / elapsed : 0;
+}
+
+const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask)
+{
+    size_t count;
+    const pd_hyper *hypers = pd_optimizer_hypers(row, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
+    return NULL;
 }

@@ -1,14 +1,18 @@
 /* job_turn.c - does one batch of a job's work (Declare requests, imports, exports, frames that must be scanned, rounds
- * and steps), and the work of its deadlines. */
+ * and steps), the work of its deadlines, and releases what it has when it ends. */
 #include "job_turn.h"
 
+#include "ranks.h"
+#include "collect.h"
 #include "declare.h"
 #include "export.h"
+#include "frames.h"
 #include "import.h"
-#include "inbox.h"
-#include "override_command.h"
+#include "push.h"
 #include "overdue.h"
+#include "override_command.h"
 #include "reserves.h"
+#include "step_log.h"
 #include "work.h"
 
 static const uint64_t second = 1000000000ull;
@@ -19,9 +23,9 @@ static const uint64_t second = 1000000000ull;
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
-    if ((job->declares.first != NULL || job->sets.first != NULL) && !job->gone) return true;
-    if (job->gone || now_ns < job->steps.retry_ns) return false;
-    return pd_import_writes(job) || job->inbox.first != NULL || pd_steps_have_work(&job->steps);
+    if ((job->waiting.declares.first != NULL || job->waiting.sets.first != NULL) && !job->gone) return true;
+    if (job->gone || now_ns < job->steps.shortage.retry_ns) return false;
+    return pd_import_writes(job) || job->waiting.inbox.first != NULL || pd_steps_have_work(&job->steps);
 }
 
 void pd_job_work(pd_job *job, uint64_t now_ns)
@@ -30,18 +34,18 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     double slice_ns = config->batch_ns / 2 < SLICE_NS ? config->batch_ns / 2 : SLICE_NS;
 
     job->steps.changes++;
-    if (job->declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
-    if (job->sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
-    if (pd_job_set_holds(job) || now_ns < job->steps.retry_ns) return;
+    if (job->waiting.declares.first != NULL) pd_job_declare_some(job, slice_ns, now_ns);
+    if (job->waiting.sets.first != NULL) pd_job_set_some(job, slice_ns, now_ns);
+    if (pd_job_set_holds(job) || now_ns < job->steps.shortage.retry_ns) return;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, slice_ns, now_ns);
         return;
     }
-    job->steps.retry_ns = 0;
-    if (job->inbox.first != NULL) pd_overdue_look(job);
+    job->steps.shortage.retry_ns = 0;
+    if (job->waiting.inbox.first != NULL) pd_overdue_look(job);
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
-    if (job->steps.furthest > 0) pd_speed_note(&job->speed, job->steps.furthest, now_ns);
+    if (job->steps.progress.furthest > 0) pd_speed_note(&job->figures.speed, job->steps.progress.furthest, now_ns);
     pd_export_look(job, now_ns);
 }
 
@@ -55,8 +59,8 @@ uint64_t pd_job_next_tick(const pd_job *job)
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
     at = earlier(at, pd_reserves_next(job));
-    if (job->linger_ns > 0) at = earlier(at, job->linger_ns);
-    return job->steps.retry_ns > 0 ? earlier(at, job->steps.retry_ns) : at;
+    if (job->timers.linger_ns > 0) at = earlier(at, job->timers.linger_ns);
+    return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
 
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
@@ -65,8 +69,8 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
     pd_reserves_tick(job, now_ns);
-    if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
-    if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
+    if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
+    if (job->timers.linger_ns == 0 || now_ns < job->timers.linger_ns) return true;
     if (job->steps.n_params == 0)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",
                 job->steps.name);
@@ -74,4 +78,41 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)",
                 job->steps.name, (unsigned long long)(job->steps.values.at[PD_JOB_KEY_JOB_LINGER] / second));
     return false;
+}
+
+static void release_slots(pd_job *job)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        pd_round *round = &job->steps.params[i].round;
+        for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
+            pd_contribution *slot = &round->chunks[0].contributions[s];
+            if (slot->frame != NULL) pd_frame_let_go(&job->steps, slot->frame);
+            slot->frame = NULL;
+        }
+        pd_collect_release(&job->steps.params[i]);
+    }
+}
+
+static void release_requests(pd_job *job, const pd_error *err)
+{
+    pd_request_queue_refuse(&job->waiting.inbox, job->steps.outbox, err);
+    pd_barriers_refuse(job, err);
+}
+
+void pd_job_release(pd_job *job, const pd_error *err)
+{
+    pd_job_refuse_declares(job, err);
+    pd_job_refuse_sets(job, err);
+    release_slots(job);
+    release_requests(job, err);
+    pd_import_release(job, err);
+    pd_export_release(job, err);
+    job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
+    job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
+    if (job->steps.log != NULL) pd_step_log_end(&job->steps);
+    job->steps.queue.n_open = 0;
+    pd_reserves_forget(job);
+    job->gone_notice->u.error = *err;
+    pd_effects_add(job->steps.outbox, job->gone_notice);
+    job->gone_notice = NULL;
 }

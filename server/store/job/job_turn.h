@@ -1,5 +1,5 @@
 /* job_turn.h - one turn of a job, for which the store lets it work: a bounded batch of its work, or the work of
- * deadlines that have passed. Step thread. */
+ * deadlines that have passed; and its end. Step thread. */
 #ifndef PD_JOB_TURN_H
 #define PD_JOB_TURN_H
 
@@ -16,5 +16,9 @@ uint64_t pd_job_next_tick(const pd_job *job);
 /* Does the work of those deadlines of the job that have passed. Returns false if the job has ended because all its
  * workers are gone; *err then says so, and the caller drops the job. */
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err);
+
+/* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job must not be used
+ * any more; its memory is freed when all its preconditioner tasks have come back. */
+void pd_job_release(pd_job *job, const pd_error *err);
 
 #endif

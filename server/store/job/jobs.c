@@ -1,10 +1,12 @@
-/* jobs.c - the two hash tables that find jobs by name and by number. */
+/* jobs.c - finds jobs by name and by number, frees those that have ended, lets quotas count them, and sorts them by
+ * their deadlines. */
 #include "jobs.h"
 
 #include "name_hash.h"
 #include "param_set.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -84,12 +86,12 @@ void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job)
     if (job->steps.tasks_out > 0) return;
     HASH_DELETE(hh_number, jobs->numbers, job);
     leave(job);
-    if (!free_some(job, FREED_AT_ONCE)) LL_APPEND2(jobs->ended, job, next_due);
+    if (!free_some(job, FREED_AT_ONCE)) LL_APPEND2(jobs->ended, job, due.next);
 }
 
 void pd_jobs_free_some(pd_jobs *jobs)
 {
-    pd_job *job = jobs->ended, *next = job != NULL ? job->next_due : NULL;
+    pd_job *job = jobs->ended, *next = job != NULL ? job->due.next : NULL;
 
     if (job != NULL && free_some(job, FREED_AT_ONCE)) jobs->ended = next;
 }
@@ -97,4 +99,139 @@ void pd_jobs_free_some(pd_jobs *jobs)
 void pd_jobs_free_ended(pd_jobs *jobs)
 {
     while (jobs->ended != NULL) pd_jobs_free_some(jobs);
+}
+
+const char *pd_job_owner_identity(const pd_request *hello)
+{
+    return hello->u.hello.identity != NULL ? hello->u.hello.identity : "anyone";
+}
+
+int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err)
+{
+    if (roles == NULL) return PD_OK;
+    return pd_owner_may_create(owners, roles, pd_job_owner_identity(hello), hello->u.hello.job_name, err);
+}
+
+static int count(pd_job *job, pd_owners *owners, const pd_roles *roles)
+{
+    if ((job->owner = pd_owner_of(owners, roles, job->owner_identity)) == NULL) return PD_NO_MEMORY;
+    pd_owner_add(job->owner, &job->steps.account);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        pd_quota_join(&job->steps.quotas[r], pd_owner_share(job->owner));
+    return PD_OK;
+}
+
+int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err)
+{
+    bool unknown = job->owner_identity == NULL;
+
+    if (roles == NULL || job->owner != NULL) return PD_OK;
+    if (unknown) job->owner_identity = strdup(pd_job_owner_identity(hello));
+    if (job->owner_identity != NULL && count(job, owners, roles) == PD_OK) return PD_OK;
+    if (unknown) {
+        free(job->owner_identity);
+        job->owner_identity = NULL;
+    }
+    return pd_fail(err, PD_NO_MEMORY, "out of memory for the owner of job %.100s", job->steps.name);
+}
+
+void pd_job_owner_resume(pd_job *job, pd_owners *owners, const pd_roles *roles)
+{
+    if (roles != NULL && job->owner == NULL && job->owner_identity != NULL) (void)count(job, owners, roles);
+}
+
+void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *roles)
+{
+    pd_job *job, *next;
+
+    HASH_ITER(hh, jobs->names, job, next) pd_job_owner_resume(job, owners, roles);
+}
+
+/* Returns whether the job's owner sends a Hello, as far as owners are known. */
+static bool is_owners(const pd_job *job, const pd_roles *roles, const pd_request *hello)
+{
+    return roles == NULL || job->owner_identity == NULL ||
+           strcmp(job->owner_identity, pd_job_owner_identity(hello)) == 0;
+}
+
+int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
+{
+    if (is_owners(job, roles, hello)) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "restored job %.100s has %u workers and belongs to another identity: %.200s may join it, but not "
+                   "change their number",
+                   job->steps.name, job->steps.members.ranks, pd_job_owner_identity(hello));
+}
+
+int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)
+{
+    if (is_owners(job, roles, hello)) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "job %.100s belongs to another identity: %.200s may not end it to begin anew. Choose another name "
+                   "(job=, PARAMD_JOB)",
+                   job->steps.name, pd_job_owner_identity(hello));
+}
+
+/* Joins two heaps. The first job of each has no siblings. */
+static pd_job *meld(pd_job *a, pd_job *b)
+{
+    pd_job *first = b == NULL || (a != NULL && a->deadline.at_ns <= b->deadline.at_ns) ? a : b,
+           *other = first == a ? b : a;
+
+    if (other == NULL) return first;
+    other->deadline.prev = first;
+    other->deadline.next = first->deadline.later;
+    if (other->deadline.next != NULL) other->deadline.next->deadline.prev = other;
+    first->deadline.later = other;
+    return first;
+}
+
+static pd_job *take_alone(pd_job **list)
+{
+    pd_job *job = *list;
+
+    if (job == NULL) return NULL;
+    *list = job->deadline.next;
+    job->deadline.next = job->deadline.prev = NULL;
+    return job;
+}
+
+/* Joins heaps whose first jobs are siblings: in pairs, then the pairs. */
+static pd_job *meld_all(pd_job *siblings)
+{
+    pd_job *pairs = NULL, *pair, *all = NULL;
+
+    while ((pair = take_alone(&siblings)) != NULL) {
+        pair = meld(pair, take_alone(&siblings));
+        pair->deadline.next = pairs;
+        pairs = pair;
+    }
+    while ((pair = take_alone(&pairs)) != NULL) all = meld(all, pair);
+    return all;
+}
+
+static void remove_job(pd_job **first, pd_job *job)
+{
+    pd_job *rest = meld_all(job->deadline.later), *before = job->deadline.prev;
+
+    if (job == *first) {
+        *first = rest;
+    } else {
+        if (before->deadline.later == job)
+            before->deadline.later = job->deadline.next;
+        else
+            before->deadline.next = job->deadline.next;
+        if (job->deadline.next != NULL) job->deadline.next->deadline.prev = before;
+        *first = meld(*first, rest);
+    }
+    job->deadline.later = job->deadline.prev = job->deadline.next = NULL;
+}
+
+void pd_deadlines_set(pd_job **first, pd_job *job, uint64_t at_ns)
+{
+    if (job->deadline.is_set ? job->deadline.at_ns == at_ns : at_ns == UINT64_MAX) return;
+    if (job->deadline.is_set) remove_job(first, job);
+    job->deadline.at_ns = at_ns;
+    job->deadline.is_set = at_ns != UINT64_MAX;
+    if (job->deadline.is_set) *first = meld(*first, job);
 }

@@ -1,5 +1,5 @@
-/* jobs.h - the table of jobs: finds a job by its name while it exists, and by its number until it is freed, which is
- * when its last preconditioner task has come back. Step thread. */
+/* jobs.h - the table of jobs: by name while a job exists, by number until it is freed (when its last preconditioner
+ * task has returned), by the time of its next deadline, and by its owner. Step thread. */
 #ifndef PD_JOBS_H
 #define PD_JOBS_H
 
@@ -9,7 +9,7 @@ typedef struct pd_jobs {
     uint64_t hash_key[2];    /* secret key of the hash function for names: name_hash.h */
     pd_job *names, *numbers; /* hash tables of the jobs by name and by number */
     uint32_t n, last_number; /* number of jobs that exist; number that the newest job has */
-    pd_job *ended;           /* jobs that are in neither table any more, linked by next_due: their memory is freed */
+    pd_job *ended;           /* jobs that are in neither table any more, linked by due.next: their memory is freed */
 } pd_jobs;
 
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */
@@ -29,5 +29,27 @@ void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job);
 void pd_jobs_free_some(pd_jobs *jobs);
 /* Frees all jobs that have ended. */
 void pd_jobs_free_ended(pd_jobs *jobs);
+
+/* Returns the identity that sends a Hello. */
+const char *pd_job_owner_identity(const pd_request *hello);
+/* Checks that the quota of the identity that sends a Hello has room for the job that the Hello creates.
+ * PD_RESOURCE_EXHAUSTED: it has none. */
+int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
+/* Lets the quota of the job's owner count the job from now on. A job without an owner gets the identity of the Hello as
+ * its owner. PD_NO_MEMORY: nobody counts the job yet. */
+int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
+/* Lets the quota of its owner count a job that was read from an image. Without memory the next Hello does it. */
+void pd_job_owner_resume(pd_job *job, pd_owners *owners, const pd_roles *roles);
+/* Does it for all jobs. */
+void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *roles);
+/* Checks that the identity of a Hello may change the number of workers of a restored job: that of its owner may.
+ * PD_PERMISSION_DENIED: another one must not. */
+int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
+/* Checks that the identity of a Hello may end the job to begin it anew: that of its owner may. PD_PERMISSION_DENIED. */
+int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
+
+/* Sets the time of a job's next deadline; UINT64_MAX: it has none. *first is the job with the earliest deadline; NULL:
+ * no job has one. */
+void pd_deadlines_set(pd_job **first, pd_job *job, uint64_t at_ns);
 
 #endif

@@ -59,16 +59,14 @@ void pd_listing_free(pd_listing *listing)
     free(listing);
 }
 
-/* ---- beginning and ending ---- */
-
 /* Takes the index of the job's last list if it is the same list, otherwise makes one that is not counted yet. While the
  * page is made the index belongs to it alone. */
 static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
 {
-    if (is_of(job->listing, job, walk->kind, pattern)) {
-        walk->listing = job->listing;
+    if (is_of(job->figures.listing, job, walk->kind, pattern)) {
+        walk->listing = job->figures.listing;
         walk->counted = true;
-        job->listing = NULL;
+        job->figures.listing = NULL;
         return PD_OK;
     }
     walk->listing = make(job, walk->kind, pattern);
@@ -117,16 +115,14 @@ bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job)
 void pd_listing_end(pd_listing_walk *walk, pd_job *job)
 {
     if (job != NULL && walk->listing != NULL && walk->counted) {
-        pd_listing_free(job->listing);
-        job->listing = walk->listing;
+        pd_listing_free(job->figures.listing);
+        job->figures.listing = walk->listing;
     } else {
         pd_listing_free(walk->listing);
     }
     pd_glob_free(walk->glob);
     *walk = (pd_listing_walk){ 0 };
 }
-
-/* ---- counting ---- */
 
 static uint64_t entries(const pd_listing_walk *walk, const pd_param *param, double *budget_ns)
 {
@@ -149,8 +145,6 @@ static bool count_some(pd_listing_walk *walk, const pd_job *job, double *budget_
     walk->listing->before[walk->listing->n_blocks] = walk->entry;
     return walk->counted = true;
 }
-
-/* ---- filling the page ---- */
 
 static bool is_empty_block(const pd_listing_walk *walk)
 {

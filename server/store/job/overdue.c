@@ -2,7 +2,7 @@
  * wait for them; at once, if a rank that they need has left for good. */
 #include "overdue.h"
 
-#include "barrier.h"
+#include "ranks.h"
 #include "contribute.h"
 #include "initial_weights.h"
 
@@ -28,14 +28,13 @@ enum { REST = 100 };
 #define PARAM_NS 40 /* to count an open round, and to find who waits for a parameter */
 #define SLOT_NS 1   /* to look at a slot */
 
-/* ---- what reports may cost ---- */
-
 /* Returns the number of slots of a job, whose chunks are one array. */
 static uint64_t count_slots(const pd_job *job)
 {
     const pd_round *last = job->steps.n_params > 0 ? &job->steps.params[job->steps.n_params - 1].round : NULL;
 
-    return last != NULL ? (uint64_t)(last->chunks + last->n_chunks - job->chunks) * job->steps.members.ranks : 0;
+    return last != NULL ? (uint64_t)(last->chunks + last->n_chunks - job->records.chunks) * job->steps.members.ranks
+                        : 0;
 }
 
 /* Returns the least time between two reports, or between two looks that a request has asked for. */
@@ -43,7 +42,7 @@ static uint64_t rest_ns(const pd_job *job)
 {
     uint64_t slots = count_slots(job);
 
-    if (slots > MOST_LOOKED && job->steps.n_begun == job->steps.n_params) slots = MOST_LOOKED;
+    if (slots > MOST_LOOKED && job->steps.progress.n_begun == job->steps.n_params) slots = MOST_LOOKED;
     return REST * (PARAM_NS * (uint64_t)job->steps.n_params + SLOT_NS * slots);
 }
 
@@ -55,8 +54,6 @@ static uint64_t between_reports(const pd_job *job)
     if (timeout < PD_STEP_TIMEOUT_LEAST_NS) timeout = PD_STEP_TIMEOUT_LEAST_NS;
     return timeout > rest ? timeout : rest;
 }
-
-/* ---- overdue rounds ---- */
 
 static uint64_t timeout_of(const pd_job *job)
 {
@@ -119,7 +116,7 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     uint32_t n = 0;
 
     *step = 0;
-    DL_FOREACH2(job->steps.waiting, param, next_waiting)
+    DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns) break;
         if (param->saved.step + 1 > *step) *step = param->saved.step + 1;
@@ -152,7 +149,7 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     const pd_param *param;
     uint64_t looked = 0;
 
-    DL_FOREACH2(job->steps.waiting, param, next_waiting)
+    DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns || looked > MOST_LOOKED) break;
         if (misses_gone(job, param)) return param;
@@ -191,13 +188,13 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    const pd_param *late = culprit(job, job->steps.waiting),
+    const pd_param *late = culprit(job, job->steps.queue.waiting),
                    *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
 
     if (other != NULL)
         describe(job, other, other, n, now_ns, err);
     else
-        describe(job, job->steps.waiting, late, n, now_ns, err);
+        describe(job, job->steps.queue.waiting, late, n, now_ns, err);
 }
 
 static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
@@ -210,31 +207,29 @@ static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
 static void report_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
-    const pd_param *oldest = job->steps.waiting;
+    const pd_param *oldest = job->steps.queue.waiting;
     uint32_t n;
 
-    job->noticed_ns = now_ns;
+    job->reports.noticed_ns = now_ns;
     /* Out of memory, so the report is tried again at the next deadline. */
     if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
-    if (job->noticed != oldest || job->noticed_step != oldest->saved.step)
+    if (job->reports.noticed != oldest || job->reports.noticed_step != oldest->saved.step)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
-    job->noticed = oldest;
-    job->noticed_step = oldest->saved.step;
+    job->reports.noticed = oldest;
+    job->reports.noticed_step = oldest->saved.step;
     pd_effects_add(job->steps.outbox, effect);
 }
-
-/* ---- missing initial weights ---- */
 
 /* Returns the time at which missing initial weights are to be reported. It is never, if initial weights are averaged:
  * these are contributions to a round, which is reported when it is overdue. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
-    uint64_t at = job->init_ns + timeout_of(job),
-             next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
+    uint64_t at = job->reports.init_ns + timeout_of(job),
+             next = job->reports.noticed_ns > 0 ? job->reports.noticed_ns + between_reports(job) : 0;
 
-    if (job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job)) return UINT64_MAX;
+    if (job->steps.progress.n_begun == job->steps.n_params || pd_job_averages_init(job)) return UINT64_MAX;
     return next > at ? next : at;
 }
 
@@ -261,7 +256,7 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
     pd_fail(err, PD_DEADLINE_EXCEEDED,
             "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
             "weights that came stand, pull again to go on waiting",
-            ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));
+            ranks, param->name, more, (unsigned long long)((now_ns - job->reports.init_ns) / second));
 }
 
 /* Reports missing initial weights to the workers that wait to pull weights: which ranks have not sent them. */
@@ -277,10 +272,8 @@ static void report_init(pd_job *job, uint64_t now_ns)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
         pd_effects_add(job->steps.outbox, effect);
     }
-    job->init_ns = job->noticed_ns = now_ns;
+    job->reports.init_ns = job->reports.noticed_ns = now_ns;
 }
-
-/* ---- ranks that have left for good while others still need them ---- */
 
 /* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether
  * it waits for rank r. */
@@ -306,11 +299,12 @@ static const pd_param *deserted(const pd_job *job, const pd_param *param)
  * found none. */
 static const pd_param *find_deserted(const pd_job *job, uint64_t most, uint64_t *step)
 {
-    const pd_param *found = NULL, *param = job->steps.waiting, *newest = param != NULL ? param->prev_waiting : NULL;
+    const pd_param *found = NULL, *param = job->steps.queue.waiting,
+                   *newest = param != NULL ? param->links.prev_waiting : NULL;
     uint64_t looked = 0;
 
     *step = 0;
-    for (; param != NULL; param = looked <= most || param == newest ? param->next_waiting : newest) {
+    for (; param != NULL; param = looked <= most || param == newest ? param->links.next_waiting : newest) {
         const pd_param *late = deserted(job, param);
         looked += (uint64_t)param->round.n_chunks * job->steps.members.ranks;
         if (late == NULL) continue;
@@ -342,10 +336,10 @@ static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, u
     snprintf(of, sizeof of, " of %.55s", param->name);
     effect->u.timed_out.step = step;
     describe_deserter(job, deserter(job, param, owes), what, of, &effect->u.timed_out.error);
-    if (job->noticed != param || job->noticed_step != param->saved.step)
+    if (job->reports.noticed != param || job->reports.noticed_step != param->saved.step)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
-    job->noticed = param;
-    job->noticed_step = param->saved.step;
+    job->reports.noticed = param;
+    job->reports.noticed_step = param->saved.step;
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -362,31 +356,31 @@ static void refuse_barriers(pd_job *job)
 /* Returns when to look next for requests that wait for a rank which has left for good. */
 static uint64_t deserted_at(const pd_job *job)
 {
-    uint64_t soon = job->looked_ns > 0 ? job->looked_ns + rest_ns(job) : 0;
+    uint64_t soon = job->reports.looked_ns > 0 ? job->reports.looked_ns + rest_ns(job) : 0;
 
     if (job->left == 0 || job->connected == 0) return UINT64_MAX;
-    return job->look_soon && soon < job->look_ns ? soon : job->look_ns;
+    return job->reports.look_soon && soon < job->reports.look_ns ? soon : job->reports.look_ns;
 }
 
 void pd_overdue_look(pd_job *job)
 {
-    job->look_soon = true;
+    job->reports.look_soon = true;
 }
 
 static void look_for_deserters(pd_job *job, uint64_t now_ns)
 {
-    uint64_t step, most = job->look_soon ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
+    uint64_t step, most = job->reports.look_soon ? MOST_LOOKED_AT_ONCE : MOST_LOOKED;
     const pd_param *param = find_deserted(job, most, &step);
 
-    job->look_soon = false;
-    job->looked_ns = now_ns;
-    job->look_ns = now_ns + (uint64_t)AGAIN_MS * (second / 1000);
+    job->reports.look_soon = false;
+    job->reports.looked_ns = now_ns;
+    job->reports.look_ns = now_ns + (uint64_t)AGAIN_MS * (second / 1000);
     refuse_barriers(job);
     if (param != NULL) {
         report_deserted(job, param, owes_gradient, step);
         return;
     }
-    if (job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job)) return;
+    if (job->steps.progress.n_begun == job->steps.n_params || pd_job_averages_init(job)) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         param = &job->steps.params[i];
         if (param->current != NULL || deserter(job, param, pd_init_is_owed) == NULL) continue;
@@ -395,17 +389,15 @@ static void look_for_deserters(pd_job *job, uint64_t now_ns)
     }
 }
 
-/* ---- deadlines of rounds and of initial weights ---- */
-
 /* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
  * began, but not too soon after the last report. */
 static uint64_t overdue_at(const pd_job *job)
 {
     uint64_t at, next;
 
-    if (job->steps.waiting == NULL) return UINT64_MAX;
-    at = job->steps.waiting->round.started_ns + timeout_of(job);
-    next = job->noticed_ns > 0 ? job->noticed_ns + between_reports(job) : 0;
+    if (job->steps.queue.waiting == NULL) return UINT64_MAX;
+    at = job->steps.queue.waiting->round.started_ns + timeout_of(job);
+    next = job->reports.noticed_ns > 0 ? job->reports.noticed_ns + between_reports(job) : 0;
     return next > at ? next : at;
 }
 
@@ -423,7 +415,7 @@ static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;
 
-    DL_FOREACH_SAFE2(job->steps.waiting, param, next, next_waiting)
+    DL_FOREACH_SAFE2(job->steps.queue.waiting, param, next, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns) return;
         if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) pd_contribute_no_more(&job->steps, param);

@@ -11,14 +11,14 @@
  * begin anew. */
 #include "override_command.h"
 
+#include "archive.h"
+#include "checkpoint_policy.h"
 #include "control.h"
 #include "control_keeping.h"
-#include "checkpoint_policy.h"
-#include "override_changes.h"
-#include "set_record.h"
-
 #include "glob.h"
+#include "override_values.h"
 #include "text.h"
+#include "request.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -78,8 +78,6 @@ static uint64_t next_step(const pd_param *param)
     return param->saved.step + (param->stage >= PD_STEPPING ? 2 : 1);
 }
 
-/* ---- which parameters the pattern matches ---- */
-
 static size_t common_length(const char *a, const char *b)
 {
     size_t n = 0;
@@ -102,6 +100,91 @@ static int none_matches(const command *c, pd_error *err)
                    job->steps.name);
 }
 
+/* A command, and for each parameter that it matches the first step that the parameter had not begun when it came. */
+typedef struct pd_set_record {
+    char *pattern, *by;
+    pd_option *options;
+    size_t n_options;
+    uint64_t from_step; /* as in the command */
+    uint64_t *next;     /* the steps of the parameters, in their order */
+    size_t n_next;
+} pd_set_record;
+
+/* Most parameters of a job, by what a record may name. */
+enum { MOST_PARAMS = 1 << 24, MOST_VALUE = 4096 };
+
+static const pd_field command_fields[] = { PD_FIELD_IN(pd_set_record, pattern, 0, PD_NAME_MAX),
+                                           PD_FIELD_IN(pd_set_record, by, 0, MOST_VALUE),
+                                           PD_FIELD(pd_set_record, from_step),
+                                           { 0 } };
+static const pd_table command_table = { "set", sizeof(pd_set_record), command_fields };
+
+static const pd_field option_fields[] = { PD_FIELD_IN(pd_option, name, 0, MOST_VALUE),
+                                          PD_FIELD_IN(pd_option, value, 0, MOST_VALUE),
+                                          { 0 } };
+static const pd_table option_table = { "option", sizeof(pd_option), option_fields };
+
+typedef struct pd_next_step {
+    uint64_t step;
+} pd_next_step;
+static const pd_field next_fields[] = { PD_FIELD_IN(pd_next_step, step, 1, INT64_MAX), { 0 } };
+static const pd_table next_table = { "next step", sizeof(pd_next_step), next_fields };
+
+static void visit(pd_archive *archive, pd_set_record *record)
+{
+    pd_archive_enter(archive, "set");
+    pd_archive_fields(archive, &command_table, record);
+    record->options = pd_archive_list(archive, &option_table, record->options, &record->n_options, PD_MAX_OPTIONS);
+    record->next = pd_archive_list(archive, &next_table, record->next, &record->n_next, MOST_PARAMS);
+    pd_archive_leave(archive);
+}
+
+/* Writes a command; free() the bytes. PD_NO_MEMORY. */
+static int pd_set_record_write(const pd_set_record *record, uint8_t **bytes, size_t *n, pd_error *err)
+{
+    pd_set_record copy = *record;
+    pd_archive archive;
+
+    pd_archive_begin_write(&archive);
+    visit(&archive, &copy);
+    return pd_archive_end(&archive, bytes, n, err);
+}
+
+/* Checks that no text is left out. */
+static bool is_whole(const pd_set_record *record)
+{
+    for (size_t i = 0; i < record->n_options; i++)
+        if (record->options[i].name == NULL || record->options[i].value == NULL) return false;
+    return record->pattern != NULL && record->by != NULL && record->n_options > 0 && record->n_next > 0;
+}
+
+/* Reads a command, every byte of which is checked; call pd_set_record_free, also after an error. */
+static int pd_set_record_read(pd_set_record *record, const uint8_t *bytes, size_t n, pd_error *err)
+{
+    pd_archive archive;
+    int rc;
+
+    *record = (pd_set_record){ 0 };
+    pd_archive_begin_read(&archive, bytes, n);
+    visit(&archive, record);
+    rc = pd_archive_end(&archive, NULL, NULL, err);
+    if (rc != PD_OK || is_whole(record)) return rc;
+    return pd_fail(err, PD_DATA_LOSS, "a command that sets values has no pattern, operator, value or parameter");
+}
+
+static void pd_set_record_free(pd_set_record *record)
+{
+    for (size_t i = 0; i < record->n_options; i++) {
+        free(record->options[i].name);
+        free(record->options[i].value);
+    }
+    free(record->options);
+    free(record->next);
+    free(record->pattern);
+    free(record->by);
+    *record = (pd_set_record){ 0 };
+}
+
 /* Looks whether the pattern matches the next parameter. */
 static void find_one(command *c, double *budget_ns)
 {
@@ -116,8 +199,6 @@ static void find_one(command *c, double *budget_ns)
     c->common = common;
     c->nearest = c->at;
 }
-
-/* ---- reading the command's values for a rule ---- */
 
 /* Refuses hyperparameter i of the command, which no optimizer of the matched parameters has. The error text is that
  * of the first parameter's optimizer. */
@@ -157,8 +238,6 @@ static int check_known(const command *c, pd_error *err)
     return PD_OK;
 }
 
-/* ---- changes that the answer reports ---- */
-
 /* Returns the entry that the command adds to the parameter's list of overrides. The entry leaves out hyperparameters
  * that the command withdraws but that have no override. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
@@ -176,7 +255,7 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     size_t at = r->first;
     pd_override_state before;
 
-    pd_override_state_at(&before, param->overrides, param->n_overrides, added.from);
+    pd_override_state_at(&before, param->overrides.at, param->overrides.n, added.from);
     for (int h = 0; h < PD_MAX_HYPERS; h++) {
         if ((added.override->mask >> h & 1) == 0) continue;
         if ((added.mask >> h & 1) != 0 && at < c->result->n)
@@ -208,7 +287,7 @@ static int make_result(command *c, pd_error *err)
 static void begin_preparing(command *c)
 {
     c->at = 0;
-    c->news = c->job->pushed_hypers;
+    c->news = c->job->counts.pushed_hypers;
     c->result->params = 0;
     memset(c->result->at, 0, c->result->n * sizeof *c->result->at);
     memset(c->shown, 0, c->result->n * sizeof *c->shown);
@@ -236,7 +315,7 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
 /* Returns an estimate of how long it takes to prepare a parameter. */
 static double preparing_ns(const pd_param *param)
 {
-    double n = param->n_overrides + 1;
+    double n = param->overrides.n + 1;
 
     return PARAM_NS + n * (STATE_NS + n * ENTRY_NS);
 }
@@ -250,8 +329,6 @@ static int check_prepared(const command *c, pd_error *err)
                    c->request->u.set.pattern);
 }
 
-/* ---- applying the command ---- */
-
 static void take_param(command *c, pd_param *param)
 {
     pd_override_entry added = hold_for(c, param);
@@ -259,7 +336,7 @@ static void take_param(command *c, pd_param *param)
     if (added.mask == 0) return;
     added.override->refs++;
     if (added.from > next_step(param)) added.override->planned = true;
-    param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides, added);
+    param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n, added);
     c->job->steps.changes++;
     pd_overrides_settle(c->job->steps.outbox, c->job->steps.name, param);
 }
@@ -327,8 +404,6 @@ static void take(command *c)
     for (size_t i = 0; i < c->result->n && i < SAID; i++) say(c, &c->result->at[i]);
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
 }
-
-/* ---- the command ---- */
 
 /* Checks that the command's pattern and values are printable text, since they stay with the job and other operators
  * see them. */
@@ -400,8 +475,6 @@ static void free_command(void *part)
     free(part);
 }
 
-/* ---- stages and parts of a command ---- */
-
 static int prepare_one(command *c, double *budget_ns, pd_error *err)
 {
     pd_param *param = c->params[c->at];
@@ -461,8 +534,8 @@ static uint32_t count_handled(const command *c)
 static bool check_some(command *c, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = PD_OK;
-    if (c->stage > PREPARING && c->news != c->job->pushed_hypers) c->stage = PREPARING;
-    if (c->stage == PREPARING && c->news != c->job->pushed_hypers) begin_preparing(c);
+    if (c->stage > PREPARING && c->news != c->job->counts.pushed_hypers) c->stage = PREPARING;
+    if (c->stage == PREPARING && c->news != c->job->counts.pushed_hypers) begin_preparing(c);
     while (*rc == PD_OK && c->stage < TAKING) {
         if (!(*budget_ns > 0)) return false;
         *rc = c->at < count_handled(c) ? advance(c, budget_ns, err) : next_stage(c, budget_ns, err);
@@ -514,7 +587,7 @@ static bool set_one(pd_job *job, pd_request *request, double *budget_ns, uint64_
     int rc = c != NULL ? PD_OK : err.code;
 
     if (rc == PD_OK && !check_some(c, budget_ns, &rc, &err)) return false;
-    pd_request_queue_take(&job->sets);
+    pd_request_queue_take(&job->waiting.sets);
     if (rc == PD_OK)
         take_command(c, now_ns, budget_ns);
     else
@@ -524,13 +597,13 @@ static bool set_one(pd_job *job, pd_request *request, double *budget_ns, uint64_
 
 void pd_job_set_some(pd_job *job, double budget_ns, uint64_t now_ns)
 {
-    while (job->sets.first != NULL && budget_ns > 0)
-        if (!set_one(job, job->sets.first, &budget_ns, now_ns)) return;
+    while (job->waiting.sets.first != NULL && budget_ns > 0)
+        if (!set_one(job, job->waiting.sets.first, &budget_ns, now_ns)) return;
 }
 
 bool pd_job_set_holds(const pd_job *job)
 {
-    const command *c = job->sets.first != NULL ? job->sets.first->part : NULL;
+    const command *c = job->waiting.sets.first != NULL ? job->waiting.sets.first->part : NULL;
 
     return c != NULL && c->stage >= PREPARING;
 }
@@ -547,16 +620,14 @@ void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *requ
         return;
     }
     batch_ns = job->steps.config->batch_ns;
-    pd_request_queue_add(&job->sets, request);
-    if (job->sets.first == request) pd_job_set_some(job, batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS, now_ns);
+    pd_request_queue_add(&job->waiting.sets, request);
+    if (job->waiting.sets.first == request) pd_job_set_some(job, batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS, now_ns);
 }
 
 void pd_job_refuse_sets(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->sets, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->waiting.sets, job->steps.outbox, err);
 }
-
-/* ---- a command that came before a restart ---- */
 
 /* Adds a record for each parameter that the command matches. */
 static int add_records(command *c, const pd_set_record *set, pd_error *err)

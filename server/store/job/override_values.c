@@ -1,14 +1,12 @@
-/* override_values.c - reads the values of an operator's command, and checks those that parameters would have after it,
- * at every later step at which they change. */
+/* override_values.c - reads the values of an operator's command, checks those that parameters would have after it at
+ * every later step at which they change, and describes the changes. */
 #include "override_values.h"
 
-#include "fixed_hyper.h"
-
+#include "job.h"
 #include "schedule.h"
 
+#include <stdio.h>
 #include <string.h>
-
-/* ---- reading the values for an optimizer rule ---- */
 
 /* Reads one value of the command into the override. An empty value withdraws earlier overrides of the hyperparameter.
  * *mask gets the bits of the hyperparameters that it names. */
@@ -54,18 +52,17 @@ int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *requ
     pd_error why;
 
     if (r->override != NULL) return PD_OK;
-    r->override = pd_override_new(&param->rule->hypers, request->u.set.pattern, request->u.set.by, &job->n_overrides);
+    r->override =
+        pd_override_new(&param->rule->hypers, request->u.set.pattern, request->u.set.by, &job->counts.overrides);
     if (r->override == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
     for (size_t i = 0; i < request->u.set.n; i++) {
         int rc = read_option(request, r->override, i, known, &why);
         if (rc != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     }
-    if (job->n_overrides <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(request, r->override)) return PD_OK;
+    if (job->counts.overrides <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(request, r->override)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", job->steps.name,
                    PD_MAX_JOB_OVERRIDES);
 }
-
-/* ---- checking the values that would apply ---- */
 
 const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param *param, int h)
 {
@@ -175,8 +172,8 @@ int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override
     uint32_t n, left = 0;
     int rc = PD_OK;
 
-    for (uint32_t i = 0; i < param->n_overrides; i++) entries[i] = param->overrides[i];
-    n = pd_overrides_insert(entries, param->n_overrides, added);
+    for (uint32_t i = 0; i < param->overrides.n; i++) entries[i] = param->overrides.at[i];
+    n = pd_overrides_insert(entries, param->overrides.n, added);
     for (uint32_t i = 0; i < n; i++) left += entries[i].mask != 0;
     if (left > PD_MAX_PARAM_OVERRIDES)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some",
@@ -188,4 +185,39 @@ int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override
         rc = check_state(r, param, &now, pushed, err);
     }
     return rc;
+}
+
+/* Compares what the parameter's value was before the change with what the change says of the first parameter. Most
+ * parameters have the same overrides, so texts that come from the same values are not written again. */
+static void compare_before(pd_set_change *change, pd_override_shown *last, const pd_param *param,
+                           const pd_hypers *before, int h)
+{
+    int64_t count = (before->scheduled >> h & 1) != 0 ? pd_optim_count(param->optim) : 0;
+    char text[sizeof change->before];
+
+    if (last->hypers != before || last->count != count) {
+        pd_overrides_text_at(before, h, pd_optim_count(param->optim), text, sizeof text);
+        if (change->params == 0) memcpy(change->before, text, sizeof text);
+        *last = (pd_override_shown){ before, count, strcmp(change->before, text) == 0 };
+    }
+    if (!last->same) change->mixed = true;
+}
+
+void pd_override_add_change(pd_set_change *change, pd_override_shown *last, const pd_param *param,
+                            const pd_override_state *before, pd_override_entry added, int h)
+{
+    const pd_hypers *hypers = &added.override->hypers;
+
+    compare_before(change, last, param, pd_override_source(before, param, h), h);
+    if (change->params == 0) {
+        size_t count;
+        snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_optimizer_name(hypers->row));
+        snprintf(change->name, sizeof change->name, "%s", pd_optimizer_hypers(hypers->row, &count)[h].name);
+        pd_overrides_text_at(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
+        change->withdrawn = (added.override->withdrawn >> h & 1) != 0;
+        change->from_least = change->from_most = added.from;
+    }
+    if (added.from < change->from_least) change->from_least = added.from;
+    if (added.from > change->from_most) change->from_most = added.from;
+    change->params++;
 }

@@ -1,5 +1,6 @@
-/* override_values.h - the values that an operator's command gives the parameters of one optimizer rule, and checks of
- * every combination of values that they would have then. Step thread. */
+/* override_values.h - the values that an operator's command gives the parameters of one rule, checks of every
+ * combination of values that they would have then, and what the answer says of the values before and after. Step
+ * thread. */
 #ifndef PD_OVERRIDE_VALUES_H
 #define PD_OVERRIDE_VALUES_H
 
@@ -43,5 +44,17 @@ const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param 
  * override is added. Overrides that are planned for later steps are included. `r` is what was read for the parameter's
  * rule. */
 int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override_entry added, pd_error *err);
+
+/* Where the text came from that a change says of a parameter's value before it. */
+typedef struct pd_override_shown {
+    const pd_hypers *hypers; /* NULL: no parameter has the change yet */
+    int64_t count;
+    bool same; /* it is the text of the change */
+} pd_override_shown;
+
+/* Adds to a change that the entry `added` of the parameter makes it, in hyperparameter h. `before` are the overrides
+ * that apply at the entry's step before. */
+void pd_override_add_change(pd_set_change *change, pd_override_shown *last, const pd_param *param,
+                            const pd_override_state *before, pd_override_entry added, int h);
 
 #endif

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- finding parameters by name ---- */
-
 pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
 {
     pd_param *param = NULL;
@@ -25,7 +23,7 @@ pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
 
 pd_param *pd_job_param(const pd_job *job, const char *name)
 {
-    return pd_param_named(job, job->names, name);
+    return pd_param_named(job, job->records.names, name);
 }
 
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
@@ -40,8 +38,6 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
     if (param != NULL) decl->found = 1 + param->index;
     return param;
 }
-
-/* ---- bytes of the parameters, and freeing them ---- */
 
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 {
@@ -61,18 +57,19 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 static void clear_param(pd_unread *unread, pd_param *param)
 {
     pd_param_end_update(param);
-    if (param->pool[PD_F32] != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
+    if (param->buffers.pool[PD_F32] != NULL)
+        pd_buffer_pool_give(param->buffers.pool[PD_F32], param->buffers.accumulator);
     pd_published_unref(param->next);
     pd_published_replace(unread, NULL, param->current);
     pd_published_unref(param->current);
     pd_optim_free(param->optim);
     pd_param_leave_pools(param);
-    pd_buffer_pool_leave(param->spills);
+    pd_buffer_pool_leave(param->buffers.spills);
     free(param->pushed);
-    pd_counted_unref(param->counted);
+    pd_counted_unref(param->end.counted);
     pd_scalars_free(param->scalars);
     pd_overrides_clear(param);
-    free(param->root_log);
+    free(param->roots.log);
     free(param->axes);
     free(param->name);
 }
@@ -85,7 +82,7 @@ void pd_param_set_leave(pd_job *job)
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_reserves_forget(job);
     job->steps.changes++;
-    HASH_CLEAR(hh, job->names);
+    HASH_CLEAR(hh, job->records.names);
 }
 
 bool pd_param_set_free_some(pd_job *job, uint32_t n)
@@ -101,24 +98,24 @@ void pd_param_set_free_rest(pd_job *job)
     pd_shared_weights_unref(job->steps.memory.shared);
     job->steps.memory.shared = NULL;
     free(job->steps.params);
-    free(job->chunks);
-    free(job->slots);
-    free(job->ranges);
-    free(job->steps.batch);
-    free(job->steps.optims);
-    free(job->steps.groups);
-    free(job->steps.clip);
+    free(job->records.chunks);
+    free(job->records.contributions);
+    free(job->records.ranges);
+    free(job->steps.batch.params);
+    free(job->steps.batch.optims);
+    free(job->steps.together.groups);
+    free(job->steps.together.clip);
     job->steps.params = NULL;
-    job->chunks = NULL;
-    job->slots = NULL;
-    job->ranges = NULL;
-    job->steps.batch = NULL;
-    job->steps.optims = NULL;
-    job->steps.groups = NULL;
-    job->steps.clip = NULL;
-    job->steps.n_params = job->steps.n_begun = job->steps.n_least = 0;
-    job->init_ns = 0;
-    job->collected = 0;
+    job->records.chunks = NULL;
+    job->records.contributions = NULL;
+    job->records.ranges = NULL;
+    job->steps.batch.params = NULL;
+    job->steps.batch.optims = NULL;
+    job->steps.together.groups = NULL;
+    job->steps.together.clip = NULL;
+    job->steps.n_params = job->steps.progress.n_begun = job->steps.progress.n_least = 0;
+    job->reports.init_ns = 0;
+    job->records.collected = 0;
     if (!job->gone) pd_unread_return(job->steps.unread);
 }
 

@@ -9,12 +9,11 @@
 #include "aggregate_fit.h"
 #include "control.h"
 #include "declaration.h"
-#include "declared_ranges.h"
 #include "factor_rules.h"
 #include "footprint.h"
 #include "global_clip.h"
 #include "name_hash.h"
-#include "outrun.h"
+#include "checkpoint_policy.h"
 #include "param_set.h"
 #include "plan.h"
 #include "policies.h"
@@ -87,8 +86,6 @@ typedef struct pd_planning {
     bool bare; /* no initial state is written: pd_planning_leave_state */
 } pd_planning;
 
-/* ---- checks before any memory is allocated ---- */
-
 static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
@@ -159,8 +156,6 @@ static int check_number(const pd_job *job, size_t n, pd_error *err)
                    job->steps.name, n, job->steps.config->max_params);
 }
 
-/* ---- adding the parameters ---- */
-
 static size_t rule_index(const pd_job *job, const pd_param *param)
 {
     return (size_t)(param->rule - job->steps.rules);
@@ -187,8 +182,9 @@ static int join_spills(pd_job *job, pd_param *param, pd_error *err)
              n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
     if (!pd_is_collected(param->how)) return PD_OK;
-    param->spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
-    return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
+    param->buffers.spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
+    return param->buffers.spills != NULL ? PD_OK
+                                         : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
 }
 
 static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_error *err)
@@ -239,8 +235,8 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
                          .ranged = decl->ranged,
                          .model_state = decl->model_state,
                          .rule = &job->steps.rules[decl->rule - 1],
-                         .durable = job->checkpointing.durable,
-                         .logged = job->checkpointing.log.wanted,
+                         .buffers.durable = job->checkpointing.durable,
+                         .buffers.logged = job->checkpointing.log.wanted,
                          .saved.step = pd_job_start_step(job) };
     decl->found = 1 + param->index;
     pd_shape_elements(&decl->shape, &param->elements);
@@ -252,8 +248,6 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
     survey(job, param);
     return join_spills(job, param, err);
 }
-
-/* ---- planning the optimizers ---- */
 
 /* Checks that max_total_bytes has room for the parameter besides the bytes in use, which include those of parameters
  * that were planned before it. */
@@ -313,9 +307,7 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* ---- making the rounds' records ---- */
-
-/* Allocates the records of chunks, slots (one rank's contribution to a chunk) and ranges of all parameters, in three
+/* Allocates the records of chunks, contributions and ranges of all parameters, in three
  * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
  * touched. */
 static int make_records(pd_job *job, pd_error *err)
@@ -326,13 +318,13 @@ static int make_records(pd_job *job, pd_error *err)
     for (size_t i = 0; i < n_params; i++)
         n += pd_count_chunks(job->steps.params[i].elements, job->steps.config->chunk_elements);
     for (size_t i = 0; i < n_params; i++) ranged += job->steps.params[i].ranged;
-    job->ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->ranges);
-    job->chunks = calloc(n, sizeof *job->chunks);
-    job->slots = calloc(n, job->steps.members.ranks * sizeof *job->slots);
-    job->steps.batch = calloc(n_params, sizeof *job->steps.batch);
-    job->steps.optims = calloc(n_params, sizeof *job->steps.optims);
-    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL ||
-        job->steps.optims == NULL)
+    job->records.ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->records.ranges);
+    job->records.chunks = calloc(n, sizeof *job->records.chunks);
+    job->records.contributions = calloc(n, job->steps.members.ranks * sizeof *job->records.contributions);
+    job->steps.batch.params = calloc(n_params, sizeof *job->steps.batch.params);
+    job->steps.batch.optims = calloc(n_params, sizeof *job->steps.batch.optims);
+    if (job->records.chunks == NULL || job->records.contributions == NULL || job->records.ranges == NULL ||
+        job->steps.batch.params == NULL || job->steps.batch.optims == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     return PD_OK;
 }
@@ -340,21 +332,21 @@ static int make_records(pd_job *job, pd_error *err)
 static void lay_chunks(pd_job *job, pd_param *param)
 {
     pd_planning *planning = job->planning;
-    pd_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
+    pd_rank_range *ranges =
+        param->ranged ? job->records.ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
     pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
                                                      .members = &job->steps.members,
                                                      .param = param,
                                                      .elements = param->elements,
                                                      .chunk_elements = (int64_t)job->steps.config->chunk_elements,
-                                                     .chunks = job->chunks + planning->chunks,
-                                                     .slots = job->slots + planning->chunks * job->steps.members.ranks,
+                                                     .chunks = job->records.chunks + planning->chunks,
+                                                     .contributions = job->records.contributions +
+                                                                      planning->chunks * job->steps.members.ranks,
                                                      .ranges = ranges });
     param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->steps.members.ranks : 1);
     planning->chunks += param->round.n_chunks;
 }
-
-/* ---- making the optimizers ---- */
 
 static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
@@ -385,18 +377,14 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
                                                       param->name);
 }
 
-/* ---- the end of planning ---- */
-
 static void show_params(pd_job *job)
 {
     pd_planning *planning = job->planning;
 
     job->steps.n_params = planning->n;
-    job->names = planning->names;
+    job->records.names = planning->names;
     planning->names = NULL;
 }
-
-/* ---- stages and slices of the planning ---- */
 
 /* Makes the segment of shared memory for the job's weights. If the system gives none, the job works without it:
  * weights then travel through the sockets. */

@@ -1,21 +1,166 @@
-/* push.c - checks a push as a whole, then files it as a whole. A push has pieces, each of which is one tensor or
- * chunk. */
+/* push.c - checks a push as a whole, then files it as a whole. A push has pieces, each of which is one tensor or chunk.
+ *
+ * A push may bring hyperparameters, which apply to the step of the round that it contributes to. All ranks of a round
+ * must send the same values.
+ *
+ * A push may end its rank's step (close_step): the rank is filed as absent in the round of each parameter that it has
+ * not pushed in this step. A repeated push finds the rank absent already and changes nothing; pd_rank.ended remembers
+ * that, so that a repeated push costs nothing. A parameter whose push was refused does not count as left out, because
+ * its gradient would be lost unnoticed: the rank cannot end the step until it has pushed that parameter again, or
+ * reported that it has no gradient of it. */
 #include "push.h"
 
-#include "close_step.h"
 #include "contribute.h"
 #include "data_frame.h"
 #include "frames.h"
+#include "initial_weights.h"
 #include "kernels.h"
 #include "mutant.h"
-#include "push_hypers.h"
-#include "push_weight.h"
+#include "override.h"
 #include "replacement.h"
 #include "round_scalars.h"
+#include "schedule.h"
+
+#include <stdlib.h>
 
 enum { SCAN_RANGE = 1 << 18 };
 
-/* ---- checking a push ---- */
+static int cannot_be_sent(const pd_optimizer_ops *row, const char *fixed, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push",
+                   fixed, pd_optimizer_name(row));
+}
+
+static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
+{
+    const pd_optimizer_ops *row = rule->hypers.row;
+    const char *fixed;
+    uint64_t mask = 0;
+    pd_error why;
+    int rc;
+
+    if ((fixed = pd_fixed_hyper(row, pd_hypers_bits(row, option->name))) != NULL)
+        return cannot_be_sent(row, fixed, err);
+    if (pd_schedule_is_text(option->value))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
+                       option->name, pd_optimizer_name(row), option->value);
+    rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
+    /* That this optimizer lacks the hyperparameter is no error yet: the optimizer of another parameter may have this
+     * hyperparameter. */
+    if (rc == PD_NOT_FOUND) return PD_OK;
+    *known = true;
+    if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
+    if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
+    if ((rule->pushed_mask & mask) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value",
+                       option->name, pd_optimizer_name(row));
+    rule->pushed_mask |= mask;
+    return PD_OK;
+}
+
+/* Reads the hyperparameters that a frame brings into an optimizer rule. Does nothing if the rule has read this
+ * frame before. *known gets bit i if the rule's optimizer has hyperparameter i of the frame. */
+static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+{
+    if (rule->pushed_by == number) return PD_OK;
+    rule->pushed_by = number;
+    rule->pushed_mask = 0;
+    rule->pushed = rule->hypers;
+    for (size_t i = 0; i < frame->u.data.n_hypers; i++) {
+        bool has = false;
+        int rc = read_hyper(rule, &frame->u.data.hypers[i], &has, err);
+        if (rc != PD_OK) return rc;
+        if (has) *known |= (uint64_t)1 << i;
+    }
+    return PD_OK;
+}
+
+/* Checks that the hyperparameters which a push brings have the values that other ranks have sent for the same round.
+ * PD_INVALID_ARGUMENT. */
+static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
+{
+    const pd_pushed *before = param->pushed;
+    const pd_rule *rule = param->rule;
+    size_t count;
+    const pd_hyper *hypers = pd_optimizer_hypers(rule->hypers.row, &count);
+    uint64_t both = before->mask & rule->pushed_mask;
+    char a[64], b[64];
+
+    for (int h = 0; both != 0; h++, both >>= 1) {
+        if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all "
+                       "ranks of a round send the same",
+                       param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
+                       (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
+    }
+    return PD_OK;
+}
+
+/* Returns the hyperparameters that the parameter's next step would use without overrides: the declared or scheduled
+ * values, replaced by values that earlier pushes of the round sent, and by those of this push. */
+static pd_hypers merged_hypers(const pd_param *param)
+{
+    const pd_hypers *declared = &param->rule->hypers;
+    pd_hypers merged = { .row = declared->row };
+
+    pd_hypers_at(declared, pd_optim_count(param->optim), merged.value);
+    for (int h = 0; h < PD_MAX_HYPERS; h++) {
+        if (param->pushed->mask >> h & 1) merged.value[h] = param->pushed->hypers.value[h];
+        if (param->rule->pushed_mask >> h & 1) merged.value[h] = param->rule->pushed.value[h];
+    }
+    return merged;
+}
+
+/* Checks the hyperparameters that a push brings, as far as they concern one parameter: each against the parameter's
+ * optimizer rule and against the values that other ranks sent for the same round, and all together. `number` is the
+ * number of the push's frame. *known gets bit i if the parameter's optimizer has hyperparameter i of the push.
+ * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
+static int check_hypers(pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+{
+    pd_error why;
+    pd_hypers merged;
+    int rc = read_hypers(param->rule, frame, number, known, err);
+
+    if (rc != PD_OK || param->rule->pushed_mask == 0 ||
+        pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
+        return rc;
+    if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
+    if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
+    merged = merged_hypers(param);
+    /* An operator's override takes precedence over a value that is sent with a push. */
+    pd_overrides_next(param, merged.value);
+    if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
+    return PD_OK;
+}
+
+/* Keeps the hyperparameters of a push for the parameter's open round. check_hypers must have checked them
+ * before. */
+static void keep_hypers(pd_param *param, uint32_t rank)
+{
+    uint64_t news = param->rule->pushed_mask;
+
+    if (news == 0) return;
+    param->pushed->hypers = merged_hypers(param);
+    for (int h = 0; h < PD_MAX_HYPERS; h++)
+        if ((news & ~param->pushed->mask) >> h & 1) param->pushed->rank[h] = rank;
+    param->pushed->mask |= news;
+}
+
+/* Checks that each hyperparameter of a push belongs to the optimizer of at least one parameter in it.
+ * PD_INVALID_ARGUMENT: some hyperparameter belongs to none. */
+static int check_all_known(const pd_request *frame, uint64_t known, pd_error *err)
+{
+    for (size_t i = 0; i < frame->u.data.n_hypers; i++)
+        if ((known >> i & 1) == 0)
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "no optimizer of this push's parameters has a hyperparameter "
+                           "%.64s",
+                           frame->u.data.hypers[i].name);
+    return PD_OK;
+}
 
 /* Returns whether the round of the step that the push is for has closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_param *param, const pd_request *frame)
@@ -53,7 +198,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
-    if (frame->u.data.n_hypers > 0 && (rc = pd_push_hypers_check(param, frame, number, known, err)) != PD_OK) return rc;
+    if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
     /* A gradient whose round is closed is no error: it is a duplicate or late, and the push is answered, but not
      * filed. */
     if (is_closed(param, frame)) return PD_OK;
@@ -63,12 +208,92 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     return pd_weight_check(job, param, piece, frame, err);
 }
 
+/* Returns whether the rank leaves this parameter out of the step that the frame ends: it has sent nothing of the
+ * parameter for this step, and the step's round is not closed. An open round of an earlier step says nothing of this
+ * one. */
+static bool is_left_out(const pd_param *param, const pd_request *frame)
+{
+    pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
+
+    if (admission == PD_ADMIT_EARLY) return pd_round_count_chunks(&param->round, frame->rank) > 0;
+    return admission != PD_ADMIT_DUPLICATE && pd_round_is_silent(&param->round, frame->rank);
+}
+
+static int check_one(const pd_job *job, const pd_param *param, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    int rc;
+
+    if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
+    if (param->frame.number == number || !is_left_out(param, frame)) return PD_OK;
+    if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
+    if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "%.160s: rank %u cannot end step %llu: its push of this parameter was "
+                   "refused; push it again, or say that it is absent",
+                   param->name, frame->rank, (unsigned long long)frame->u.data.step);
+}
+
+/* Checks that the frame may end its rank's step. The parameters are looked at once for each step: when the push comes
+ * again, neither check nor filing depends on their number. After a refusal the next check begins with the parameter
+ * because of which it was refused. `number` is the frame's number: the caller has stored it in
+ * pd_param.seen of each parameter that the frame names. PD_FAILED_PRECONDITION: a push of some other parameter was
+ * refused, and the rank has not pushed this parameter again or reported that it has no gradient of it. */
+static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    pd_rank *rank = &job->ranks[frame->rank];
+    int rc;
+
+    if (frame->u.data.step <= rank->ended) return PD_OK;
+    if (rank->obstacle < job->steps.n_params &&
+        (rc = check_one(job, &job->steps.params[rank->obstacle], frame, number, err)) != PD_OK)
+        return rc;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        if ((rc = check_one(job, &job->steps.params[i], frame, number, err)) == PD_OK) continue;
+        rank->obstacle = i;
+        return rc;
+    }
+    return PD_OK;
+}
+
+/* Files the rank as absent (without a gradient) in the round of each parameter of which it has sent nothing in this
+ * step. */
+static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
+{
+    pd_rank *rank = &job->ranks[frame->rank];
+    /* rounds up to this one have closed for all parameters */
+    uint64_t closed = job->steps.n_params > 0 ? UINT64_MAX : 0;
+
+    if (frame->u.data.step <= rank->ended) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        pd_param *param = &job->steps.params[i];
+        if (is_left_out(param, frame)) pd_contribute_absent(&job->steps, param, frame->rank, now_ns);
+        if (param->saved.step < closed) closed = param->saved.step;
+    }
+    rank->ended = frame->u.data.step > closed ? frame->u.data.step : closed;
+}
+
+/* Marks the chunks (sections of parameters) that a refused push brought as refused. The rank cannot end its step before
+ * it has sent them again. */
+static void note_refusal(pd_job *job, const pd_request *frame)
+{
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        const pd_piece *piece = &frame->u.data.pieces[i];
+        pd_round *round = piece->param < job->steps.n_params ? &job->steps.params[piece->param].round : NULL;
+        int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
+        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks ||
+            pd_param_admit(&job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
+            continue;
+        if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_CONTRIBUTION_EMPTY)
+            round->chunks[chunk].contributions[frame->rank].refused = true;
+    }
+}
+
 /* Checks a push. If it ends the rank's step, and `settled` is true, also checks the parameters that the rank leaves
  * out. `settled` false: an earlier push of the rank may still be in the inbox (the queue of frames to scan), so this is
  * not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
-    uint64_t number = ++job->frames, known = 0;
+    uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
     if (frame->u.data.step == 0)
@@ -83,11 +308,11 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
-    if (frame->u.data.n > 0 && pd_push_hypers_all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (frame->u.data.n > 0 && check_all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
-    return frame->u.data.close_step && settled ? pd_close_step_check(job, frame, number, err) : PD_OK;
+    return frame->u.data.close_step && settled ? check_close(job, frame, number, err) : PD_OK;
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
@@ -96,15 +321,17 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
 
-    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return false;
+    if (pd_chunk_state(chunk, frame->rank) != PD_CONTRIBUTION_EMPTY) return false;
     frame->u.data.buffer->refs++;
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
-    job->replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
-    pd_contribute(&job->steps, chunk, frame->rank,
-                  (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype },
-                  now_ns);
+    job->counts.replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
+    pd_contribute(
+        &job->steps, chunk, frame->rank,
+        (pd_contribution){
+            .u.at = piece->at, .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = (uint8_t)piece->dtype },
+        now_ns);
     return true;
 }
 
@@ -123,8 +350,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (!news) {
         job->saved.duplicates++;
     } else if (frame->u.data.n_hypers > 0) {
-        pd_push_hypers_keep(param, frame->rank);
-        job->pushed_hypers++;
+        keep_hypers(param, frame->rank);
+        job->counts.pushed_hypers++;
     }
     if (is_closed(param, frame)) return;
     pd_weight_keep(job, param, piece, frame);
@@ -142,17 +369,15 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     if (frame->u.data.step > rank->saved.step) rank->saved.step = frame->u.data.step;
     if (frame->u.data.n_scalars > 0) pd_scalars_file(&job->steps, frame, job->ranks[frame->rank].saved.nonce);
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
-    if (frame->u.data.close_step) pd_close_step_file(job, frame, now_ns);
+    if (frame->u.data.close_step) file_close(job, frame, now_ns);
     pd_frame_keep(&job->steps, frame);
 }
-
-/* ---- the inbox ---- */
 
 /* Refuses a push. Marks the chunks that it brought as refused, so that the rank cannot end its step before it has sent
  * them again. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
-    pd_close_step_note_refusal(job, frame);
+    note_refusal(job, frame);
     pd_frame_refuse(job, frame, err);
 }
 
@@ -167,13 +392,11 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
     } else if (check_push(job, request, !scanned, &err) != PD_OK) {
         refuse_push(job, request, &err);
     } else if (scanned) {
-        pd_request_queue_add(&job->inbox, request);
+        pd_request_queue_add(&job->waiting.inbox, request);
     } else {
         file_push(job, request, now_ns);
     }
 }
-
-/* ---- scanning for infinities and NaN (nonfinite = reject) ---- */
 
 static bool piece_finite(const pd_piece *piece, int threads)
 {
@@ -213,4 +436,47 @@ void pd_push_take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
         refuse_push(job, frame, &err);
     else
         file_push(job, frame, now_ns);
+}
+
+#define NS_PER_BYTE 0.25 /* estimated nanoseconds of one core to scan or copy one byte of a frame */
+/* estimated nanoseconds to file a frame, one of its pieces, and a parameter that the rank leaves out of a step */
+#define FRAME_NS 1000.0
+#define PIECE_NS 300.0
+#define LEFT_OUT_NS 60.0
+
+void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    if (pd_job_averages_init(job) && request->u.data.replaces == 0)
+        pd_init_file(job, request, now_ns);
+    else
+        pd_request_queue_add(&job->waiting.inbox, request);
+}
+
+static double cost_of(const pd_job *job, const pd_request *request)
+{
+    const pd_buffer *buffer = request->u.data.buffer;
+    double cost_ns = FRAME_NS + PIECE_NS * (double)request->u.data.n;
+
+    if (buffer != NULL) cost_ns += NS_PER_BYTE * (double)buffer->size;
+    if (request->u.data.close_step && request->u.data.step > job->ranks[request->rank].ended)
+        cost_ns += LEFT_OUT_NS * job->steps.n_params;
+    return cost_ns;
+}
+
+void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
+{
+    double cost_ns = 0;
+
+    while (job->waiting.inbox.first != NULL && cost_ns < job->steps.config->batch_ns) {
+        pd_request *request = pd_request_queue_take(&job->waiting.inbox);
+        cost_ns += cost_of(job, request);
+        if (request->kind == PD_REQ_PUSH) {
+            pd_push_take_scanned(job, request, now_ns);
+        } else if (request->u.data.replaces != 0) {
+            pd_replace_take(job, request);
+        } else {
+            job->reports.init_ns = now_ns;
+            pd_init_take(job, request);
+        }
+    }
 }

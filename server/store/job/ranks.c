@@ -1,9 +1,9 @@
 /* ranks.c - tracks which process has a rank: a process joins, is lost, leaves, or is superseded by another one that
- * takes over the rank. */
+ * takes over the rank. A barrier is passed when every rank has come to it. */
 #include "ranks.h"
 
 #include "checkpoint_policy.h"
-#include "lingering.h"
+#include "job.h"
 #include "mutant.h"
 #include "text.h"
 #include "reserves.h"
@@ -109,7 +109,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     job->left -= old.state == PD_RANK_LEFT;
     rank->saved.left = false;
     job->checkpointing.says_over = false;
-    job->joined = true;
+    job->restart.joined = true;
     rank->state = PD_RANK_CONNECTED;
     if (!same && old.state != PD_RANK_ABSENT) expect_back(job, hello, now_ns);
     rank->conn = hello->ticket.conn;
@@ -132,7 +132,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     /* A process that goes back itself tells a lower number when it joins the next time. */
     if (!same || hello->u.hello.steps > rank->seen) rank->seen = hello->u.hello.steps;
     pd_checkpoint_policy_plan(job);
-    job->linger_ns = 0;
+    job->timers.linger_ns = 0;
     welcome(job, hello, created, linger_ms);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
         fence(job, hello, old.conn, old.label, same);
@@ -176,13 +176,13 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->state = state;
     rank->saved.left = state == PD_RANK_LEFT;
     job->left += rank->saved.left;
-    if (pd_job_is_over(job)) job->over_ns = now_ns;
+    if (pd_job_is_over(job)) job->timers.over_ns = now_ns;
     pd_checkpoint_policy_plan(job);
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
     pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);
     if (job->connected > 0) return;
-    job->linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
+    job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
 static void lose(pd_job *job, const pd_request *request, uint64_t now_ns)
@@ -230,4 +230,99 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns)
            "%s has left", rank->label);
     pd_answer_ok(job->steps.outbox, request);
     pd_request_free(request);
+}
+
+static void pass_barrier(pd_job *job)
+{
+    job->saved.barrier++;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        pd_answer_ok(job->steps.outbox, job->ranks[r].barrier);
+        pd_request_free(job->ranks[r].barrier);
+        job->ranks[r].barrier = NULL;
+    }
+}
+
+/* Answers those ranks that wait at a barrier which the job has passed already. */
+static void answer_passed(pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        pd_rank *rank = &job->ranks[r];
+        if (rank->barrier == NULL || rank->barrier->u.barrier.sequence > job->saved.barrier - rank->saved.barrier_base)
+            continue;
+        pd_answer_ok(job->steps.outbox, rank->barrier);
+        pd_request_free(rank->barrier);
+        rank->barrier = NULL;
+    }
+}
+
+/* Raises the number of barriers that the job has passed. A process whose base was guessed has passed as many as it has
+ * reported, so its base rises, too. */
+static void raise(pd_job *job, uint64_t passed)
+{
+    uint64_t more = passed - job->saved.barrier;
+
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].barrier_guessed) job->ranks[r].saved.barrier_base += more;
+    job->saved.barrier = passed;
+    answer_passed(job);
+}
+
+void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same)
+{
+    if (!same) {
+        rank->saved.barrier_base = PD_MUTANT(barriers_of_others) ? 0 : job->saved.barrier - passed;
+        rank->barrier_guessed = job->restart.restored && passed > 0;
+        return;
+    }
+    if (!job->restart.restored || rank->barrier_guessed) return;
+    passed += rank->saved.barrier_base;
+    if (passed > job->saved.barrier && passed - job->saved.barrier < INT64_MAX) raise(job, passed);
+}
+
+static bool all_at_barrier(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].barrier == NULL) return false;
+    return true;
+}
+
+void pd_barriers_refuse(pd_job *job, const pd_error *err)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        if (job->ranks[r].barrier != NULL) pd_request_refuse(job->steps.outbox, job->ranks[r].barrier, err);
+        job->ranks[r].barrier = NULL;
+    }
+}
+
+void pd_job_barrier(pd_job *job, pd_request *request)
+{
+    uint64_t sequence = request->u.barrier.sequence, passed;
+    pd_error err;
+    pd_rank *rank = pd_rank_speaker(job, request, &err);
+
+    if (rank == NULL) {
+        pd_request_refuse(job->steps.outbox, request, &err);
+        return;
+    }
+    /* number of barriers that the job has passed since this process took the rank */
+    passed = job->saved.barrier - rank->saved.barrier_base;
+    if (sequence == 0 || sequence > passed + 1) {
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu",
+                request->rank, job->steps.name, (unsigned long long)sequence, (unsigned long long)passed + 1);
+        pd_request_refuse(job->steps.outbox, request, &err);
+    } else if (sequence <= passed) {
+        /* The job has passed this barrier already: the worker has missed the answer, and has sent its request again. */
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_free(request);
+    } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
+        pd_fail(&err, PD_FAILED_PRECONDITION,
+                "rank %u of job %.100s waits at barrier %llu already: send the next one "
+                "when this is answered",
+                request->rank, job->steps.name, (unsigned long long)sequence);
+        pd_request_refuse(job->steps.outbox, request, &err);
+    } else {
+        pd_request_free(rank->barrier);
+        rank->barrier = request;
+        if (all_at_barrier(job)) pass_barrier(job);
+    }
 }

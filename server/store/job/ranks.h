@@ -1,4 +1,5 @@
-/* ranks.h - tracks which process has each rank of a job. Step thread. */
+/* ranks.h - tracks which process has each rank of a job, and lets workers wait for each other at barriers. Step
+ * thread. */
 #ifndef PD_RANKS_H
 #define PD_RANKS_H
 
@@ -30,5 +31,17 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
  * the rank's contributions are summed early, which frees memory. If the whole ingest budget is used, those of all
  * ranks are. Takes ownership of the request. */
 void pd_rank_stalled(pd_job *job, pd_request *request);
+
+/* Notes that a rank has come to its next barrier, and keeps the request until all ranks have come. Then all of them
+ * are answered. Takes ownership of the request. */
+void pd_job_barrier(pd_job *job, pd_request *request);
+/* Refuses all requests of ranks that wait at a barrier. */
+void pd_barriers_refuse(pd_job *job, const pd_error *err);
+/* Compares the barriers that a process has passed, as its Hello says, with those that the job has passed. `same` says
+ * whether the rank had this process already. A new process counts its barriers from 1.
+ *
+ * A job that was restored from a checkpoint may have passed more barriers than the checkpoint knows. Then those are
+ * counted as passed that any of its processes has passed, so that nobody waits at a barrier that others have passed. */
+void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same);
 
 #endif

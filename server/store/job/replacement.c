@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-/* ---- checks of a frame ---- */
-
 /* Returns whether rank 0 has contributed to the parameter's open round, or has said that it has no gradient. */
 static bool has_begun(const pd_param *param)
 {
@@ -58,7 +56,7 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
-        const pd_change_told *told = &param->told;
+        const pd_change_told *told = &param->change.told;
         unsigned long long step = param->saved.step + 1;
 
         if (param->saved.step != frame->u.data.step) continue;
@@ -80,7 +78,7 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
 
 static int check(pd_job *job, const pd_request *frame, pd_error *err)
 {
-    uint64_t number = ++job->frames;
+    uint64_t number = ++job->counts.frames;
     int rc = pd_frame_may_come(job, frame, err);
 
     if (rc == PD_OK && frame->rank != 0)
@@ -92,8 +90,6 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
     return rc;
 }
-
-/* ---- staging ---- */
 
 /* Returns whether weights of the parameter are staged. Its step has no other use for `next` before it begins. */
 static bool is_staged(const pd_param *param)
@@ -129,13 +125,13 @@ static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
                        "%.160s: answers that workers have not read hold %llu bytes of earlier weights, and there is no "
                        "room for more: try again later",
                        param->name, (unsigned long long)unread);
-    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL)
+    if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
     param->next->job = job->steps.number;
     param->next->param = param->index;
     param->next->version = param->saved.step;
     param->unlanded = param->round.n_chunks;
-    for (uint32_t c = 0; c < param->round.n_chunks; c++) param->round.chunks[c].slots[0].landed = false;
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) param->round.chunks[c].contributions[0].landed = false;
     count_whole(job, param);
     return PD_OK;
 }
@@ -158,11 +154,11 @@ static void keep_masters(float *to, const float *masters, const uint16_t *given,
 static void stage(pd_job *job, const pd_piece *piece)
 {
     pd_param *param = &job->steps.params[piece->param];
-    pd_slot *slot;
+    pd_contribution *slot;
     float *to;
 
     if (piece->count == 0) return;
-    slot = &pd_piece_chunk(param, piece)->slots[0];
+    slot = &pd_piece_chunk(param, piece)->contributions[0];
     to = (float *)param->next->at[PD_F32] + piece->first;
     pd_convert(to, PD_F32, piece->at, piece->dtype, piece->count);
     if (piece->dtype != PD_F32)
@@ -194,13 +190,11 @@ static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* ---- publishing ---- */
-
 static void publish(pd_job *job, pd_effect *effect)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
-        if (param->saved.step == job->replacing.step) param->replaced = job->replacing.number;
+        if (param->saved.step == job->replacing.step) param->change.number = job->replacing.number;
         if (!is_staged(param)) continue;
         pd_params_convert(&param, 1, job->steps.config->threads);
         pd_param_publish(job->steps.unread, param, param->next, (pd_outcome)0,
@@ -246,8 +240,6 @@ void pd_replace_take(pd_job *job, pd_request *frame)
     pd_frame_finish(&job->steps, frame);
 }
 
-/* ---- what pushes say ---- */
-
 static int differs(const pd_param *param, uint32_t rank, uint32_t other, pd_error *err)
 {
     return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -258,11 +250,11 @@ static int differs(const pd_param *param, uint32_t rank, uint32_t other, pd_erro
 
 int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_request *push, pd_error *err)
 {
-    const pd_change_told *told = &param->told;
+    const pd_change_told *told = &param->change.told;
     uint64_t number = push->u.data.replaces;
 
-    if (param->replaced != 0 && number != param->replaced) return differs(param, push->rank, 0, err);
-    if (push->rank == 0 && number != param->replaced)
+    if (param->change.number != 0 && number != param->change.number) return differs(param, push->rank, 0, err);
+    if (push->rank == 0 && number != param->change.number)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "rank 0 pushes %.160s for step %llu with weights that were changed by hand, and has not sent "
                        "them: send them first (pd_client_replace)",
@@ -275,7 +267,7 @@ int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_req
 
 void pd_replace_note_push(const pd_job *job, pd_param *param, const pd_request *push)
 {
-    pd_change_told *told = &param->told;
+    pd_change_told *told = &param->change.told;
 
     if (told->known && told->process == job->ranks[told->rank].saved.process) return;
     *told = (pd_change_told){ .known = true,

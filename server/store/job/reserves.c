@@ -3,8 +3,6 @@
 
 static const uint64_t KEPT_NS = PD_RESERVE_KEPT_S * 1000000000ull;
 
-/* ---- taking ---- */
-
 int pd_reserves_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err)
 {
     uint64_t limit = job->steps.ingest->limit, all = own + (job->steps.members.ranks - 1) * other;
@@ -63,7 +61,7 @@ static void take(pd_job *job, uint32_t rank, uint64_t bytes, uint64_t now_ns)
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         if (r != rank && job->ranks[r].state == PD_RANK_LEFT) continue;
         pd_quota_take(job->steps.ingest, &job->steps.quotas[r], wanted(job, r, rank, bytes));
-        if (job->ranks[r].state == PD_RANK_LOST) job->release_ns = now_ns + KEPT_NS;
+        if (job->ranks[r].state == PD_RANK_LOST) job->timers.release_ns = now_ns + KEPT_NS;
     }
     job->steps.ingest->grown = true;
 }
@@ -81,36 +79,34 @@ int pd_reserves_take(pd_job *job, uint32_t rank, uint64_t bytes, uint64_t now_ns
     return PD_OK;
 }
 
-/* ---- giving back ---- */
-
 void pd_reserves_gone(pd_job *job, uint32_t rank, uint64_t now_ns)
 {
     if (job->ranks[rank].state == PD_RANK_LEFT)
         pd_quota_release(job->steps.ingest, &job->steps.quotas[rank]);
-    else if (job->release_ns == 0)
-        job->release_ns = now_ns + KEPT_NS;
+    else if (job->timers.release_ns == 0)
+        job->timers.release_ns = now_ns + KEPT_NS;
     if (job->connected > 0) return;
-    job->release_ns = 0;
+    job->timers.release_ns = 0;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_quota_release(job->steps.ingest, &job->steps.quotas[r]);
 }
 
 uint64_t pd_reserves_next(const pd_job *job)
 {
-    return job->release_ns > 0 ? job->release_ns : UINT64_MAX;
+    return job->timers.release_ns > 0 ? job->timers.release_ns : UINT64_MAX;
 }
 
 void pd_reserves_tick(pd_job *job, uint64_t now_ns)
 {
     if (now_ns < pd_reserves_next(job)) return;
-    job->release_ns = 0;
+    job->timers.release_ns = 0;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         pd_quota *quota = &job->steps.quotas[r];
         uint64_t until_ns = job->ranks[r].since_ns + KEPT_NS;
         if (job->ranks[r].state != PD_RANK_LOST || quota->released) continue;
         if (until_ns <= now_ns)
             pd_quota_release(job->steps.ingest, quota);
-        else if (job->release_ns == 0 || until_ns < job->release_ns)
-            job->release_ns = until_ns;
+        else if (job->timers.release_ns == 0 || until_ns < job->timers.release_ns)
+            job->timers.release_ns = until_ns;
     }
 }
 

@@ -1,4 +1,4 @@
-/* reserves.h - reserves memory for the frames of a job's ranks in the ingest budget (base/ingest.h). Step thread.
+/* reserves.h - reserves memory for the frames of a job's ranks in the ingest budget (base/budget.h). Step thread.
  *
  * A job has room for all its ranks or for none. The first rank that declares takes the reserves of the ranks that have
  * not come yet, too, as if they had the same ranges as itself; each is corrected when the rank declares. So of several

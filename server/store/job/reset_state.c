@@ -23,8 +23,6 @@ struct pd_reset {
     bool hit[];          /* for each parameter whether it is reset */
 };
 
-/* ---- life ---- */
-
 static int check_glob(const char *glob, pd_error *err)
 {
     if (glob[0] == '\0' || strlen(glob) > PD_NAME_MAX)
@@ -76,8 +74,6 @@ uint32_t pd_reset_count(const pd_reset *reset)
     return reset->n;
 }
 
-/* ---- which parameters are reset ---- */
-
 static void hit(pd_reset *reset, const pd_param *param)
 {
     reset->n += !reset->hit[param->index];
@@ -95,7 +91,7 @@ static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
         if (reset->hit[param->index] || !pd_glob_match(reset->glob, param->name)) continue;
         hit(reset, param);
         if (param->group == NULL) continue;
-        for (const pd_param *member = param->group->members; member != NULL; member = member->next_member) {
+        for (const pd_param *member = param->group->members; member != NULL; member = member->links.next_member) {
             *budget_ns -= PARAM_NS;
             hit(reset, member);
         }
@@ -127,8 +123,6 @@ static void begin(pd_job *job, pd_reset *reset)
     reset->begun = true;
     reset->param = 0;
 }
-
-/* ---- setting state back ---- */
 
 static void set_count(const pd_job *job, pd_param *param, double *budget_ns)
 {

@@ -1,5 +1,5 @@
 /* policies.c - the table of round policies, in the order of
- * base/policy_names.h. */
+ * base/job_keys.h. */
 #include "policies.h"
 
 #include <assert.h>

@@ -1,10 +1,10 @@
 /* policies.h - the table of round policies: one for each name in
- * base/policy_names.h. */
+ * base/job_keys.h. */
 #ifndef PD_POLICIES_H
 #define PD_POLICIES_H
 
 #include "policy.h"
-#include "policy_names.h"
+#include "job_keys.h"
 
 #define PD_POLICY_ROW(name) extern const pd_policy pd_policy_##name;
 PD_POLICY_NAMES(PD_POLICY_ROW)

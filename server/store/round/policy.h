@@ -1,7 +1,7 @@
 /* policy.h - the interface of a round's policy: which contributions a round takes, when a chunk (a section of the
  * parameter) and a round are complete, and what happens at a deadline.
  *
- * A policy is one row of a table (base/policy_names.h): pure functions over a round's records. A round asks its
+ * A policy is one row of a table (base/job_keys.h): pure functions over a round's records. A round asks its
  * policy, and nothing else in the store compares numbers of ranks. `sync` (sync.c) is the only policy today. Three
  * more are planned. Below, `admit` and the other names are those of the functions of a policy:
  *

@@ -30,7 +30,7 @@ uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most)
 
 static void order(pd_ranges *ranges, uint32_t rank)
 {
-    pd_range *at = ranges->at;
+    pd_rank_range *at = ranges->at;
     uint32_t start = pd_ranges_starting(ranges, at[rank].start), end = pd_ranges_ending(ranges, at[rank].end);
 
     for (uint32_t i = ranges->n_ordered; i > start; i--) at[i].by_start = at[i - 1].by_start;
@@ -41,7 +41,7 @@ static void order(pd_ranges *ranges, uint32_t rank)
 
 static void unorder(pd_ranges *ranges, uint32_t rank)
 {
-    pd_range *at = ranges->at;
+    pd_rank_range *at = ranges->at;
     uint32_t start = 0, end = 0;
 
     while (at[start].by_start != rank) start++;
@@ -53,7 +53,7 @@ static void unorder(pd_ranges *ranges, uint32_t rank)
 
 void pd_ranges_set(pd_ranges *ranges, uint32_t rank, int64_t start, int64_t end)
 {
-    pd_range *range = &ranges->at[rank];
+    pd_rank_range *range = &ranges->at[rank];
 
     assert(!range->known && start <= end);
     range->start = start;
@@ -65,7 +65,7 @@ void pd_ranges_set(pd_ranges *ranges, uint32_t rank, int64_t start, int64_t end)
 
 void pd_ranges_unset(pd_ranges *ranges, uint32_t rank)
 {
-    pd_range *range = &ranges->at[rank];
+    pd_rank_range *range = &ranges->at[rank];
 
     assert(range->known);
     if (range->start < range->end) unorder(ranges, rank);

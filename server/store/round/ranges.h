@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* The elements [start, end) of a parameter that a rank contributes. If start == end the rank contributes none. */
-typedef struct pd_range {
+typedef struct pd_rank_range {
     int64_t start, end;
     bool known;           /* the rank has declared this range; until then it may contribute any elements */
     uint64_t initialiser; /* nonce of the process that last sent initial weights for this range */
@@ -16,12 +16,12 @@ typedef struct pd_range {
      * the range. `swept` is a list in ascending order that a sweep (a loop over the elements, stretch.h) uses: the
      * ranks that contribute the elements it has reached. */
     uint32_t by_start, by_end, swept;
-} pd_range;
+} pd_rank_range;
 
 /* The ranges that all ranks contribute of one parameter. */
 typedef struct pd_ranges {
-    pd_range *at;     /* the ranges by rank; NULL: the parameter is not ranged, every rank contributes every element */
-    uint32_t n_known; /* number of ranks whose range is known */
+    pd_rank_range *at; /* the ranges by rank; NULL: the parameter is not ranged, every rank contributes every element */
+    uint32_t n_known;  /* number of ranks whose range is known */
     uint32_t n_ordered; /* number of ranks whose range is known and not empty */
 } pd_ranges;
 

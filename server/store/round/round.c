@@ -8,19 +8,20 @@
 
 /* ---- which elements and chunks a rank contributes ---- */
 
-pd_range pd_round_range(const pd_round *round, uint32_t rank)
+pd_rank_range pd_round_range(const pd_round *round, uint32_t rank)
 {
-    return round->ranges.at != NULL && round->ranges.at[rank].known ? round->ranges.at[rank]
-                                                                    : (pd_range){ .start = 0, .end = round->elements };
+    return round->ranges.at != NULL && round->ranges.at[rank].known
+               ? round->ranges.at[rank]
+               : (pd_rank_range){ .start = 0, .end = round->elements };
 }
 
-pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
+pd_range pd_round_chunk_range(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
 {
-    pd_range range = pd_round_range(round, rank);
+    pd_rank_range range = pd_round_range(round, rank);
     int64_t first = range.start > chunk->first ? range.start : chunk->first;
     int64_t end = range.end < chunk->first + chunk->n ? range.end : chunk->first + chunk->n;
 
-    return (pd_run){ first, end > first ? end - first : 0 };
+    return (pd_range){ first, end > first ? end - first : 0 };
 }
 
 /* The chunks that a rank's range has elements of: numbers `first` to `end` - 1. */
@@ -30,7 +31,7 @@ typedef struct pd_span {
 
 static pd_span span_of(const pd_round *round, uint32_t rank)
 {
-    pd_range range = pd_round_range(round, rank);
+    pd_rank_range range = pd_round_range(round, rank);
 
     if (range.start == range.end) return (pd_span){ 0, 0 };
     return (pd_span){ (uint32_t)(range.start / round->chunk_elements),
@@ -49,21 +50,23 @@ uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk)
     uint32_t n = 0;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        n += (round->ranges.at == NULL || round->ranges.at[rank].known) && chunk->slots[rank].state != PD_SLOT_OUTSIDE;
+        n += (round->ranges.at == NULL || round->ranges.at[rank].known) &&
+             chunk->contributions[rank].state != PD_CONTRIBUTION_OUTSIDE;
     return n;
 }
 
 static void move_prefix(pd_chunk *chunk)
 {
-    while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
+    while (chunk->prefix < chunk->came && chunk->contributions[chunk->prefix].state != PD_CONTRIBUTION_EMPTY)
+        chunk->prefix++;
 }
 
 /* Marks the rank's slot of a chunk as outside if the rank's range has no element of the chunk. Returns whether this
  * made the chunk complete, because it does not wait for the rank any more. */
 static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
-    if (pd_round_run(round, chunk, rank).n > 0) return false;
-    chunk->slots[rank].state = PD_SLOT_OUTSIDE;
+    if (pd_round_chunk_range(round, chunk, rank).n > 0) return false;
+    chunk->contributions[rank].state = PD_CONTRIBUTION_OUTSIDE;
     chunk->came++;
     return pd_chunk_is_complete(round, chunk);
 }
@@ -82,7 +85,7 @@ void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t e
 static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
     if (pd_chunk_is_complete(round, chunk)) round->missing++;
-    chunk->slots[rank].state = PD_SLOT_EMPTY;
+    chunk->contributions[rank].state = PD_CONTRIBUTION_EMPTY;
     chunk->came--;
     if (chunk->prefix > rank) chunk->prefix = rank;
 }
@@ -91,7 +94,8 @@ void pd_round_unset_range(pd_round *round, uint32_t rank)
 {
     pd_ranges_unset(&round->ranges, rank);
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (round->chunks[c].slots[rank].state == PD_SLOT_OUTSIDE) wait_again(round, &round->chunks[c], rank);
+        if (round->chunks[c].contributions[rank].state == PD_CONTRIBUTION_OUTSIDE)
+            wait_again(round, &round->chunks[c], rank);
 }
 
 /* ---- the life of a round ---- */
@@ -101,7 +105,7 @@ static void clear_chunk(pd_round *round, pd_chunk *chunk)
     chunk->came = chunk->prefix = chunk->summed = 0;
     chunk->collected = 0;
     chunk->list = PD_CHUNK_NOWHERE;
-    memset(chunk->slots, 0, pd_round_ranks(round) * sizeof *chunk->slots);
+    memset(chunk->contributions, 0, pd_round_ranks(round) * sizeof *chunk->contributions);
     if (round->ranges.at == NULL) return;
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) leave_out(round, chunk, rank);
     move_prefix(chunk);
@@ -136,25 +140,25 @@ void pd_round_init(pd_round *round, const pd_round_layout *l)
     for (int64_t c = 0; c < n; c++) {
         int64_t first = c * l->chunk_elements, left = l->elements - first;
         l->chunks[c] = (pd_chunk){ .param = l->param,
-                                   .slots = l->slots + c * l->members->ranks,
+                                   .contributions = l->contributions + c * l->members->ranks,
                                    .first = first,
                                    .n = left < l->chunk_elements ? left : l->chunk_elements };
     }
     empty(round);
 }
 
-pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank)
+pd_contribution *pd_round_first_contribution(pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);
 
-    return span.first < span.end ? &round->chunks[span.first].slots[rank] : NULL;
+    return span.first < span.end ? &round->chunks[span.first].contributions[rank] : NULL;
 }
 
 bool pd_round_is_absent(const pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);
 
-    return span.first < span.end && pd_chunk_state(&round->chunks[span.first], rank) == PD_SLOT_ABSENT;
+    return span.first < span.end && pd_chunk_state(&round->chunks[span.first], rank) == PD_CONTRIBUTION_ABSENT;
 }
 
 bool pd_round_has_given(const pd_round *round, uint32_t rank)
@@ -162,8 +166,9 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank)
     pd_span span = span_of(round, rank);
 
     for (uint32_t c = span.first; c < span.end; c++) {
-        pd_slot_state state = pd_chunk_state(&round->chunks[c], rank);
-        if (state == PD_SLOT_HELD || state == PD_SLOT_SPILLED || state == PD_SLOT_SUMMED) return true;
+        pd_contribution_state state = pd_chunk_state(&round->chunks[c], rank);
+        if (state == PD_CONTRIBUTION_HELD || state == PD_CONTRIBUTION_SPILLED || state == PD_CONTRIBUTION_SUMMED)
+            return true;
     }
     return false;
 }
@@ -173,21 +178,21 @@ bool pd_round_is_silent(const pd_round *round, uint32_t rank)
     pd_span span = span_of(round, rank);
 
     for (uint32_t c = span.first; c < span.end; c++)
-        if (pd_chunk_state(&round->chunks[c], rank) != PD_SLOT_EMPTY) return false;
+        if (pd_chunk_state(&round->chunks[c], rank) != PD_CONTRIBUTION_EMPTY) return false;
     return span.first < span.end;
 }
 
 bool pd_round_was_refused(const pd_round *round, uint32_t rank)
 {
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (round->chunks[c].slots[rank].refused) return true;
+        if (round->chunks[c].contributions[rank].refused) return true;
     return false;
 }
 
-bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
+bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution slot)
 {
-    assert(chunk->slots[rank].state == PD_SLOT_EMPTY);
-    chunk->slots[rank] = slot;
+    assert(chunk->contributions[rank].state == PD_CONTRIBUTION_EMPTY);
+    chunk->contributions[rank] = slot;
     chunk->came++;
     move_prefix(chunk);
     if (!pd_chunk_is_complete(round, chunk)) return false;
@@ -197,8 +202,8 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
 
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
-    assert(chunk->slots[rank].state == PD_SLOT_HELD && chunk->summed <= rank);
-    chunk->slots[rank] = (pd_slot){ .state = PD_SLOT_EMPTY };
+    assert(chunk->contributions[rank].state == PD_CONTRIBUTION_HELD && chunk->summed <= rank);
+    chunk->contributions[rank] = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
     wait_again(round, chunk, rank);
 }
 
@@ -229,7 +234,7 @@ bool pd_round_misses(const pd_round *round, uint32_t rank)
 
     if (!pd_membership_expects(round->members, rank)) return false;
     for (uint32_t c = span.first; c < span.end; c++)
-        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_EMPTY) return true;
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_EMPTY) return true;
     return false;
 }
 

@@ -16,19 +16,19 @@
 #include "ranges.h"
 #include "request.h"
 
-typedef enum pd_slot_state {
-    PD_SLOT_EMPTY, /* the rank has sent nothing for this chunk in this round */
-    PD_SLOT_HELD,  /* the rank's gradient lies in the buffer of the frame that brought it */
+typedef enum pd_contribution_state {
+    PD_CONTRIBUTION_EMPTY, /* the rank has sent nothing for this chunk in this round */
+    PD_CONTRIBUTION_HELD,  /* the rank's gradient lies in the buffer of the frame that brought it */
     /* the gradient was copied from its frame to separate memory, so that the frame could be released: step/collect.h */
-    PD_SLOT_SPILLED,
+    PD_CONTRIBUTION_SPILLED,
     /* the gradient is in the aggregate, or was left out because its weight is 0; its memory is released */
-    PD_SLOT_SUMMED,
-    PD_SLOT_ABSENT, /* the rank has reported that it has no gradient of this parameter in this round */
+    PD_CONTRIBUTION_SUMMED,
+    PD_CONTRIBUTION_ABSENT, /* the rank has reported that it has no gradient of this parameter in this round */
     /* the rank contributes no element of this chunk, because its range has none */
-    PD_SLOT_OUTSIDE,
-} pd_slot_state;
+    PD_CONTRIBUTION_OUTSIDE,
+} pd_contribution_state;
 
-typedef struct pd_slot {
+typedef struct pd_contribution {
     union {
         /* in state HELD: the rank's elements of this chunk, in the buffer of the frame that brought them */
         const void *at;
@@ -37,7 +37,7 @@ typedef struct pd_slot {
     } u;
     /* in state HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer */
     pd_request *frame;
-    uint8_t state, dtype; /* pd_slot_state, pd_dtype */
+    uint8_t state, dtype; /* pd_contribution_state, pd_dtype */
     /* in state EMPTY: a push of this chunk came and was refused, and the rank has not sent it again */
     bool refused : 1;
     bool counted : 1;   /* in state SUMMED: the sum contains the contribution */
@@ -51,12 +51,12 @@ typedef struct pd_slot {
     bool as_sum : 1;  /* the rank's contributions are sums over examples, not means */
     uint16_t process; /* number of the process at the rank that gave this weight: pd_rank_saved.process */
     double weight;    /* the weight: a number of examples */
-} pd_slot;
+} pd_contribution;
 
 /* Consecutive elements of a parameter: `n` elements from element `first` on. */
-typedef struct pd_run {
+typedef struct pd_range {
     int64_t first, n;
-} pd_run;
+} pd_range;
 
 /* In which queue of pd_steps a chunk is. */
 typedef enum pd_chunk_list {
@@ -70,8 +70,8 @@ typedef enum pd_chunk_list {
 typedef struct pd_chunk {
     struct pd_chunk *prev, *next;
     struct pd_param *param;
-    pd_slot *slots;   /* one slot for each rank */
-    int64_t first, n; /* first element of the chunk, and its number of elements */
+    pd_contribution *contributions; /* one slot for each rank */
+    int64_t first, n;               /* first element of the chunk, and its number of elements */
     /* number of ranks that have contributed to the chunk, have reported no gradient, or have no element of the chunk */
     uint32_t came;
     /* `prefix` is the number of the first ranks that have given what they have to: the ranks 0 to prefix - 1 all have
@@ -118,8 +118,8 @@ typedef struct pd_round_layout {
     struct pd_param *param;
     int64_t elements, chunk_elements;
     pd_chunk *chunks;
-    pd_slot *slots;
-    pd_range *ranges;
+    pd_contribution *contributions;
+    pd_rank_range *ranges;
 } pd_round_layout;
 
 /* Makes an empty round. Does not touch the slots, which the caller has zeroed: a job may have many millions of
@@ -141,9 +141,9 @@ void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t e
 void pd_round_unset_range(pd_round *round, uint32_t rank);
 /* Returns the elements [start, end) of the parameter that the rank contributes: all, as long as its range is not
  * known. */
-pd_range pd_round_range(const pd_round *round, uint32_t rank);
+pd_rank_range pd_round_range(const pd_round *round, uint32_t rank);
 /* Returns the elements of the chunk that the rank contributes; the result's `n` is 0 if there are none. */
-pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
+pd_range pd_round_chunk_range(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
 /* Returns the number of chunks into which a parameter of `elements` elements is cut. */
 static inline uint64_t pd_count_chunks(int64_t elements, uint64_t chunk_elements)
 {
@@ -154,10 +154,10 @@ uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
 /* Returns the number of ranks that have declared their range and contribute elements of the chunk. */
 uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk);
 
-/* Returns the state of the rank's slot in the chunk. PD_SLOT_EMPTY: the rank may contribute this chunk. */
-static inline pd_slot_state pd_chunk_state(const pd_chunk *chunk, uint32_t rank)
+/* Returns the state of the rank's slot in the chunk. PD_CONTRIBUTION_EMPTY: the rank may contribute this chunk. */
+static inline pd_contribution_state pd_chunk_state(const pd_chunk *chunk, uint32_t rank)
 {
-    return (pd_slot_state)chunk->slots[rank].state;
+    return (pd_contribution_state)chunk->contributions[rank].state;
 }
 /* Return whether the rank has reported that it has no gradient of the parameter in this round (pd_round_is_absent),
  * and whether it has given a gradient of at least one chunk (pd_round_has_given). */
@@ -166,7 +166,7 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank);
 
 /* Files a contribution into the rank's empty slot. `slot` becomes its content: state HELD, or ABSENT with `frame` NULL.
  * Returns whether the chunk became complete. */
-bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot);
+bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution slot);
 /* Empties the rank's slot again, whose state is HELD: the contribution is discarded. The caller has released the
  * frame. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
@@ -192,7 +192,7 @@ int pd_round_counted(const pd_round *round, pd_counted **out);
 
 /* Returns the rank's slot in the first chunk that it contributes to. NULL: it contributes no element of the
  * parameter. */
-pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank);
+pd_contribution *pd_round_first_contribution(pd_round *round, uint32_t rank);
 
 /* Writes the numbers of the ranks that the open round still waits for, as "1,3". The text is empty if the round waits
  * for none or is not open, and ends in "..." if `size` is too short. Returns `text`. */

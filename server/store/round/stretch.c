@@ -2,40 +2,40 @@
  * ranks. */
 #include "stretch.h"
 
-pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
+pd_range pd_round_common_range(const pd_round *round, int64_t first, int64_t end)
 {
     uint32_t start, finish;
 
-    if (round->ranges.at == NULL) return (pd_run){ first, end - first };
+    if (round->ranges.at == NULL) return (pd_range){ first, end - first };
     start = pd_ranges_starting(&round->ranges, first);
     finish = pd_ranges_ending(&round->ranges, first);
     if (start < round->ranges.n_ordered && pd_ranges_start(&round->ranges, start) < end)
         end = pd_ranges_start(&round->ranges, start);
     if (finish < round->ranges.n_ordered && pd_ranges_end(&round->ranges, finish) < end)
         end = pd_ranges_end(&round->ranges, finish);
-    return (pd_run){ first, end - first };
+    return (pd_range){ first, end - first };
 }
 
-uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch)
+uint32_t pd_round_count_covering(const pd_round *round, pd_range stretch)
 {
     if (round->ranges.at == NULL) return pd_round_ranks(round);
     return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges, stretch.first) -
            pd_ranges_ending(&round->ranges, stretch.first);
 }
 
-bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch)
+bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range stretch)
 {
-    pd_range range = pd_round_range(round, rank);
+    pd_rank_range range = pd_round_range(round, rank);
 
     return range.start <= stretch.first && range.end >= stretch.first + stretch.n;
 }
 
-bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
+bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
 {
-    *gap = (pd_range){ .start = 0, .end = round->elements };
+    *gap = (pd_rank_range){ .start = 0, .end = round->elements };
     for (uint32_t i = 0; i < round->ranges.n_ordered; i++) {
         uint32_t rank = round->ranges.at[i].by_start;
-        const pd_range *range = &round->ranges.at[rank];
+        const pd_rank_range *range = &round->ranges.at[rank];
         if (given && pd_round_is_absent(round, rank)) continue;
         if (range->start > gap->start) {
             gap->end = range->start;
@@ -49,7 +49,7 @@ bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
 pd_given pd_round_given(const pd_round *round)
 {
     uint32_t absent = 0, given = 0;
-    pd_range gap;
+    pd_rank_range gap;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
         if (pd_round_is_absent(round, rank))
@@ -74,7 +74,7 @@ pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
     sweep.starts = pd_ranges_starting(&round->ranges, first);
     sweep.ends = pd_ranges_ending(&round->ranges, first);
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
-        pd_range range = pd_round_range(round, rank);
+        pd_rank_range range = pd_round_range(round, rank);
         if (range.start <= first && range.end > first) round->ranges.at[sweep.n++].swept = rank;
     }
     return sweep;
@@ -99,7 +99,7 @@ static uint32_t place_of(const pd_sweep *sweep, uint32_t rank)
 
 static void let_in(pd_sweep *sweep, uint32_t rank)
 {
-    pd_range *ranges = sweep->round->ranges.at;
+    pd_rank_range *ranges = sweep->round->ranges.at;
     uint32_t place = place_of(sweep, rank);
 
     for (uint32_t i = sweep->n++; i > place; i--) ranges[i].swept = ranges[i - 1].swept;
@@ -108,7 +108,7 @@ static void let_in(pd_sweep *sweep, uint32_t rank)
 
 static void let_out(pd_sweep *sweep, uint32_t rank)
 {
-    pd_range *ranges = sweep->round->ranges.at;
+    pd_rank_range *ranges = sweep->round->ranges.at;
 
     sweep->n--;
     for (uint32_t i = place_of(sweep, rank); i < sweep->n; i++) ranges[i].swept = ranges[i + 1].swept;
@@ -125,6 +125,6 @@ bool pd_sweep_next(pd_sweep *sweep)
     for (; sweep->starts < round->ranges.n_ordered && pd_ranges_start(&round->ranges, sweep->starts) <= at;
          sweep->starts++)
         let_in(sweep, round->ranges.at[sweep->starts].by_start);
-    sweep->run = pd_round_stretch(round, at, sweep->end);
+    sweep->run = pd_round_common_range(round, at, sweep->end);
     return true;
 }

@@ -7,14 +7,14 @@
 
 /* Returns the stretch from element `first` on: it ends where the next range
  * begins or ends, but not after `end`. */
-pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end);
+pd_range pd_round_common_range(const pd_round *round, int64_t first, int64_t end);
 /* Return whether the rank contributes the elements of the stretch, and the number of ranks that contribute them. */
-bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch);
-uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch);
+bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range stretch);
+uint32_t pd_round_count_covering(const pd_round *round, pd_range stretch);
 
 /* Finds the first gap: elements [gap->start, gap->end) that are in no known range. With `given`, ranges of ranks that
  * have reported no gradient count as missing, too. Returns false if there is no gap. */
-bool pd_round_gap(const pd_round *round, bool given, pd_range *gap);
+bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap);
 
 /* How much of the parameter has a gradient in a complete round. NOTHING: every rank has reported that it has none.
  * PART: for some elements, all ranks that contribute them have reported so. */
@@ -25,8 +25,8 @@ pd_given pd_round_given(const pd_round *round);
  * can have only one sweep at a time, because the list of these ranks is stored in the round's ranges. */
 typedef struct pd_sweep {
     pd_round *round;
-    pd_run run;  /* the stretch that the sweep has reached */
-    int64_t end; /* the sweep ends before this element of the parameter */
+    pd_range run; /* the stretch that the sweep has reached */
+    int64_t end;  /* the sweep ends before this element of the parameter */
     /* number of ranks that contribute the stretch that the sweep has reached */
     uint32_t n;
     /* number of ranges (in the order of their starts) that the sweep has entered so far; number of ranges (in the order

@@ -10,7 +10,7 @@
 /* A section: consecutive elements that the same ranks contribute. Their gradients are merged by an Adasum of their
  * own. */
 typedef struct section {
-    pd_run run;
+    pd_range run;
     /* the gradients that the section merges; its arrays are `ends` and `at` below, which are freed with the section */
     pd_vectors vectors;
     int64_t *ends;
@@ -33,16 +33,16 @@ struct pd_adasum_tree {
 
 /* ---- which ranks take part in a section ---- */
 
-static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
+static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
 {
-    uint8_t state = round->chunks[run.first / round->chunk_elements].slots[rank].state;
+    uint8_t state = round->chunks[run.first / round->chunk_elements].contributions[rank].state;
 
-    return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
+    return state == PD_CONTRIBUTION_HELD || state == PD_CONTRIBUTION_SPILLED;
 }
 
 /* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
  * section's elements, with those that have reported no gradient. */
-static int count_given(const pd_round *round, pd_run run, int *all)
+static int count_given(const pd_round *round, pd_range run, int *all)
 {
     int given = 0;
 
@@ -57,7 +57,7 @@ static int count_given(const pd_round *round, pd_run run, int *all)
 
 /* Returns whether the rank is one of the vectors that the Adasum of a section merges. If it has no gradient it is one
  * (of zeros) only in the tree form, and only if at least two ranks have gradients. */
-static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
+static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_range run, int given)
 {
     return pd_round_covers(round, rank, run) &&
            (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
@@ -69,10 +69,11 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
  * parameter on. If the rank has no gradient returns NULL, which stands for zeros. */
 static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
-    const pd_slot *slot = &chunk->slots[rank];
-    int64_t skip = first - pd_round_run(round, chunk, rank).first;
+    const pd_contribution *slot = &chunk->contributions[rank];
+    int64_t skip = first - pd_round_chunk_range(round, chunk, rank).first;
 
-    if (slot->state != PD_SLOT_HELD && slot->state != PD_SLOT_SPILLED) return (pd_vector_run){ NULL, PD_F32 };
+    if (slot->state != PD_CONTRIBUTION_HELD && slot->state != PD_CONTRIBUTION_SPILLED)
+        return (pd_vector_run){ NULL, PD_F32 };
     return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
                             (pd_dtype)slot->dtype };
 }
@@ -92,7 +93,7 @@ static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round 
     assert(at == s->vectors.n_runs * (size_t)s->vectors.k);
 }
 
-static int make_section(pd_adasum_tree *tree, const pd_round *round, pd_run run)
+static int make_section(pd_adasum_tree *tree, const pd_round *round, pd_range run)
 {
     section *s = &tree->sections[tree->n];
     int all, given = count_given(round, run, &all);
@@ -115,8 +116,8 @@ static size_t count_sections(const pd_round *round)
 {
     size_t n = 0;
 
-    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements; n++)
-        run = pd_round_stretch(round, run.first + run.n, round->elements);
+    for (pd_range run = { 0, 0 }; run.first + run.n < round->elements; n++)
+        run = pd_round_common_range(round, run.first + run.n, round->elements);
     return n;
 }
 
@@ -125,8 +126,8 @@ static int make_sections(pd_adasum_tree *tree, const pd_round *round)
     int rc = PD_OK;
 
     if ((tree->sections = calloc(count_sections(round), sizeof *tree->sections)) == NULL) return PD_NO_MEMORY;
-    for (pd_run run = { 0, 0 }; rc == PD_OK && run.first + run.n < round->elements;) {
-        run = pd_round_stretch(round, run.first + run.n, round->elements);
+    for (pd_range run = { 0, 0 }; rc == PD_OK && run.first + run.n < round->elements;) {
+        run = pd_round_common_range(round, run.first + run.n, round->elements);
         rc = make_section(tree, round, run);
     }
     return rc;

@@ -42,9 +42,9 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
     const pd_round *round = &param->round;
 
     if (param->how != PD_ADASUM || !wants_power_of_two(values)) return PD_OK;
-    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements;) {
+    for (pd_range run = { 0, 0 }; run.first + run.n < round->elements;) {
         uint32_t n;
-        run = pd_round_stretch(round, run.first + run.n, round->elements);
+        run = pd_round_common_range(round, run.first + run.n, round->elements);
         n = pd_round_count_covering(round, run);
         if (pd_is_power_of_two(n)) continue;
         return pd_fail(err, PD_FAILED_PRECONDITION,

@@ -35,29 +35,29 @@ enum { KEPT_BYTES = 8192 };    /* larger arrays of a batch are freed when the wo
 
 static void unlist(pd_steps *steps, pd_chunk *chunk)
 {
-    if (chunk->list == PD_CHUNK_LOOSE) DL_DELETE(steps->loose, chunk);
-    if (chunk->list == PD_CHUNK_FULL) DL_DELETE(steps->full, chunk);
+    if (chunk->list == PD_CHUNK_LOOSE) DL_DELETE(steps->chunks.loose, chunk);
+    if (chunk->list == PD_CHUNK_FULL) DL_DELETE(steps->chunks.full, chunk);
     chunk->list = PD_CHUNK_NOWHERE;
 }
 
 static bool holds_frames(const pd_round *round, const pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        if (chunk->slots[rank].state == PD_SLOT_HELD) return true;
+        if (chunk->contributions[rank].state == PD_CONTRIBUTION_HELD) return true;
     return false;
 }
 
 static void list_loose(pd_steps *steps, pd_chunk *chunk)
 {
     if (chunk->list == PD_CHUNK_LOOSE || !holds_frames(&chunk->param->round, chunk)) return;
-    DL_APPEND(steps->loose, chunk);
+    DL_APPEND(steps->chunks.loose, chunk);
     chunk->list = PD_CHUNK_LOOSE;
 }
 
 static void list_full(pd_steps *steps, pd_chunk *chunk)
 {
     unlist(steps, chunk);
-    DL_APPEND(steps->full, chunk);
+    DL_APPEND(steps->chunks.full, chunk);
     chunk->list = PD_CHUNK_FULL;
 }
 
@@ -73,7 +73,7 @@ void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
 {
     pd_param *param = chunk->param;
 
-    steps->look_loose = true;
+    steps->chunks.look_loose = true;
     if (pd_is_robust(param->how) && pd_chunk_is_complete(&param->round, chunk))
         list_full(steps, chunk);
     else if (pd_is_adasum(param->how) && pd_round_is_complete(&param->round))
@@ -84,12 +84,12 @@ void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
 
 static bool may_spill(const pd_steps *steps)
 {
-    return steps->look_loose && steps->loose != NULL && pd_steps_are_over_quota(steps);
+    return steps->chunks.look_loose && steps->chunks.loose != NULL && pd_steps_are_over_quota(steps);
 }
 
 bool pd_collect_has_work(const pd_steps *steps)
 {
-    return steps->full != NULL || may_spill(steps);
+    return steps->chunks.full != NULL || may_spill(steps);
 }
 
 /* ---- planning a batch ---- */
@@ -149,7 +149,7 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
     return PD_OK;
 }
 
-static pd_vector_run run_from(const pd_slot *slot, int64_t skip)
+static pd_vector_run run_from(const pd_contribution *slot, int64_t skip)
 {
     return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
                             (pd_dtype)slot->dtype };
@@ -160,14 +160,15 @@ static pd_vector_run run_from(const pd_slot *slot, int64_t skip)
 static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
 {
     pd_param *param = chunk->param;
-    int64_t n = pd_round_run(&param->round, chunk, rank).n;
+    int64_t n = pd_round_chunk_range(&param->round, chunk, rank).n;
     float *spill;
 
-    if (make_room(batch, 1, steps->config->threads) != PD_OK || (spill = pd_buffer_pool_take(param->spills)) == NULL)
+    if (make_room(batch, 1, steps->config->threads) != PD_OK ||
+        (spill = pd_buffer_pool_take(param->buffers.spills)) == NULL)
         return PD_NO_MEMORY;
     batch->passes[batch->n_passes++] = (pd_collect_pass){ .chunk = chunk, .spill = spill, .rank = rank };
     batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_run = batch->n_runs, .k = 1 };
-    batch->runs[batch->n_runs++] = run_from(&chunk->slots[rank], 0);
+    batch->runs[batch->n_runs++] = run_from(&chunk->contributions[rank], 0);
     batch->cost_ns += NS_PER_COPY * (double)n;
     return PD_OK;
 }
@@ -179,26 +180,26 @@ static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double bu
     pd_chunk *chunk;
 
     if (!may_spill(steps)) return NULL;
-    DL_FOREACH(steps->loose, chunk)
+    DL_FOREACH(steps->chunks.loose, chunk)
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
-        if (chunk->slots[rank].state != PD_SLOT_HELD || !pd_rank_is_over_quota(steps, rank)) continue;
+        if (chunk->contributions[rank].state != PD_CONTRIBUTION_HELD || !pd_rank_is_over_quota(steps, rank)) continue;
         if (is_full(batch, budget_ns)) return NULL;
         if (plan_spill(steps, batch, chunk, rank) != PD_OK) return chunk->param;
     }
-    steps->look_loose = false;
+    steps->chunks.look_loose = false;
     return NULL;
 }
 
 static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
-    pd_slot *slot = &chunk->slots[pass->rank];
+    pd_contribution *slot = &chunk->contributions[pass->rank];
 
     pd_frame_let_go(steps, slot->frame);
     slot->frame = NULL;
     slot->u.spill = pass->spill;
     slot->dtype = PD_F32;
-    slot->state = PD_SLOT_SPILLED;
+    slot->state = PD_CONTRIBUTION_SPILLED;
     if (!holds_frames(&chunk->param->round, chunk)) unlist(steps, chunk);
 }
 
@@ -212,22 +213,22 @@ static int trim_of(const pd_steps *steps, const pd_param *param, int k)
     return param->how == PD_MEDIAN || trim > (uint64_t)most ? most : (int)trim;
 }
 
-static bool is_there(const pd_slot *slot)
+static bool is_there(const pd_contribution *slot)
 {
-    return slot->state == PD_SLOT_HELD || slot->state == PD_SLOT_SPILLED;
+    return slot->state == PD_CONTRIBUTION_HELD || slot->state == PD_CONTRIBUTION_SPILLED;
 }
 
-static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
+static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range run)
 {
     int k = 0;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        k += is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run);
+        k += is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run);
     return k;
 }
 
 /* Plans the median or trimmed mean of the elements in `run`, which the same ranks contribute. */
-static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, pd_run run)
+static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, pd_range run)
 {
     pd_param *param = chunk->param;
     pd_round *round = &param->round;
@@ -236,17 +237,18 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
 
     if (k == 0) return PD_OK;
     if (make_room(batch, k, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
-    if (param->accumulator == NULL && (param->accumulator = pd_buffer_pool_take(param->pool[PD_F32])) == NULL)
+    if (param->buffers.accumulator == NULL &&
+        (param->buffers.accumulator = pd_buffer_pool_take(param->buffers.pool[PD_F32])) == NULL)
         return PD_NO_MEMORY;
-    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first,
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->buffers.accumulator + run.first,
                                                         .n = run.n,
                                                         .first_run = batch->n_runs,
                                                         .k = k,
                                                         .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        if (is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run))
+        if (is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run))
             batch->runs[batch->n_runs++] =
-                run_from(&chunk->slots[rank], run.first - pd_round_run(round, chunk, rank).first);
+                run_from(&chunk->contributions[rank], run.first - pd_round_chunk_range(round, chunk, rank).first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
 }
@@ -267,7 +269,8 @@ static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
 
     if (rc != PD_OK) return rc;
     while (rc == PD_OK && pass.collected < chunk->n && !is_full(batch, budget_ns)) {
-        pd_run run = pd_round_stretch(&chunk->param->round, chunk->first + pass.collected, chunk->first + chunk->n);
+        pd_range run =
+            pd_round_common_range(&chunk->param->round, chunk->first + pass.collected, chunk->first + chunk->n);
         if (run.n > most) run.n = most;
         if ((rc = plan_robust(steps, batch, chunk, run)) == PD_OK) pass.collected += run.n;
     }
@@ -280,15 +283,15 @@ static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
-        pd_slot *slot = &chunk->slots[rank];
+        pd_contribution *slot = &chunk->contributions[rank];
         if (!is_there(slot)) continue;
-        if (slot->state == PD_SLOT_HELD)
+        if (slot->state == PD_CONTRIBUTION_HELD)
             pd_frame_let_go(steps, slot->frame);
         else
-            pd_buffer_pool_give(chunk->param->spills, slot->u.spill);
+            pd_buffer_pool_give(chunk->param->buffers.spills, slot->u.spill);
         slot->frame = NULL;
         slot->u.weight = 0;
-        slot->state = PD_SLOT_SUMMED;
+        slot->state = PD_CONTRIBUTION_SUMMED;
     }
     chunk->summed = steps->members.ranks;
     chunk->param->round.unsummed--;
@@ -321,8 +324,8 @@ static int plan_merge(pd_steps *steps, pd_collect_batch *batch, pd_param *param,
     int rc = PD_OK;
 
     if (param->tree == NULL)
-        rc = pd_adasum_tree_begin(&param->tree, &param->round, pd_adasum_form_of(param->how), &param->accumulator,
-                                  param->pool[PD_F32]);
+        rc = pd_adasum_tree_begin(&param->tree, &param->round, pd_adasum_form_of(param->how),
+                                  &param->buffers.accumulator, param->buffers.pool[PD_F32]);
     if (rc != PD_OK) return rc;
     while (!is_full(batch, budget_ns)) {
         if (make_room(batch, 0, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
@@ -337,7 +340,7 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
 {
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->full, chunk)
+    DL_FOREACH(steps->chunks.full, chunk)
     {
         pd_param *param = chunk->param;
         if (is_full(batch, budget_ns)) return NULL;
@@ -351,7 +354,7 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
 static void note_merge(pd_steps *steps, pd_param *param)
 {
     note_largest(&param->round, pd_adasum_tree_largest(param->tree));
-    pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+    pd_adasum_tree_end(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
     unlist(steps, &param->round.chunks[0]);
     for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
@@ -362,7 +365,7 @@ static void note_merges(pd_steps *steps)
 {
     pd_chunk *chunk, *next;
 
-    DL_FOREACH_SAFE(steps->full, chunk, next)
+    DL_FOREACH_SAFE(steps->chunks.full, chunk, next)
     if (chunk->param->tree != NULL && pd_adasum_tree_turn(chunk->param->tree)) note_merge(steps, chunk->param);
 }
 
@@ -402,7 +405,7 @@ static pd_param *plan(pd_steps *steps, pd_collect_batch *batch, double budget_ns
 
 double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
 {
-    pd_collect_batch *batch = steps->collecting;
+    pd_collect_batch *batch = steps->batch.collect;
     double cost_ns = 0;
 
     *starved = NULL;
@@ -427,12 +430,12 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
 
 void pd_collect_release(pd_param *param)
 {
-    if (param->tree != NULL) pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+    if (param->tree != NULL) pd_adasum_tree_end(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
     for (uint32_t s = 0; s < param->round.n_chunks * pd_round_ranks(&param->round); s++) {
-        pd_slot *slot = &param->round.chunks[0].slots[s];
-        if (slot->state != PD_SLOT_SPILLED) continue;
-        pd_buffer_pool_give(param->spills, slot->u.spill);
-        *slot = (pd_slot){ .state = PD_SLOT_EMPTY };
+        pd_contribution *slot = &param->round.chunks[0].contributions[s];
+        if (slot->state != PD_CONTRIBUTION_SPILLED) continue;
+        pd_buffer_pool_give(param->buffers.spills, slot->u.spill);
+        *slot = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
     }
 }

@@ -26,7 +26,7 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
     char text[384];
 
     if (outcome == PD_STEPPED) steps->saved.steps++;
-    if (outcome == PD_NO_GRADIENT) steps->no_gradient++;
+    if (outcome == PD_NO_GRADIENT) steps->figures.no_gradient++;
     if (outcome != PD_SKIPPED) return;
     steps->saved.skipped++;
     if (pd_is_power_of_two(++param->saved.skipped) && !pd_steps_are_whole(steps))
@@ -39,7 +39,7 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
  * closes without a step, because to step a part of a tensor would be worse. */
 static void count_gap(pd_steps *steps, pd_param *param)
 {
-    pd_range gap;
+    pd_rank_range gap;
 
     if (pd_round_given(&param->round) != PD_GIVEN_PART || !pd_is_power_of_two(++param->saved.gaps)) return;
     pd_round_gap(&param->round, true, &gap);
@@ -63,43 +63,43 @@ static void note_scalar(pd_steps *steps, const pd_scalar_mean *mean, uint64_t st
 {
     size_t i = 0;
 
-    while (i < steps->n_scalars && strcmp(steps->scalars[i].name, mean->name) != 0) i++;
+    while (i < steps->figures.n_scalars && strcmp(steps->figures.scalars[i].name, mean->name) != 0) i++;
     if (i == PD_MAX_SCALARS) return;
-    if (i == steps->n_scalars) {
-        memcpy(steps->scalars[i].name, mean->name, sizeof mean->name);
-        steps->n_scalars++;
+    if (i == steps->figures.n_scalars) {
+        memcpy(steps->figures.scalars[i].name, mean->name, sizeof mean->name);
+        steps->figures.n_scalars++;
     }
-    if (step < steps->scalars[i].step) return;
-    steps->scalars[i].mean = mean->mean;
-    steps->scalars[i].step = step;
+    if (step < steps->figures.scalars[i].step) return;
+    steps->figures.scalars[i].mean = mean->mean;
+    steps->figures.scalars[i].step = step;
 }
 
 /* Stores the number of the newest step and the means of the scalars that its round has, for operators. */
 static void note_progress(pd_steps *steps, const pd_param *param, const pd_scalar_means *scalars)
 {
-    if (param->saved.step > steps->furthest) steps->furthest = param->saved.step;
+    if (param->saved.step > steps->progress.furthest) steps->progress.furthest = param->saved.step;
     for (size_t i = 0; scalars != NULL && i < scalars->n; i++) {
         note_scalar(steps, &scalars->at[i], param->saved.step);
-        if (strcmp(scalars->at[i].name, "loss") != 0 || param->saved.step < steps->loss_step) continue;
-        steps->loss = scalars->at[i].mean;
-        steps->loss_step = param->saved.step;
+        if (strcmp(scalars->at[i].name, "loss") != 0 || param->saved.step < steps->figures.loss_step) continue;
+        steps->figures.loss = scalars->at[i].mean;
+        steps->figures.loss_step = param->saved.step;
     }
 }
 
 static void reset_round(pd_steps *steps, pd_param *param)
 {
-    pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
-    param->accumulator = NULL;
+    pd_buffer_pool_give(param->buffers.pool[PD_F32], param->buffers.accumulator);
+    param->buffers.accumulator = NULL;
     pd_round_reset(&param->round);
     param->stage = PD_COLLECTING;
-    param->told.known = false;
-    param->replaced = 0;
-    steps->n_open--;
+    param->change.told.known = false;
+    param->change.number = 0;
+    steps->queue.n_open--;
 }
 
 static void publish_next(const pd_steps *steps, pd_param *param, pd_closed *closed)
 {
-    pd_param_publish(steps->unread, param, param->next, param->outcome, closed);
+    pd_param_publish(steps->unread, param, param->next, param->end.outcome, closed);
     param->next = NULL;
 }
 
@@ -107,23 +107,23 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
         publish_next(steps, param, closed);
-        steps->n_begun++;
+        steps->progress.n_begun++;
         reset_round(steps, param);
         return;
     }
     param->saved.step++;
     pd_steps_closed(steps, param);
-    param->saved.outcome = (uint32_t)param->outcome;
+    param->saved.outcome = (uint32_t)param->end.outcome;
     pd_step_times_closed(&steps->times, param->saved.step, steps->n_params);
-    count_outcome(steps, param, param->outcome);
-    if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
+    count_outcome(steps, param, param->end.outcome);
+    if (param->end.outcome == PD_NO_GRADIENT) count_gap(steps, param);
     publish_next(steps, param, closed);
     closed->scalars = pd_scalars_close(param);
     note_progress(steps, param, closed->scalars);
     pd_riders_closed(steps, param);
-    closed->counted = param->counted;
-    param->counted = NULL;
-    if (param->outcome == PD_REFUSED) tell_refusal(steps, param, closed);
+    closed->counted = param->end.counted;
+    param->end.counted = NULL;
+    if (param->end.outcome == PD_REFUSED) tell_refusal(steps, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
     reset_round(steps, param);
     pd_param_moved_on(steps, param);

@@ -26,15 +26,15 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
         if (!pd_chunk_ends_at(round, round->chunks[c].summed)) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
 }
 
-/* Removes the parameter from steps->waiting (the queue for deadlines) if all contributions to its round have come,
- * and it need not wait for other parameters either. */
+/* Removes the parameter from steps->queue.waiting (the queue for deadlines) if all contributions to its round have
+ * come, and it need not wait for other parameters either. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))
-        DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
+        DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
 }
 
-void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns)
+void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution slot, uint64_t now_ns)
 {
     pd_param *param = chunk->param;
     pd_round *round = &param->round;
@@ -43,8 +43,8 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot
     if (!round->open) {
         round->open = true;
         round->started_ns = now_ns;
-        steps->n_open++;
-        DL_APPEND2(steps->waiting, param, prev_waiting, next_waiting);
+        steps->queue.n_open++;
+        DL_APPEND2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
     }
     round->last_ns = now_ns;
     if (param->current != NULL) pd_step_times_arrived(&steps->times, param->saved.step + 1, rank, now_ns);
@@ -94,7 +94,7 @@ void pd_chunks_list_anew(pd_steps *steps, pd_param *param)
                                  (param->current != NULL || pd_round_is_complete(round)));
     }
     if (!was_complete) look_at_waiting(steps, param);
-    steps->look = true;
+    steps->chunks.look = true;
 }
 
 bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t now_ns)
@@ -103,8 +103,8 @@ bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint6
 
     if (round->open && pd_round_is_absent(round, rank)) return false;
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_EMPTY)
-            pd_contribute(steps, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_EMPTY)
+            pd_contribute(steps, &round->chunks[c], rank, (pd_contribution){ .state = PD_CONTRIBUTION_ABSENT }, now_ns);
     return true;
 }
 

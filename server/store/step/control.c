@@ -39,7 +39,7 @@ uint64_t pd_control_own_bytes(void)
 
 static bool notes_roots(const pd_param *param)
 {
-    return !param->logged && has_choice(pd_optim_plan(param->optim));
+    return !param->buffers.logged && has_choice(pd_optim_plan(param->optim));
 }
 
 /* Gives each parameter whose steps choose roots its part of control->roots. */
@@ -189,7 +189,7 @@ static void make_round(pd_control *control, const pd_param *param)
     pd_control_record *record = pd_control_record_new(PD_CONTROL_ROUND, param->index, param->saved.step, 0);
 
     if (record != NULL) {
-        record->counted = param->counted;
+        record->counted = param->end.counted;
         record->counted->refs++;
     }
     add_made(control, record);
@@ -211,7 +211,7 @@ static void expect_ranks(const pd_control *control, pd_param *param)
 {
     const pd_control_record *record = find(control, param, PD_CONTROL_ROUND, param->saved.step + 1);
 
-    param->noted_ranks = record != NULL ? record->counted : NULL;
+    param->end.recorded_ranks = record != NULL ? record->counted : NULL;
 }
 
 /* Takes the record that follows `before` from those of a parameter. */
@@ -283,8 +283,8 @@ static void put_in_force(pd_steps *steps, pd_param *param, pd_control_record *re
     if (mask == 0) return;
     record->override = NULL;
     if (record->from > param->saved.step + 1) override->planned = true;
-    param->n_overrides =
-        pd_overrides_insert(param->overrides, param->n_overrides, (pd_override_entry){ override, record->from, mask });
+    param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n,
+                                             (pd_override_entry){ override, record->from, mask });
     pd_overrides_settle(steps->outbox, steps->name, param);
     steps->changes++;
 }
@@ -300,7 +300,7 @@ int pd_control_before(pd_steps *steps, pd_param *param)
             before = record;
             continue;
         }
-        if (param->n_overrides == PD_MAX_PARAM_OVERRIDES) return PD_OK;
+        if (param->overrides.n == PD_MAX_PARAM_OVERRIDES) return PD_OK;
         if (pd_overrides_reserve(param, &err) != PD_OK) return PD_NO_MEMORY;
         record = take_noted(steps, param->index, before);
         put_in_force(steps, param, record);
@@ -380,7 +380,7 @@ static void compare(pd_steps *steps, pd_param *param)
     const pd_control_record *round = find(steps->control, param, PD_CONTROL_ROUND, param->saved.step);
     const pd_control_param *own = &steps->control->params[param->index];
 
-    if (round != NULL && !same_ranks(param->counted, round->counted))
+    if (round != NULL && !same_ranks(param->end.counted, round->counted))
         say_differs(steps, param, "other ranks count in its round");
     else if (own->repeats && own->taken.missed)
         say_differs(steps, param, "roots that it took are missing");
@@ -406,7 +406,7 @@ void pd_control_closed(pd_steps *steps, pd_param *param)
 {
     pd_control *control = steps->control;
     pd_control_param *own = control != NULL ? &control->params[param->index] : NULL;
-    bool noted = param->noted_ranks != NULL;
+    bool noted = param->end.recorded_ranks != NULL;
 
     if (own == NULL) return;
     if (own->noted.first != NULL) {
@@ -414,7 +414,7 @@ void pd_control_closed(pd_steps *steps, pd_param *param)
         drop_closed(steps, param);
     }
     if (control->on && !own->repeats) make_roots(control, param, &own->taken);
-    if (control->on && !param->logged && !noted && param->round.closing && param->counted != NULL)
+    if (control->on && !param->buffers.logged && !noted && param->round.closing && param->end.counted != NULL)
         make_round(control, param);
     own->taken.n = own->taken.left = 0;
     own->repeats = false;
@@ -423,8 +423,8 @@ void pd_control_closed(pd_steps *steps, pd_param *param)
 
 bool pd_control_round_is_full(const pd_param *param)
 {
-    if (param->noted_ranks == NULL || param->round.closing) return false;
+    if (param->end.recorded_ranks == NULL || param->round.closing) return false;
     for (uint32_t rank = 0; rank < pd_round_ranks(&param->round); rank++)
-        if (pd_counted_has(param->noted_ranks, rank) && pd_round_misses(&param->round, rank)) return false;
+        if (pd_counted_has(param->end.recorded_ranks, rank) && pd_round_misses(&param->round, rank)) return false;
     return true;
 }

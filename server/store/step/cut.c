@@ -83,8 +83,8 @@ static uint64_t weights_bytes(const pd_param *param)
     uint64_t each = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        if (param->pool[t] != NULL) each += pd_dtype_size((pd_dtype)t);
-    if (param->pool[PD_UPDATE] != NULL) each += pd_dtype_size(param->update_dtype);
+        if (param->buffers.pool[t] != NULL) each += pd_dtype_size((pd_dtype)t);
+    if (param->buffers.pool[PD_UPDATE] != NULL) each += pd_dtype_size(param->update_dtype);
     return each * (uint64_t)param->elements;
 }
 

@@ -45,7 +45,7 @@ void pd_frame_finish(pd_steps *steps, pd_request *frame)
 
 void pd_frame_keep(pd_steps *steps, pd_request *frame)
 {
-    steps->look = true;
+    steps->chunks.look = true;
     if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
         hold(steps, frame);
         pd_request_slim(frame);

@@ -63,7 +63,7 @@ static size_t next_scope(const pd_steps *steps, size_t scope)
 
 static bool has_part(const pd_steps *steps, size_t scope, const pd_param *param)
 {
-    if (param->outcome != PD_STEPPED || param->rule->hypers.row->takes_values) return false;
+    if (param->end.outcome != PD_STEPPED || param->rule->hypers.row->takes_values) return false;
     return scope == 0 || param->rule == &steps->rules[scope - 1];
 }
 
@@ -76,7 +76,8 @@ bool pd_global_clip_wanted(const pd_steps *steps)
 
 int pd_global_clip_make(pd_steps *steps)
 {
-    if (pd_global_clip_wanted(steps) && (steps->clip = calloc(1, sizeof *steps->clip)) == NULL) return PD_NO_MEMORY;
+    if (pd_global_clip_wanted(steps) && (steps->together.clip = calloc(1, sizeof *steps->together.clip)) == NULL)
+        return PD_NO_MEMORY;
     return PD_OK;
 }
 
@@ -87,21 +88,21 @@ uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules,
 
 bool pd_global_clip_runs(const pd_steps *steps)
 {
-    return steps->clip != NULL && steps->clip->runs;
+    return steps->together.clip != NULL && steps->together.clip->runs;
 }
 
 double pd_global_clip_last(const pd_steps *steps)
 {
-    return steps->clip != NULL ? steps->clip->saved.last : 0;
+    return steps->together.clip != NULL ? steps->together.clip->saved.last : 0;
 }
 uint64_t pd_global_clip_clipped(const pd_steps *steps)
 {
-    return steps->clip != NULL ? steps->clip->saved.clipped : 0;
+    return steps->together.clip != NULL ? steps->together.clip->saved.clipped : 0;
 }
 
 uint64_t pd_global_clip_outliers(const pd_steps *steps)
 {
-    return steps->clip != NULL ? steps->clip->saved.outliers : 0;
+    return steps->together.clip != NULL ? steps->together.clip->saved.outliers : 0;
 }
 
 /* ---- passes ---- */
@@ -114,7 +115,7 @@ static void rewind_pass(pd_global_clip *clip)
 
 static void enter_scope(const pd_steps *steps, size_t scope)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
 
     clip->scope = next_scope(steps, scope);
     clip->scaling = false;
@@ -125,9 +126,9 @@ static void enter_scope(const pd_steps *steps, size_t scope)
 
 void pd_global_clip_begin(pd_steps *steps)
 {
-    assert(!steps->clip->runs);
-    steps->clip->runs = true;
-    steps->clip->known = steps->clip->exceeded = false;
+    assert(!steps->together.clip->runs);
+    steps->together.clip->runs = true;
+    steps->together.clip->known = steps->together.clip->exceeded = false;
     enter_scope(steps, 0);
 }
 
@@ -135,7 +136,7 @@ void pd_global_clip_begin(pd_steps *steps)
  * gradient. Returns false if the pass has no more pieces. */
 static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
     const pd_param *param;
 
     while (clip->param < steps->n_params && (clip->first == steps->params[clip->param].elements ||
@@ -145,8 +146,8 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     }
     if (clip->param == steps->n_params) return false;
     param = &steps->params[clip->param];
-    *piece = (pd_clip_piece){ .from = param->accumulator + clip->first,
-                              .to = param->accumulator + clip->first,
+    *piece = (pd_clip_piece){ .from = param->buffers.accumulator + clip->first,
+                              .to = param->buffers.accumulator + clip->first,
                               .n = param->elements - clip->first };
     if (piece->n > PD_CLIP_RANGE) piece->n = PD_CLIP_RANGE;
     clip->first += piece->n;
@@ -158,7 +159,7 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
  * allows, but at least one if there is one. Returns their number. Adds the estimated time to *cost_ns. */
 static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_ns)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
     size_t n = 0;
 
     while (n < PIECES && (n == 0 || *cost_ns < budget_ns) && next_piece(steps, &clip->pieces[n]))
@@ -169,10 +170,10 @@ static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_
 /* Lets all parameters skip the step, whose norm is an outlier, and logs it. */
 static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double median, size_t n)
 {
-    uint64_t outliers = ++steps->clip->saved.outliers;
+    uint64_t outliers = ++steps->together.clip->saved.outliers;
 
     for (uint32_t i = 0; i < steps->n_params; i++)
-        if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
+        if (steps->params[i].end.outcome == PD_STEPPED) steps->params[i].end.outcome = PD_SKIPPED;
     steps->saved.skipped_whole++;
     if (!pd_is_power_of_two(outliers)) return;
     pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
@@ -185,7 +186,7 @@ static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double med
 /* Judges the norm of all gradients of the step, and records it. Returns whether the step is skipped as an outlier. */
 static bool judge(pd_steps *steps)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
     double factor = pd_job_values_limit(&steps->values, PD_JOB_KEY_SKIP_OUTLIER), norm = sqrt(clip->squares), median;
     uint64_t step = steps->params[0].saved.step + 1; /* all parameters of the job take it together */
     size_t n;
@@ -200,7 +201,7 @@ static bool judge(pd_steps *steps)
 
 static void begin_scaling(const pd_steps *steps)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
 
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (has_part(steps, clip->scope, &steps->params[i])) steps->params[i].round.largest *= clip->scale;
@@ -211,7 +212,7 @@ static void begin_scaling(const pd_steps *steps)
  * limit, begins the second pass; otherwise goes on to the next scope. */
 static void end_sum(pd_steps *steps)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
     double limit = limit_of(&steps->values, steps->rules, clip->scope);
 
     if (clip->seen && !clip->known) clip->saved.last = sqrt(clip->squares);
@@ -231,8 +232,8 @@ static void end_sum(pd_steps *steps)
 
 static void end_pass(pd_steps *steps)
 {
-    if (steps->clip->scaling)
-        enter_scope(steps, steps->clip->scope + 1);
+    if (steps->together.clip->scaling)
+        enter_scope(steps, steps->together.clip->scope + 1);
     else
         end_sum(steps);
 }
@@ -245,7 +246,7 @@ static void end(pd_global_clip *clip)
 
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
 {
-    pd_global_clip *clip = steps->clip;
+    pd_global_clip *clip = steps->together.clip;
     int threads = steps->config->threads;
 
     *cost_ns = 0;
@@ -265,5 +266,5 @@ bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
 
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps)
 {
-    return steps->clip != NULL ? &steps->clip->saved : NULL;
+    return steps->together.clip != NULL ? &steps->together.clip->saved : NULL;
 }

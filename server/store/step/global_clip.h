@@ -37,8 +37,8 @@ typedef struct pd_global_clip_saved {
 /* Returns whether the job skips outliers, or it or one of its optimizer rules has a limit on the norm of its gradients.
  * Then all parameters of the job step together. */
 bool pd_global_clip_wanted(const pd_steps *steps);
-/* Allocates steps->clip, the record of the clip, if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees
- * it. */
+/* Allocates steps->together.clip, the record of the clip, if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget
+ * frees it. */
 int pd_global_clip_make(pd_steps *steps);
 /* Returns how many bytes the record of the clip takes for a job with these values and rules; 0: the norm does not
  * matter. */

@@ -43,14 +43,14 @@ void pd_override_drop(pd_override *override)
 
 int pd_overrides_reserve(pd_param *param, pd_error *err)
 {
-    uint32_t room = param->overrides_room == 0 ? FEW : 2 * param->overrides_room;
+    uint32_t room = param->overrides.room == 0 ? FEW : 2 * param->overrides.room;
     pd_override_entry *entries;
 
-    if (param->n_overrides < param->overrides_room) return PD_OK;
-    if ((entries = realloc(param->overrides, room * sizeof *entries)) == NULL)
+    if (param->overrides.n < param->overrides.room) return PD_OK;
+    if ((entries = realloc(param->overrides.at, room * sizeof *entries)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
-    param->overrides = entries;
-    param->overrides_room = room;
+    param->overrides.at = entries;
+    param->overrides.room = room;
     return PD_OK;
 }
 
@@ -90,8 +90,8 @@ void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
     uint64_t later = 0;
     uint32_t kept = 0;
 
-    for (uint32_t i = param->n_overrides; i-- > 0;) {
-        pd_override_entry *entry = &param->overrides[i];
+    for (uint32_t i = param->overrides.n; i-- > 0;) {
+        pd_override_entry *entry = &param->overrides.at[i];
         if (entry->from > param->saved.step + 1) continue;
         say_begun(outbox, job, param, entry);
         entry->mask &= ~later;
@@ -99,29 +99,29 @@ void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
         /* A hyperparameter whose override was withdrawn has its declared value again, so no entry is needed. */
         entry->mask &= ~entry->override->withdrawn;
     }
-    for (uint32_t i = 0; i < param->n_overrides; i++) {
-        if (param->overrides[i].mask != 0)
-            param->overrides[kept++] = param->overrides[i];
+    for (uint32_t i = 0; i < param->overrides.n; i++) {
+        if (param->overrides.at[i].mask != 0)
+            param->overrides.at[kept++] = param->overrides.at[i];
         else
-            pd_override_drop(param->overrides[i].override);
+            pd_override_drop(param->overrides.at[i].override);
     }
-    param->n_overrides = kept;
+    param->overrides.n = kept;
 }
 
 void pd_overrides_clear(pd_param *param)
 {
-    for (uint32_t i = 0; i < param->n_overrides; i++) pd_override_drop(param->overrides[i].override);
-    free(param->overrides);
-    param->overrides = NULL;
-    param->n_overrides = param->overrides_room = 0;
+    for (uint32_t i = 0; i < param->overrides.n; i++) pd_override_drop(param->overrides.at[i].override);
+    free(param->overrides.at);
+    param->overrides.at = NULL;
+    param->overrides.n = param->overrides.room = 0;
 }
 
 uint64_t pd_overrides_mask(const pd_param *param)
 {
     uint64_t mask = 0;
 
-    for (uint32_t i = 0; i < param->n_overrides; i++)
-        mask |= param->overrides[i].mask & ~param->overrides[i].override->withdrawn;
+    for (uint32_t i = 0; i < param->overrides.n; i++)
+        mask |= param->overrides.at[i].mask & ~param->overrides.at[i].override->withdrawn;
     return mask;
 }
 
@@ -133,12 +133,12 @@ uint64_t pd_overrides_next(const pd_param *param, double *value)
 {
     uint64_t mask = 0;
 
-    for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->saved.step + 1; i++) {
+    for (uint32_t i = 0; i < param->overrides.n && param->overrides.at[i].from <= param->saved.step + 1; i++) {
         double own[PD_MAX_HYPERS];
-        pd_hypers_at(&param->overrides[i].override->hypers, pd_optim_count(param->optim), own);
+        pd_hypers_at(&param->overrides.at[i].override->hypers, pd_optim_count(param->optim), own);
         for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((param->overrides[i].mask >> h & 1) != 0) value[h] = own[h];
-        mask |= param->overrides[i].mask;
+            if ((param->overrides.at[i].mask >> h & 1) != 0) value[h] = own[h];
+        mask |= param->overrides.at[i].mask;
     }
     return mask;
 }
@@ -149,9 +149,9 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
     uint64_t step = param->saved.step + 1;
     const pd_hyper *hypers = pd_optimizer_hypers(param->rule->hypers.row, &count);
 
-    for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->saved.step + 1; i++) {
-        pd_override *override = param->overrides[i].override;
-        uint64_t both = param->overrides[i].mask & pushed;
+    for (uint32_t i = 0; i < param->overrides.n && param->overrides.at[i].from <= param->saved.step + 1; i++) {
+        pd_override *override = param->overrides.at[i].override;
+        uint64_t both = param->overrides.at[i].mask & pushed;
         if (both == 0 || override->overruled) continue;
         override->overruled = true;
         pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = job, .step = &step },

@@ -40,7 +40,7 @@ static void convert_range(const pd_published *published, const float *added, int
  * memory. */
 static pd_published *copy_current(const pd_param *param)
 {
-    pd_published *old = param->current, *copy = pd_published_new(param->pool, param->elements);
+    pd_published *old = param->current, *copy = pd_published_new(param->buffers.pool, param->elements);
 
     if (copy == NULL) return NULL;
     copy->job = old->job;
@@ -55,23 +55,23 @@ static pd_published *copy_current(const pd_param *param)
  * have (`more`), or not any longer. */
 static void keep_idle(const pd_param *param, int type, bool more)
 {
-    if (param->durable) pd_buffer_pool_keep_more(param->pool[type], more);
-    for (int i = 0; param->logged && type == PD_F32 && i < PD_WAL_MOST; i++)
-        pd_buffer_pool_keep_more(param->pool[type], more);
+    if (param->buffers.durable) pd_buffer_pool_keep_more(param->buffers.pool[type], more);
+    for (int i = 0; param->buffers.logged && type == PD_F32 && i < PD_WAL_MOST; i++)
+        pd_buffer_pool_keep_more(param->buffers.pool[type], more);
 }
 
 int pd_param_join_pool(pd_param *param, const pd_memory *memory, int type, size_t bytes)
 {
-    if ((param->pool[type] = pd_memory_pool(memory, bytes)) == NULL) return PD_NO_MEMORY;
+    if ((param->buffers.pool[type] = pd_memory_pool(memory, bytes)) == NULL) return PD_NO_MEMORY;
     keep_idle(param, type, true);
     return PD_OK;
 }
 
 static void leave_pool(pd_param *param, int type)
 {
-    if (param->pool[type] != NULL) keep_idle(param, type, false);
-    pd_buffer_pool_leave(param->pool[type]);
-    param->pool[type] = NULL;
+    if (param->buffers.pool[type] != NULL) keep_idle(param, type, false);
+    pd_buffer_pool_leave(param->buffers.pool[type]);
+    param->buffers.pool[type] = NULL;
 }
 
 void pd_param_leave_pools(pd_param *param)
@@ -82,11 +82,11 @@ void pd_param_leave_pools(pd_param *param)
 int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_published **again)
 {
     *again = NULL;
-    if (param->pool[dtype] != NULL) return PD_OK;
+    if (param->buffers.pool[dtype] != NULL) return PD_OK;
     if (pd_param_join_pool(param, memory, (int)dtype, (size_t)param->elements * pd_dtype_size(dtype)) != PD_OK)
         return PD_NO_MEMORY;
     if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
-    if (param->next != NULL && pd_published_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
+    if (param->next != NULL && pd_published_widen(param->next, dtype, param->buffers.pool[dtype]) != PD_OK) goto fail;
     return PD_OK;
 
 fail:
@@ -100,7 +100,9 @@ uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
     /* There are two buffers, one for the published weights and one for the next weights, and one more that a checkpoint
      * keeps. */
-    return param->pool[dtype] != NULL ? 0 : (2 + param->durable) * (uint64_t)param->elements * pd_dtype_size(dtype);
+    return param->buffers.pool[dtype] != NULL
+               ? 0
+               : (2 + param->buffers.durable) * (uint64_t)param->elements * pd_dtype_size(dtype);
 }
 
 /* ---- updates ---- */
@@ -113,7 +115,7 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     /* Two buffers are needed, for the published update (what a step adds to the weights) and for the next one. If
      * updates are pulled in a type other than float32, a float32 buffer is needed besides, from which they are
      * converted. A checkpoint keeps one more buffer. */
-    return (2 + param->durable) * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
+    return (2 + param->buffers.durable) * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
 int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype)
@@ -136,15 +138,15 @@ int pd_param_begin_update(pd_param *param, float **update)
     next->builds_on = 1 + param->current->version;
     if (param->update_dtype == PD_F32)
         *update = next->at[PD_UPDATE];
-    else if ((*update = param->added = pd_buffer_pool_take(param->pool[PD_F32])) == NULL)
+    else if ((*update = param->buffers.added = pd_buffer_pool_take(param->buffers.pool[PD_F32])) == NULL)
         return PD_NO_MEMORY;
     return PD_OK;
 }
 
 void pd_param_end_update(pd_param *param)
 {
-    if (param->added != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->added);
-    param->added = NULL;
+    if (param->buffers.added != NULL) pd_buffer_pool_give(param->buffers.pool[PD_F32], param->buffers.added);
+    param->buffers.added = NULL;
 }
 
 char *pd_round_text(const pd_param *param, char *text, size_t size)
@@ -197,7 +199,7 @@ void pd_param_publish_again(pd_unread *unread, pd_param *param, pd_closed *close
 static bool has_types(const pd_param *param)
 {
     const pd_published *next = param->next;
-    return next != NULL && (next->at[PD_F16] != NULL || next->at[PD_BF16] != NULL || param->added != NULL);
+    return next != NULL && (next->at[PD_F16] != NULL || next->at[PD_BF16] != NULL || param->buffers.added != NULL);
 }
 
 void pd_params_convert(pd_param *const *params, size_t n, int threads)
@@ -212,6 +214,6 @@ void pd_params_convert(pd_param *const *params, size_t n, int threads)
         const pd_published *next = params[i]->next;
         int64_t elements = has_types(params[i]) ? next->elements : 0;
 #pragma omp for schedule(static) nowait
-        for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, params[i]->added, at);
+        for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, params[i]->buffers.added, at);
     }
 }

@@ -8,7 +8,7 @@
 #include "round.h"
 #include "rule.h"
 #include "published.h"
-#include "traced.h"
+#include "stats.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -38,11 +38,11 @@ typedef enum pd_stage {
      * step_group.h */
     PD_HELD,
     /* the step could begin, but a rider stops it: a cut quiesces the parameter, or the WAL or a pause holds it back;
-     * the parameter is in steps->stopped (riders.h) */
+     * the parameter is in steps->queue.stopped (riders.h) */
     PD_STOPPED,
-    /* the aggregate is complete, and the step has not begun; the parameter is in steps->ready */
+    /* the aggregate is complete, and the step has not begun; the parameter is in steps->queue.ready */
     PD_READY,
-    PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->ready */
+    PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->queue.ready */
     /* the step has begun, and waits for preconditioner tasks or for the other steps of its atomic group:
      * step_group.h */
     PD_PARKED,
@@ -64,93 +64,97 @@ typedef struct pd_param_saved {
     uint64_t initialiser;
 } pd_param_saved;
 
+/* What operators have set: override.h. */
+typedef struct pd_override_list {
+    struct pd_override_entry *at; /* sorted by step */
+    uint32_t n, room;
+} pd_override_list;
+
+/* What the log has reported of the parameter's roots: root_report.h. */
+typedef struct pd_root_reports {
+    struct pd_root_log *log; /* one for each task; NULL: the optimizer has no roots */
+    int64_t looked_at;       /* number of roots that were put into use or failed, when they were last looked at */
+} pd_root_reports;
+
+/* Memory for weights, updates and contributions. */
+typedef struct pd_param_buffers {
+    /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE); NULL: no worker pulls it */
+    pd_buffer_pool *pool[4];
+    bool durable; /* checkpoints keep old weights until they are on the disk */
+    bool logged;  /* the WAL keeps aggregates until they are on the disk */
+    /* the update of the present step as float32, until it is converted; NULL: workers pull float32, or no updates */
+    float *added;
+    float *accumulator;     /* sum of the round's contributions, which becomes their aggregate; NULL: none is summed */
+    pd_buffer_pool *spills; /* for contributions that are copied out of their frames: collect.h. NULL: none are */
+} pd_param_buffers;
+
+/* Weights that rank 0 has changed by hand since the last round closed: job/replacement.h. */
+typedef struct pd_param_change {
+    uint64_t number; /* of the change, which each push of the open round must bring; 0: none */
+    pd_change_told told;
+} pd_param_change;
+
+/* The last frame that had data of the parameter, to find what a frame names twice. */
+typedef struct pd_param_frame {
+    uint64_t number;
+    bool absent; /* it has reported that the rank has no gradient of the parameter */
+} pd_param_frame;
+
+/* The step that ends the open round. */
+typedef struct pd_round_end {
+    /* How the round ends; valid from stage PD_READY on. 0: the initial weights are published. In stage PD_HELD it says
+     * how the round would end if no other parameter mattered. */
+    pd_outcome outcome;
+    pd_counted *counted; /* ranks whose contributions count, decided when the step begins; NULL: all expected ranks */
+    const pd_counted *recorded_ranks; /* ranks that count again after a restart; borrowed. NULL: not recorded */
+    pd_traced_round traced;           /* times of the round, if somebody takes them: riders.h */
+    bool uncaptured;                  /* some preconditioner tasks are not handed out yet, because memory was short */
+} pd_round_end;
+
+typedef struct pd_param_links {
+    struct pd_param *prev_waiting, *next_waiting; /* in steps->queue.waiting */
+    struct pd_param *prev_ready, *next_ready;     /* in steps->queue.ready or steps->queue.stopped */
+    struct pd_param *next_member;                 /* of the same step group */
+} pd_param_links;
+
 typedef struct pd_param {
     pd_param_saved saved;
     UT_hash_handle hh; /* link in the hash table pd_job.names */
+    pd_param_links links;
 
-    /* members that hold what the ranks have declared */
-    char *name;
+    char *name; /* these are what the ranks have declared */
     uint32_t index;
     pd_shape shape;
     int64_t elements;
-    char *axes;  /* names of the parameter's dimensions, the same from every rank; NULL: none were declared */
-    bool ranged; /* each rank contributes only a range of the elements, which it has declared */
-    /* the parameter is model state (such as running statistics): averaged over the ranks, not trained */
-    bool model_state;
+    char *axes;       /* names of the dimensions, the same from every rank; NULL: none were declared */
+    bool ranged;      /* each rank contributes a range of the elements */
+    bool model_state; /* averaged over the ranks, not trained */
     pd_rule *rule;
-    bool durable;       /* the job has checkpoints, which keep old weights until they are on the disk */
-    bool logged;        /* the job has a log, which keeps aggregates until they are on the disk */
-    pd_aggregation how; /* how contributions of gradients are aggregated; pd_param_how says it for the open round */
-    /* element type in which workers pull updates; 0: none pulls updates */
-    pd_dtype update_dtype;
+    pd_aggregation how;    /* of gradients; pd_param_how says it for the open round */
+    pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
 
-    /* weights and optimizer */
+    pd_param_buffers buffers;
     pd_optim *optim;
-    pd_published
-        *current; /* published version with the published weights; NULL until the initial weights are published */
-    /* published version into which the present step writes its weights; or initial weights of which some are still
-     * missing, or weights that will replace the published ones (job/replacement.h) */
+    pd_published *current; /* NULL until the initial weights are published */
+    /* the version that the present step writes; or initial weights of which some are missing, or weights that will
+     * replace the published ones (job/replacement.h) */
     pd_published *next;
-    /* number of chunks whose initial weights, or staged ones, have not come yet: those from rank 0; if the parameter is
-     * ranged, from every rank */
+    /* number of chunks whose initial weights, or staged ones, have not come yet: those from rank 0; of a ranged
+     * parameter, from every rank */
     uint64_t unlanded;
-    /* The update of the present step as float32, until it is converted to the type that workers pull. NULL: they pull
-     * float32, or no updates. */
-    float *added;
-    /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE), the pool of buffers; NULL: no worker
-     * pulls it */
-    pd_buffer_pool *pool[4];
-    struct pd_override_entry *overrides;
-    /* number of entries in `overrides`, which is sorted by step (override.h); number of entries that it has room for */
-    uint32_t n_overrides, overrides_room;
-    /* for the root of each task, what the log has reported of it; NULL: the parameter's optimizer has no roots */
-    struct pd_root_log *root_log;
-    int64_t roots_looked_at; /* number of roots that were put into use or failed, when the log last looked at them */
+    pd_override_list overrides;
+    pd_root_reports roots;
 
-    /* members for the open round, which collects contributions */
-    /* the round that collects contributions to step saved.step + 1, or that averages initial weights */
-    pd_round round;
-    /* buffer for the sum of the round's contributions, which becomes their aggregate; NULL: nothing is summed yet */
-    float *accumulator;
-    /* Pool of buffers for contributions that are spilled, that is, copied out of their frames (collect.h); each buffer
-     * has the size of a chunk. NULL: contributions are never spilled. */
-    pd_buffer_pool *spills;
-    /* the Adasum of the round's contributions, while it is being computed; NULL at other times */
-    struct pd_adasum_tree *tree;
-    pd_pushed *pushed; /* hyperparameters that were sent with pushes of the round; NULL: none have ever been sent */
-    /* scalars that were sent with pushes of the round: round_scalars.h. NULL: none have ever been
-     * sent */
-    struct pd_scalars *scalars;
-    /* number of the change by hand with which rank 0 has replaced weights of the job since the last round closed: each
-     * push of the open round must bring it; 0: it has not */
-    uint64_t replaced;
-    pd_change_told told;
-    uint64_t seen;    /* number of the last frame that had data of this parameter */
-    bool seen_absent; /* the frame with number `seen` has reported that the rank has no gradient of the parameter */
+    pd_round round;              /* collects contributions to step saved.step + 1, or averages initial weights */
+    struct pd_adasum_tree *tree; /* the Adasum of the round's contributions, while it is being computed */
+    pd_pushed *pushed;           /* hyperparameters of the round's pushes; NULL: none have ever been sent */
+    struct pd_scalars *scalars;  /* scalars of the round's pushes: round_scalars.h. NULL: none have ever been sent */
+    pd_param_change change;
+    pd_param_frame frame;
 
-    /* members for the step that ends the round */
     pd_stage stage;
-    /* How the round ends; valid from stage PD_READY on (the step can begin). PD_STEPPED: the optimizer steps. 0: the
-     * initial weights are published. In stage PD_HELD (the parameter waits for others) it says how the round would end
-     * if no other parameter mattered. */
-    pd_outcome outcome;
-    /* The ranks whose contributions count in the round, decided after the stage has become PD_READY (the step can
-     * begin). NULL: all expected ranks. */
-    pd_counted *counted;
-    /* The ranks that the open round counted before a restart, which it counts again (control.h); borrowed. NULL: that
-     * is not known. */
-    const pd_counted *noted_ranks;
-    pd_traced_round traced; /* times of the open round, if the job's steps are traced (riders.h) */
-    /* some preconditioner tasks of the step are not handed out to the preconditioner pool yet, because memory was
-     * short */
-    bool uncaptured;
-    /* The step group of this parameter. NULL: the parameter counts its own
-     * steps. */
-    struct pd_step_group *group;
-    struct pd_param *next_member;                 /* next parameter of the same step group */
-    struct pd_param *prev_waiting, *next_waiting; /* links in the queue steps->waiting */
-    /* links in one of the lists steps->ready and steps->stopped */
-    struct pd_param *prev_ready, *next_ready;
+    pd_round_end end;
+    struct pd_step_group *group; /* NULL: the parameter counts its own steps */
 } pd_param;
 
 /* Returns how the contributions to the parameter's open round are aggregated. If they are initial weights they are
@@ -164,7 +168,7 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
  * parameter. A round that is repeated after a restart takes no rank that came too late before. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
-    if (step == param->saved.step + 1 && !pd_counted_has(param->noted_ranks, rank)) return PD_ADMIT_LATE;
+    if (step == param->saved.step + 1 && !pd_counted_has(param->end.recorded_ranks, rank)) return PD_ADMIT_LATE;
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }
 

@@ -38,8 +38,8 @@ void pd_steps_spend(pd_steps *steps, pd_step_phase phase)
 void pd_riders_collected(const pd_steps *steps, pd_param *param)
 {
     if (!is_traced(steps)) return;
-    param->traced.summing = later(steps->times.mark_ns, param->round.last_ns);
-    param->traced.summed = later(pd_steps_clock_ns(steps), param->traced.summing);
+    param->end.traced.summing = later(steps->times.mark_ns, param->round.last_ns);
+    param->end.traced.summed = later(pd_steps_clock_ns(steps), param->end.traced.summing);
 }
 
 void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
@@ -47,22 +47,22 @@ void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
     uint64_t now = is_traced(steps) ? pd_steps_clock_ns(steps) : 0;
 
     for (size_t i = 0; now > 0 && i < n; i++)
-        if (params[i]->traced.begun > 0) params[i]->traced.stepped = now;
+        if (params[i]->end.traced.begun > 0) params[i]->end.traced.stepped = now;
 }
 
 static void trace_closed(const pd_steps *steps, pd_param *param)
 {
     if (!is_traced(steps)) return;
-    param->traced.first = param->round.started_ns;
-    param->traced.last = param->round.last_ns;
-    param->traced.published = pd_steps_clock_ns(steps);
+    param->end.traced.first = param->round.started_ns;
+    param->end.traced.last = param->round.last_ns;
+    param->end.traced.published = pd_steps_clock_ns(steps);
     pass_on(steps, (pd_traced){ .kind = PD_TRACED_ROUND,
                                 .param = param->name,
                                 .index = param->index,
                                 .step = param->saved.step,
-                                .outcome = (int)param->outcome,
-                                .round = param->traced });
-    param->traced = (pd_traced_round){ 0 };
+                                .outcome = (int)param->end.outcome,
+                                .round = param->end.traced });
+    param->end.traced = (pd_traced_round){ 0 };
 }
 
 void pd_trace_root(const pd_steps *steps, const pd_param *param, const struct pd_task *task)
@@ -94,13 +94,13 @@ void pd_riders_admit(pd_steps *steps, pd_param *param)
         return;
     }
     param->stage = PD_STOPPED;
-    DL_APPEND2(steps->stopped, param, prev_ready, next_ready);
+    DL_APPEND2(steps->queue.stopped, param, links.prev_ready, links.next_ready);
 }
 
 void pd_riders_release_one(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_STOPPED || is_stopped(steps, param)) return;
-    DL_DELETE2(steps->stopped, param, prev_ready, next_ready);
+    DL_DELETE2(steps->queue.stopped, param, links.prev_ready, links.next_ready);
     pd_steps_ready(steps, param, PD_READY);
 }
 
@@ -108,7 +108,7 @@ void pd_riders_release(pd_steps *steps)
 {
     pd_param *param, *next;
 
-    DL_FOREACH_SAFE2(steps->stopped, param, next, next_ready) pd_riders_release_one(steps, param);
+    DL_FOREACH_SAFE2(steps->queue.stopped, param, next, links.next_ready) pd_riders_release_one(steps, param);
 }
 
 /* ---- the moments of a step ---- */
@@ -124,7 +124,7 @@ void pd_riders_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int
 {
     pd_control_begun(steps, param);
     pd_step_log_begun(steps, param, io, count);
-    if (is_traced(steps)) param->traced.begun = pd_steps_clock_ns(steps);
+    if (is_traced(steps)) param->end.traced.begun = pd_steps_clock_ns(steps);
 }
 
 void pd_riders_closed(pd_steps *steps, pd_param *param)

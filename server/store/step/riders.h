@@ -20,7 +20,8 @@
 
 /* The aggregate of the parameter's round is complete. */
 void pd_riders_collected(const pd_steps *steps, pd_param *param);
-/* Puts the parameter, whose step could begin, into steps->ready; or into steps->stopped, if a rider stops it. */
+/* Puts the parameter, whose step could begin, into steps->queue.ready; or into steps->queue.stopped, if a rider stops
+ * it. */
 void pd_riders_admit(pd_steps *steps, pd_param *param);
 /* The step is about to begin. Writes the values that it uses in place of declared or scheduled ones into
  * value[PD_MAX_HYPERS], and their mask. The optimizer's step count must be set, since schedules read it. PD_NO_MEMORY:
@@ -31,7 +32,7 @@ void pd_riders_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int
 /* The steps of n parameters, as far as they have begun, are finished. */
 void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n);
 /* The round has closed and its weights are published; it is not reset yet. The WAL may take the aggregate, and sets
- * param->accumulator to NULL then. */
+ * param->buffers.accumulator to NULL then. */
 void pd_riders_closed(pd_steps *steps, pd_param *param);
 
 /* Lets those stopped parameters go on that no rider stops any more. Call it after a cut has ended, the WAL has gone on,

@@ -45,7 +45,7 @@ int pd_roots_prepare(pd_param *param)
     size_t n = count_roots(param);
 
     if (n == 0) return PD_OK;
-    return (param->root_log = calloc(n, sizeof *param->root_log)) != NULL ? PD_OK : PD_NO_MEMORY;
+    return (param->roots.log = calloc(n, sizeof *param->roots.log)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
 /* ---- the log reports a root's first failure, the 2nd, 4th, 8th and so on, and once that the root is good again
@@ -99,11 +99,11 @@ void pd_roots_watch(pd_steps *steps, pd_param *param)
     pd_root_stats stats = pd_optim_root_stats(param->optim);
     size_t lines = 0;
 
-    if (stats.adopted + stats.failed == param->roots_looked_at) return;
-    param->roots_looked_at = stats.adopted + stats.failed;
+    if (stats.adopted + stats.failed == param->roots.looked_at) return;
+    param->roots.looked_at = stats.adopted + stats.failed;
     for (size_t i = 0; i < count_roots(param); i++) {
         pd_root_state root = pd_optim_root(param->optim, i);
-        news what = news_of(&param->root_log[i], &root);
+        news what = news_of(&param->roots.log[i], &root);
         if (what != NO_NEWS && ++lines <= MOST_LINES) say(steps, param, i, what, &root);
     }
     if (lines > MOST_LINES)

@@ -20,14 +20,14 @@
 static int begin(pd_steps *steps, pd_param *param)
 {
     double hypers[PD_MAX_HYPERS];
-    pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32], .hypers = hypers };
+    pd_step_io io = { .gradient = param->buffers.accumulator, .before = param->current->at[PD_F32], .hypers = hypers };
     int64_t count;
     int rc;
 
     if (pd_unread_stops(steps->unread) > 0) return PD_NO_MEMORY;
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
     if (pd_riders_before(steps, param, hypers, &io.hypers_mask) != PD_OK) return PD_NO_MEMORY;
-    if ((param->next = pd_published_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step + 1;
@@ -52,13 +52,14 @@ static int begin(pd_steps *steps, pd_param *param)
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
-    if (param->counted == NULL && pd_round_counted(&param->round, &param->counted) != PD_OK) return PD_NO_MEMORY;
+    if (param->end.counted == NULL && pd_round_counted(&param->round, &param->end.counted) != PD_OK)
+        return PD_NO_MEMORY;
     if (param->current == NULL) return param->next == NULL ? pd_initial_mean_take(steps, param) : PD_OK;
-    return param->outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
+    return param->end.outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
 
-/* Moves parameters from steps->ready to steps->batch and begins their steps: as many as the time budget allows, but
- * at least one.
+/* Moves parameters from steps->queue.ready to steps->batch.params and begins their steps: as many as the time budget
+ * allows, but at least one.
  *
  * If a step belongs to an atomic group, it begins, but the parameter is not put
  * into the batch: it waits until all steps of the group have begun.
@@ -72,14 +73,14 @@ static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
     size_t n = 0;
 
     *starved = NULL;
-    for (; steps->ready != NULL && (!any || cost_ns < budget_ns); any = true) {
-        pd_param *param = steps->ready;
-        bool begins = param->stage == PD_READY && param->outcome == PD_STEPPED;
+    for (; steps->queue.ready != NULL && (!any || cost_ns < budget_ns); any = true) {
+        pd_param *param = steps->queue.ready;
+        bool begins = param->stage == PD_READY && param->end.outcome == PD_STEPPED;
         if (prepare(steps, param) != PD_OK) {
             *starved = param;
             break;
         }
-        DL_DELETE2(steps->ready, param, prev_ready, next_ready);
+        DL_DELETE2(steps->queue.ready, param, links.prev_ready, links.next_ready);
         if (begins && pd_param_is_bound(steps, param)) {
             pd_param_begun(steps, param);
             cost_ns += BEGIN_NS;
@@ -88,7 +89,7 @@ static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
         cost_ns += CLOSE_NS * steps->config->threads;
         if (param->current == NULL) cost_ns += INITIAL_NS * (double)param->elements;
         if (param->stage == PD_STEPPING) cost_ns += pd_optim_cost_ns(param->optim);
-        steps->batch[n++] = param;
+        steps->batch.params[n++] = param;
     }
     return n;
 }
@@ -98,8 +99,8 @@ static int run_steps(pd_steps *steps, size_t n)
     size_t k = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (steps->batch[i]->stage == PD_STEPPING) steps->optims[k++] = steps->batch[i]->optim;
-    return k > 0 ? pd_batch_run(steps->optims, k, steps->config->threads) : PD_OK;
+        if (steps->batch.params[i]->stage == PD_STEPPING) steps->batch.optims[k++] = steps->batch.params[i]->optim;
+    return k > 0 ? pd_batch_run(steps->batch.optims, k, steps->config->threads) : PD_OK;
 }
 
 /* Copies the inputs of those preconditioner tasks that the step makes due, and hands the tasks
@@ -108,12 +109,12 @@ static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;
 
-    param->uncaptured = false;
+    param->end.uncaptured = false;
     if (param->stage != PD_STEPPING || pd_optim_plan(param->optim)->n_tasks == 0) return PD_OK;
     for (;;) {
         pd_effect *effect = pd_effect_new(PD_EFF_TASK, (pd_ticket){ 0, 0 }, steps->number);
         if (effect == NULL) {
-            param->uncaptured = true;
+            param->end.uncaptured = true;
             return PD_NO_MEMORY;
         }
         if ((task = pd_optim_capture(param->optim)) == NULL) {
@@ -134,7 +135,7 @@ static void note_refused(pd_param *const *params, size_t n)
     for (size_t i = 0; i < n; i++) {
         pd_param *param = params[i];
         if (param->stage != PD_STEPPING || pd_optim_refused(param->optim) == NULL) continue;
-        param->outcome = PD_REFUSED;
+        param->end.outcome = PD_REFUSED;
         pd_published_unref(param->next);
         param->next = NULL;
     }
@@ -147,10 +148,10 @@ static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
     size_t done = 0;
 
     for (size_t i = 0; i < n; i++) {
-        pd_param *param = steps->batch[i];
+        pd_param *param = steps->batch.params[i];
         if (param->stage == PD_READY || (ran && pd_optim_done(param->optim)))
-            steps->batch[done++] = param;
-        else if (ran && !param->uncaptured && pd_optim_waits(param->optim))
+            steps->batch.params[done++] = param;
+        else if (ran && !param->end.uncaptured && pd_optim_waits(param->optim))
             param->stage = PD_PARKED;
         else
             pd_steps_ready(steps, param, PD_STEPPING);
@@ -160,7 +161,7 @@ static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 
 static void publish(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
 {
-    for (size_t i = 0; i < n; i++) pd_round_close(steps, steps->batch[i], &closed[i]);
+    for (size_t i = 0; i < n; i++) pd_round_close(steps, steps->batch.params[i], &closed[i]);
     effect->u.closed.at = closed;
     effect->u.closed.n = n;
     if (n > 0)
@@ -171,7 +172,7 @@ static void publish(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *clo
 
 static void put_back(pd_steps *steps, size_t n)
 {
-    for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch[i], steps->batch[i]->stage);
+    for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch.params[i], steps->batch.params[i]->stage);
 }
 
 /* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which
@@ -180,20 +181,20 @@ static void put_back(pd_steps *steps, size_t n)
 static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
 {
     bool ran = run_steps(steps, n) == PD_OK;
-    pd_param *starved = ran ? NULL : steps->batch[0];
+    pd_param *starved = ran ? NULL : steps->batch.params[0];
     size_t done;
 
     for (size_t i = 0; ran && i < n; i++) {
-        if (capture_tasks(steps, steps->batch[i]) != PD_OK) starved = steps->batch[i];
-        if (steps->batch[i]->stage == PD_STEPPING) pd_roots_watch(steps, steps->batch[i]);
+        if (capture_tasks(steps, steps->batch.params[i]) != PD_OK) starved = steps->batch.params[i];
+        if (steps->batch.params[i]->stage == PD_STEPPING) pd_roots_watch(steps, steps->batch.params[i]);
     }
     done = keep_finished(steps, n, ran);
     pd_steps_spend(steps, PD_PHASE_STEP);
     pd_step_groups_look(steps);
-    note_refused(steps->batch, done);
-    pd_params_convert(steps->batch, done, steps->config->threads);
-    for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch[i]);
-    pd_riders_stepped(steps, steps->batch, done);
+    note_refused(steps->batch.params, done);
+    pd_params_convert(steps->batch.params, done, steps->config->threads);
+    for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch.params[i]);
+    pd_riders_stepped(steps, steps->batch.params, done);
     publish(steps, done, effect, closed);
     pd_steps_spend(steps, PD_PHASE_PUBLISH);
     return starved;
@@ -207,7 +208,7 @@ void pd_steps_run(pd_steps *steps, double budget_ns, pd_param **out)
     pd_closed *closed = malloc((n + 1) * sizeof *closed);
 
     if (effect == NULL || closed == NULL) {
-        if (n > 0) starved = steps->batch[0];
+        if (n > 0) starved = steps->batch.params[0];
         put_back(steps, n);
         free(closed);
         pd_effect_free(effect);

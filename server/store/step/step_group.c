@@ -13,12 +13,12 @@
 
 int pd_step_groups_make(pd_steps *steps)
 {
-    if ((steps->groups = calloc(steps->n_rules, sizeof *steps->groups)) == NULL) return PD_NO_MEMORY;
+    if ((steps->together.groups = calloc(steps->n_rules, sizeof *steps->together.groups)) == NULL) return PD_NO_MEMORY;
     for (uint32_t i = steps->n_params; i-- > 0;) {
         pd_param *param = &steps->params[i];
         if (!param->rule->hypers.row->counts_by_group) continue;
-        param->group = &steps->groups[param->rule - steps->rules];
-        param->next_member = param->group->members;
+        param->group = &steps->together.groups[param->rule - steps->rules];
+        param->links.next_member = param->group->members;
         param->group->members = param;
         param->group->saved.base = param->saved.step;
         param->group->saved.unknown = param->saved.step + 1;
@@ -31,7 +31,7 @@ int pd_step_groups_make(pd_steps *steps)
 void pd_step_group_recount(pd_step_group *group)
 {
     group->behind = 0;
-    for (const pd_param *member = group->members; member != NULL; member = member->next_member)
+    for (const pd_param *member = group->members; member != NULL; member = member->links.next_member)
         group->behind += member->saved.step == group->saved.base;
 }
 
@@ -50,13 +50,13 @@ void pd_step_group_set_count(pd_step_group *group, int64_t count)
 {
     assert(pd_step_group_is_even(group));
     group->saved.brought = count - (int64_t)(group->saved.base - group->saved.missed);
-    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+    for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
         pd_optim_set_count(member->optim, count);
 }
 
 bool pd_steps_are_whole(const pd_steps *steps)
 {
-    return steps->clip != NULL || steps->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
+    return steps->together.clip != NULL || steps->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
 }
 
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param)
@@ -77,11 +77,11 @@ static void bind_group(pd_steps *steps, pd_step_group *group)
 {
     size_t n = 0;
 
-    for (pd_param *member = group->members; member != NULL; member = member->next_member)
-        if (member->stage == PD_PARKED) steps->optims[n++] = member->optim;
+    for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
+        if (member->stage == PD_PARKED) steps->batch.optims[n++] = member->optim;
     assert(n == group->begun);
-    pd_optim_bind(steps->optims, n, &group->atomic);
-    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+    pd_optim_bind(steps->batch.optims, n, &group->atomic);
+    for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
         if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
     group->to_begin = group->begun = 0;
     group->bound = true;
@@ -104,13 +104,13 @@ void pd_step_group_look(pd_steps *steps, pd_step_group *group)
 {
     if (group == NULL || !group->bound || group->atomic.arrived < group->atomic.steps) return;
     group->bound = false;
-    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+    for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
         if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
 }
 
 void pd_step_groups_look(pd_steps *steps)
 {
-    for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->groups[r]);
+    for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->together.groups[r]);
 }
 
 /* ---- letting parameters go on ---- */
@@ -131,16 +131,18 @@ static bool is_too_large(const pd_steps *steps, const pd_param *param)
 {
     float most = param->rule->hypers.row->gradient_most;
 
-    if (param->outcome != PD_STEPPED || steps->values.at[PD_JOB_KEY_NONFINITE] == PD_APPLY) return false;
+    if (param->end.outcome != PD_STEPPED || steps->values.at[PD_JOB_KEY_NONFINITE] == PD_APPLY) return false;
     return most > 0 && param->round.largest > most;
 }
 
 static void go_on(pd_steps *steps, pd_param *param)
 {
-    if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
-    if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown)
+    if (pd_param_may_be_held(steps, param))
+        DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
+    if (param->group != NULL && param->end.outcome == PD_STEPPED &&
+        param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
-    if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
+    if (param->end.outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
     pd_riders_admit(steps, param);
 }
 
@@ -155,7 +157,7 @@ static void release(pd_steps *steps, pd_step_group *group)
 {
     for (uint32_t before = 0; group->n_held > 0 && before != group->n_held;) {
         before = group->n_held;
-        for (pd_param *member = group->members; member != NULL; member = member->next_member) {
+        for (pd_param *member = group->members; member != NULL; member = member->links.next_member) {
             if (!is_released(member)) continue;
             group->n_held--;
             go_on(steps, member);
@@ -170,7 +172,7 @@ static void go_on_in_group(pd_steps *steps, pd_param *param)
     pd_step_group *group = param->group;
     uint64_t unknown = group != NULL ? group->saved.unknown : 0;
 
-    if (group != NULL && param->outcome == PD_STEPPED && param->saved.step >= unknown) {
+    if (group != NULL && param->end.outcome == PD_STEPPED && param->saved.step >= unknown) {
         param->stage = PD_HELD;
         group->n_held++;
         return;
@@ -185,7 +187,7 @@ static void go_on_in_group(pd_steps *steps, pd_param *param)
 static const pd_param *find_skipped(const pd_steps *steps)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
-        if (steps->params[i].outcome == PD_SKIPPED) return &steps->params[i];
+        if (steps->params[i].end.outcome == PD_SKIPPED) return &steps->params[i];
     return NULL;
 }
 
@@ -197,10 +199,10 @@ static void skip_all(pd_steps *steps, const pd_param *why)
     if (pd_is_power_of_two(++steps->saved.skipped_whole))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
                "step %llu of all parameters is skipped (%s), %s (%llu such steps so far)", (unsigned long long)step,
-               steps->clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job",
+               steps->together.clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job",
                pd_param_why_skipped(why, text, sizeof text), (unsigned long long)steps->saved.skipped_whole);
     for (uint32_t i = 0; i < steps->n_params; i++)
-        if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
+        if (steps->params[i].end.outcome == PD_STEPPED) steps->params[i].end.outcome = PD_SKIPPED;
 }
 
 static void join_the_job(pd_steps *steps, pd_param *param)
@@ -209,10 +211,10 @@ static void join_the_job(pd_steps *steps, pd_param *param)
 
     assert(param->stage == PD_COLLECTING);
     param->stage = PD_HELD;
-    if (++steps->n_held < steps->n_params) return;
-    steps->n_held = 0;
+    if (++steps->together.n_held < steps->n_params) return;
+    steps->together.n_held = 0;
     if ((skipped = find_skipped(steps)) != NULL) skip_all(steps, skipped);
-    if (steps->clip != NULL)
+    if (steps->together.clip != NULL)
         pd_global_clip_begin(steps);
     else
         pd_step_groups_go_on(steps);
@@ -240,18 +242,19 @@ void pd_param_collected(pd_steps *steps, pd_param *param)
 {
     /* Initial weights are published without waiting for other parameters. */
     if (param->current == NULL) {
-        param->outcome = (pd_outcome)0;
-        if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
+        param->end.outcome = (pd_outcome)0;
+        if (pd_param_may_be_held(steps, param))
+            DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
         pd_steps_ready(steps, param, PD_READY);
         return;
     }
-    param->outcome = own_outcome(steps, param);
+    param->end.outcome = own_outcome(steps, param);
     pd_riders_collected(steps, param);
     if (pd_steps_are_whole(steps)) {
         join_the_job(steps, param);
         return;
     }
-    if (is_too_large(steps, param)) param->outcome = PD_SKIPPED;
+    if (is_too_large(steps, param)) param->end.outcome = PD_SKIPPED;
     go_on_in_group(steps, param);
 }
 
@@ -279,6 +282,6 @@ const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param)
         for (uint32_t i = 0; i < steps->n_params; i++)
             if (steps->params[i].stage != PD_HELD) return &steps->params[i];
     }
-    while (member != NULL && member->saved.step > param->group->saved.base) member = member->next_member;
+    while (member != NULL && member->saved.step > param->group->saved.base) member = member->links.next_member;
     return member;
 }

@@ -1,10 +1,11 @@
 /* step_group.h - lets parameters wait for other parameters of their job before they step: decides which ones wait,
  * and until when.
  *
- * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to steps->ready at
- * once, or is held (stage PD_HELD) until the parameters that it waits for are ready. Its contributions are summed by
- * then and their frames released, so a held parameter takes nothing from the ingest budget (memory for received
- * frames). There are two reasons to wait: the job steps as a whole, or the parameter belongs to a step group.
+ * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to
+ * steps->queue.ready at once, or is held (stage PD_HELD) until the parameters that it waits for are ready. Its
+ * contributions are summed by then and their frames released, so a held parameter takes nothing from the ingest budget
+ * (memory for received frames). There are two reasons to wait: the job steps as a whole, or the parameter belongs to a
+ * step group.
  *
  * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): no parameter begins step s
  * before the aggregates of all parameters for step s are complete. If one of these rounds is skipped, all parameters
@@ -65,7 +66,7 @@ void pd_step_group_recount(pd_step_group *group);
 /* Returns whether the job steps as a whole: all its parameters begin each step together. */
 bool pd_steps_are_whole(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
- * steps->waiting until its step can begin. */
+ * steps->queue.waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
 /* Called when the parameter's aggregate is complete. Lets the parameter go on to its
  * step, or holds it until other parameters are ready; lets parameters go on that waited for this one. Decides how the
@@ -83,7 +84,7 @@ void pd_param_moved_on(pd_steps *steps, pd_param *param);
  * all steps of the group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
 /* Counts that a step of an atomic group has begun. When all have begun, binds them together and puts their parameters
- * into steps->ready. */
+ * into steps->queue.ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
 /* Returns whether the parameter's step has begun, and other steps of its atomic group have not. */
 bool pd_param_awaits_group(const pd_param *param);

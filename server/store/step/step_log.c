@@ -76,7 +76,7 @@ void pd_step_log_begin(pd_steps *steps, uint64_t base, uint64_t step)
 
 static void give_back(const pd_param *param, pd_step_input *input)
 {
-    if (input->aggregate != NULL) pd_buffer_pool_give(param->pool[PD_F32], input->aggregate);
+    if (input->aggregate != NULL) pd_buffer_pool_give(param->buffers.pool[PD_F32], input->aggregate);
     input->aggregate = NULL;
 }
 
@@ -103,7 +103,7 @@ void pd_step_log_free(pd_steps *steps)
 
 bool pd_step_log_stops(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step >= steps->limit) return true;
+    if (param->saved.step >= steps->queue.limit) return true;
     if (!pd_step_log_is_on(steps)) return false;
     return param->saved.step >= steps->log->step || steps->log->under_way >= PD_WAL_MOST;
 }
@@ -141,9 +141,9 @@ void pd_step_log_closed(pd_steps *steps, pd_param *param)
     if (!pd_step_log_is_on(steps)) return;
     assert(param->saved.step == steps->log->step && steps->log->missing > 0);
     input = &steps->log->inputs[param->index];
-    input->outcome = (uint32_t)param->outcome;
+    input->outcome = (uint32_t)param->end.outcome;
     steps->log->missing--;
     if (!input->began) return;
-    input->aggregate = param->accumulator;
-    param->accumulator = NULL;
+    input->aggregate = param->buffers.accumulator;
+    param->buffers.accumulator = NULL;
 }

@@ -59,7 +59,7 @@ static inline bool pd_step_log_is_on(const pd_steps *steps)
 /* Returns whether the job is paused, because the disk fails: image/pause.h. */
 static inline bool pd_step_log_is_paused(const pd_steps *steps)
 {
-    return steps->limit != UINT64_MAX;
+    return steps->queue.limit != UINT64_MAX;
 }
 
 /* ---- for riders.c ---- */
@@ -68,7 +68,7 @@ static inline bool pd_step_log_is_paused(const pd_steps *steps)
 bool pd_step_log_stops(const pd_steps *steps, const pd_param *param);
 /* Notes what a step reads that its optimizer has just begun. `count` is the optimizer's count before it. */
 void pd_step_log_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
-/* Takes the aggregate of a parameter that has just closed the step: param->accumulator becomes NULL. */
+/* Takes the aggregate of a parameter that has just closed the step: param->buffers.accumulator becomes NULL. */
 void pd_step_log_closed(pd_steps *steps, pd_param *param);
 /* Returns a parameter that this held-back parameter waits for, since it has not closed the step before. NULL: the
  * parameter waits for the disk. */

@@ -31,9 +31,9 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
+bool pd_contribution_counts(const pd_contribution *slot, pd_aggregation how)
 {
-    return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
+    return slot->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
 }
 
 bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
@@ -54,9 +54,9 @@ typedef struct tally {
     bool presummed;
 } tally;
 
-static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
+static void count_slot(tally *t, const pd_contribution *slot, pd_aggregation how)
 {
-    bool held = slot->state == PD_SLOT_HELD;
+    bool held = slot->state == PD_CONTRIBUTION_HELD;
     double weight = held ? slot->frame->u.data.weight : slot->u.weight;
 
     t->given++;
@@ -66,9 +66,9 @@ static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
     t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
 
-static bool has_part(const pd_slot *slot, pd_aggregation how)
+static bool has_part(const pd_contribution *slot, pd_aggregation how)
 {
-    return pd_slot_counts(slot, how) || (slot->state == PD_SLOT_SUMMED && slot->counted);
+    return pd_contribution_counts(slot, how) || (slot->state == PD_CONTRIBUTION_SUMMED && slot->counted);
 }
 
 static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
@@ -76,7 +76,7 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     tally t = { .scale = 1.0f };
 
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
-        const pd_slot *slot = &chunk->slots[pd_sweep_rank(sweep, i)];
+        const pd_contribution *slot = &chunk->contributions[pd_sweep_rank(sweep, i)];
         if (has_part(slot, how)) count_slot(&t, slot, how);
     }
     return t;
@@ -118,12 +118,12 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
         uint32_t rank = pd_sweep_rank(&p->sweep, i);
-        const pd_slot *slot = &p->chunk->slots[rank];
+        const pd_contribution *slot = &p->chunk->contributions[rank];
         tally own = { 0 };
         int64_t skip;
-        if (rank < p->chunk->summed || !pd_slot_counts(slot, p->how)) continue;
+        if (rank < p->chunk->summed || !pd_contribution_counts(slot, p->how)) continue;
         count_slot(&own, slot, p->how);
-        skip = first - pd_round_run(p->sweep.round, p->chunk, rank).first;
+        skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] =
             (pd_addend){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
                          (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
@@ -157,7 +157,7 @@ static int plan_stretch(const planning *p)
 {
     tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how),
           after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
-    pd_run s = p->sweep.run;
+    pd_range s = p->sweep.run;
     size_t k = after.given - before.given;
     /* The last pass over a chunk looks at all sums: it divides them, and finds their largest magnitude. */
     bool ends = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0;
@@ -226,16 +226,16 @@ static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation 
     return false;
 }
 
-static void note_slot(pd_slot *slot, pd_aggregation how)
+static void note_slot(pd_contribution *slot, pd_aggregation how)
 {
     double weight;
 
-    if (slot->state != PD_SLOT_HELD) return;
+    if (slot->state != PD_CONTRIBUTION_HELD) return;
     weight = slot->frame->u.data.weight;
-    slot->counted = pd_slot_counts(slot, how);
+    slot->counted = pd_contribution_counts(slot, how);
     slot->presummed = slot->frame->u.data.presummed;
     slot->u.weight = weight;
-    slot->state = PD_SLOT_SUMMED;
+    slot->state = PD_CONTRIBUTION_SUMMED;
 }
 
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
@@ -244,7 +244,7 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
     pd_chunk *chunk = pass->chunk;
     float largest;
 
-    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++) note_slot(&chunk->slots[rank], how);
+    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++) note_slot(&chunk->contributions[rank], how);
     chunk->summed = pass->upto;
     largest = largest_of(sums, pass);
     if (!isfinite(largest)) round->finite = false;

@@ -67,6 +67,6 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
 /* Returns whether a contribution takes part in the sum. It must be HELD (in its frame). If the job takes the weighted
  * mean, a contribution of weight 0 takes no part, because it may be NaN, as a mean over no examples. */
-bool pd_slot_counts(const pd_slot *slot, pd_aggregation how);
+bool pd_contribution_counts(const pd_contribution *slot, pd_aggregation how);
 
 #endif

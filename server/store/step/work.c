@@ -41,11 +41,11 @@ static void explain(const pd_steps *steps, const pd_param *starved, pd_error *er
  * memory became short, notifies those that wait. */
 static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
 {
-    pd_effect *notice = steps->notice;
+    pd_effect *notice = steps->shortage.notice;
 
-    steps->retry_ns = now_ns + RETRY_NS;
+    steps->shortage.retry_ns = now_ns + RETRY_NS;
     if (notice == NULL) return;
-    steps->notice = NULL;
+    steps->shortage.notice = NULL;
     notice->u.timed_out.step = starved->saved.step + 1;
     explain(steps, starved, &notice->u.timed_out.error);
     pd_say(steps->outbox, PD_SAY_ERROR,
@@ -76,20 +76,20 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
     if (starved != NULL) pause(steps, starved, now_ns);
     pd_steps_spend(steps, PD_PHASE_SUM);
     budget_ns -= clip(steps, budget_ns);
-    if (steps->ready != NULL) {
+    if (steps->queue.ready != NULL) {
         pd_steps_run(steps, budget_ns, &starved);
         if (starved != NULL) pause(steps, starved, now_ns);
     }
     pd_steps_spend(steps, PD_PHASE_STEP);
     pd_step_times_end(&steps->times);
-    if (steps->retry_ns == 0 && steps->notice == NULL)
-        steps->notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, steps->number);
+    if (steps->shortage.retry_ns == 0 && steps->shortage.notice == NULL)
+        steps->shortage.notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, steps->number);
 }
 
 bool pd_steps_have_work(const pd_steps *steps)
 {
     return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) ||
-           steps->ready != NULL;
+           steps->queue.ready != NULL;
 }
 
 void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone)
@@ -97,7 +97,7 @@ void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool 
     assert(steps->tasks_out > 0);
     steps->tasks_out--;
     steps->changes++;
-    if (pd_task_ms(task) > 0) pd_histogram_add(&steps->root_times, (uint64_t)(pd_task_ms(task) * 1e6));
+    if (pd_task_ms(task) > 0) pd_histogram_add(&steps->figures.root_times, (uint64_t)(pd_task_ms(task) * 1e6));
     pd_trace_root(steps, param, task);
     pd_optim_deliver(param->optim, task);
     if (gone) return;

@@ -80,7 +80,7 @@ static int wait_until_it_listens(pd_child *child, pd_error *err)
             read_log(child, text, sizeof text);
             text[strcspn(text, "\n")] = '\0';
             child->pid = 0;
-            return pd_fail(err, PD_UNAVAILABLE, "paramd ended at once: %s", text);
+            return pd_fail(err, PD_UNAVAILABLE, "paramd exited during its start: %s", text);
         }
         pause_ms(LOOK_MS);
     }
@@ -111,10 +111,10 @@ static int start(pd_child *out, bool secure, pd_error *err)
     *out = (pd_child){ .log = -1 };
     if ((rc = pd_sibling_path(path, sizeof path, "paramd", err)) != PD_OK) return rc;
     if ((out->log = memfd_create("paramd.log", MFD_CLOEXEC)) < 0)
-        return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
+        return pd_fail(err, PD_UNAVAILABLE, "cannot create a file for the log: %s", strerror(errno));
     strcpy(out->folder, "/tmp/paramd-bench-XXXXXX");
     if (mkdtemp(out->folder) == NULL) {
-        rc = pd_fail(err, PD_UNAVAILABLE, "no folder for the socket: %s", strerror(errno));
+        rc = pd_fail(err, PD_UNAVAILABLE, "cannot create a folder for the socket: %s", strerror(errno));
         out->folder[0] = '\0';
         pd_child_stop(out);
         return rc;

@@ -139,9 +139,8 @@ static void serve(const pd_yardstick *y, int listener, pid_t parent)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || peers == NULL || epoll < 0) _exit(1);
-    for (int i = 0; i < y->connections; i++) {
+    for (int i = 0; i < y->connections; i++)
         if (accept_peer(y, listener, epoll, &peers[i], (uint32_t)i) != 0) _exit(1);
-    }
     do {
         note_events(epoll, peers, !more);
     } while (serve_turn(y, peers, &more) > 0);
@@ -210,10 +209,9 @@ int pd_yardstick_round(const pd_yardstick *yardstick, int fd, const void *out, v
 
     while (sent < bytes || got < bytes) {
         ssize_t there = 0, here = 0;
-        if (sent < bytes) {
+        if (sent < bytes)
             there = moved(
                 send(fd, (const char *)out + sent, least(yardstick->chunk, bytes - sent), MSG_DONTWAIT | MSG_NOSIGNAL));
-        }
         if (got < bytes) here = moved(recv(fd, (char *)in + got, least(SLICE, bytes - got), MSG_DONTWAIT));
         if (there < 0 || here < 0) return pd_fail(err, PD_UNAVAILABLE, "yardstick: the connection broke");
         sent += (size_t)there;

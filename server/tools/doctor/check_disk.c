@@ -1,4 +1,6 @@
 /* check_disk.c - measures the disk of the directory for checkpoints: data counts when it survives a loss of power. */
+#include "doctor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -6,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "checks.h"
+#include "connection.h"
 #include "format.h"
 
 enum { PIECE = 4 << 20, MOST = 256 << 20, LINE = 4096, SMALL_WRITES = 5 };
@@ -25,14 +26,6 @@ typedef struct disk_rate {
     double bytes_per_second;
     double sync; /* median of the seconds that a small write takes to be durable */
 } disk_rate;
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* Finds the directory for checkpoints: the user's, else the configuration's, else that of the systemd unit if it is
  * there. Returns false if there is none. */
@@ -74,9 +67,9 @@ static int measure_sync(int fd, const char *piece, disk_rate *out)
     double times[SMALL_WRITES];
 
     for (int i = 0; i < SMALL_WRITES; i++) {
-        double begun = seconds_now();
+        double begun = pd_now_s();
         if (write(fd, piece, LINE) != LINE || fdatasync(fd) != 0) return errno != 0 ? errno : ENOSPC;
-        times[i] = seconds_now() - begun;
+        times[i] = pd_now_s() - begun;
     }
     qsort(times, SMALL_WRITES, sizeof times[0], compare);
     out->sync = times[SMALL_WRITES / 2];
@@ -86,13 +79,13 @@ static int measure_sync(int fd, const char *piece, disk_rate *out)
 /* Writes large pieces for 0.2 s, each durable before the next. Returns errno, or 0. */
 static int measure_rate(int fd, const char *piece, disk_rate *out)
 {
-    double begun = seconds_now(), spent = 0;
+    double begun = pd_now_s(), spent = 0;
     size_t bytes = 0;
 
     while (spent < SECONDS && bytes < MOST) {
         if (write(fd, piece, PIECE) != PIECE || fdatasync(fd) != 0) return errno != 0 ? errno : ENOSPC;
         bytes += PIECE;
-        spent = seconds_now() - begun;
+        spent = pd_now_s() - begun;
     }
     out->bytes_per_second = (double)bytes / spent;
     return 0;

@@ -1,11 +1,10 @@
 /* check_program.c - checks the daemon's program by running it: version, BLAS, libraries, configuration. */
+#include "doctor.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "checks.h"
-#include "run_program.h"
 
 enum { TEXT = 8192 };
 
@@ -137,9 +136,8 @@ void pd_check_configuration(const pd_machine *machine, pd_finding *out)
     snprintf(file, sizeof file, "--config=%s", machine->config != NULL ? machine->config : "");
     if (machine->config == NULL) argv[2] = NULL;
     status = pd_run_program(argv, NULL, PD_RUN_MS, text, sizeof text);
-    pd_found(out, "%s%s", machine->config != NULL ? machine->config : "no file: the defaults hold",
-             machine->server != NULL ? " (not that of the daemon, which is not asked, or tells it to admins alone)"
-                                     : "");
+    pd_found(out, "%s%s", machine->config != NULL ? machine->config : "no file: defaults apply",
+             machine->server != NULL ? " (not the daemon's, which was not asked, or shows it only to admins)" : "");
     if (status == 0) return;
     text[strcspn(text, "\n")] = '\0';
     pd_found(out, ": %s", text);

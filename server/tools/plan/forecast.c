@@ -1,8 +1,4 @@
-/* forecast.c - makes the plans of a model's parameters and adds up what they cost. A plan lists a parameter's
- * optimizer state and its tasks.
- *
- * A task is a computation beside the steps, such as a matrix root. It begins (is "captured") when a step copies its
- * inputs. */
+/* forecast.c - makes the plans of a model's parameters and adds up what they cost. */
 #include "forecast.h"
 
 #include <inttypes.h>
@@ -43,8 +39,8 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Checks that a parameter's tasks begin at the same interval in later steps. Tests
- * ever larger step numbers in which a task should begin, and beside each of them some in which none should. */
+/* Checks that a parameter's tasks begin at the same interval in later steps. Tests ever larger step numbers in which a
+ * task should begin, and beside each of them some in which none should. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);
@@ -64,12 +60,11 @@ static void find_due(pd_kind *kind)
     kind->goes_on = goes_on(kind);
 }
 
-/* The tables that the comparison of two parameters reads while they are sorted (qsort_r). */
+/* The tables that the comparison of two parameters reads while they are sorted. */
 typedef struct sorting {
     const pd_shapes *shapes;
-    pd_rule *const *rule; /* rule (optimizer and hyperparameters) of each parameter */
-    /* For each parameter a digest (hash) of its plan, if its name may change the plan; otherwise 0. */
-    const uint64_t *digest;
+    pd_rule *const *rule;   /* of each parameter */
+    const uint64_t *digest; /* for each parameter a hash of its plan, if its name may change the plan; otherwise 0 */
 } sorting;
 
 static int compare_axes(const char *a, const char *b)
@@ -106,8 +101,7 @@ static int out_of_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for plans");
 }
 
-/* Groups the parameters into kinds: all parameters of a kind have the same plan (optimizer state and tasks). Does
- * not make the plans yet, and leaves out the figures that follow from plans. */
+/* Groups the parameters into kinds. Does not make the plans yet, and leaves out the figures that follow from plans. */
 static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *digest, pd_error *err)
 {
     const pd_shapes *shapes = f->shapes;
@@ -140,15 +134,13 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
     for (size_t i = 0; i < f->shapes->n; i++) {
         rule[i] = pd_rules_match(f->rules, f->n_rules, f->shapes->entries[i].name, NULL);
         if (rule[i] == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "parameter %.256s: none of the %zu rules matches it; a last rule \"* sgd\" would",
-                           f->shapes->entries[i].name, f->n_rules);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: no rule matches: add a catch-all \"* sgd\"",
+                           f->shapes->entries[i].name);
     }
     return PD_OK;
 }
 
-/* Returns the declaration of a parameter, in the form from which the daemon makes its plan (optimizer state and
- * tasks). */
+/* Returns the declaration of a parameter, in the form from which the daemon makes its plan. */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
 {
     return (pd_declaration){ .name = entry->name,
@@ -272,8 +264,7 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
 }
 
-/* Adds the memory for one parameter's name to the sums. Parameters of a kind have the same plan, so all their other
- * figures are equal. */
+/* Adds the memory for one parameter's name to the sums. All other figures are equal within a kind. */
 static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
 {
     const pd_footprint name = { .records = pd_footprint_name(&f->job, entry->name, entry->axes) };
@@ -294,8 +285,7 @@ static int make_plans(pd_forecast *f, pd_error *err)
         pd_kind *kind = f->kind[i];
         add_name(f, kind, &f->shapes->entries[i]);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
-        /* The kind (parameters with the same plan) has its plan already, from an earlier parameter. */
-        if (kind->plan.elements > 0) continue;
+        if (kind->plan.elements > 0) continue; /* an earlier parameter has made the kind's plan */
         kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);
         int rc = pd_sizing_check_param(&f->job, kind->how, f->shapes->entries[i].name, err);
         if (rc == PD_OK) rc = make_plan(f, kind, &f->shapes->entries[i], err);
@@ -396,8 +386,8 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the indices of slots or tasks by their group, and keeps their order
- * within a group. group[i] is the group of number i. */
+/* Sorts the indices of slots or tasks by their group, and keeps their order within a group. group[i] is the group of
+ * number i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;

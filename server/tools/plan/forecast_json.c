@@ -1,8 +1,8 @@
 /* forecast_json.c - paramctl plan --json: prints all data of a forecast.
  *
- * Each entry of `params` names its entry in `kinds` by index. A kind has all parameters with the same plan. The
+ * Each entry of `params` names its entry in `kinds` by index. The
  * bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are sums. */
-#include "forecast_json.h"
+#include "forecast.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
 {
@@ -68,8 +68,7 @@ static json_t *bytes_json(uint64_t bytes)
     return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes);
 }
 
-/* Describes a kind (all parameters with the same plan): the plan, and the costs of one parameter. Other entries of
- * the output refer to this object. */
+/* Describes a kind: the plan, and the costs of one parameter. */
 static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;

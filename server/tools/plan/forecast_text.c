@@ -1,15 +1,15 @@
 /* forecast_text.c - prints a forecast as text: the parameters, their optimizer state and tasks, and the sums of
  * their costs. */
-#include "forecast_text.h"
+#include "forecast.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format.h"
-#include "text_table.h"
 #include "plan_bytes.h"
 #include "optimizer_ops.h"
+#include "text_table.h"
 
 enum { NAME_LINES = 8 }; /* most lines with parameter names in one entry; further names are only counted */
 
@@ -235,8 +235,8 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* Lists the inputs or the outputs of n tasks by the names of their slots, such as
- * "statistics.0 … 215; tally". `room` is scratch memory, as in task_lines. */
+/* Lists the inputs or the outputs of n tasks by the names of their slots, such as "statistics.0 … 215; tally". `room`
+ * is scratch memory, as in task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;
@@ -352,8 +352,7 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
-/* Adds a line about memory for gradients: some ways to combine them (such as the median) must keep the gradients of
- * all workers until the round closes. */
+/* Adds a line about memory for gradients, if the aggregation keeps those of all workers until the round closes. */
 static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL], how[32];
@@ -369,8 +368,7 @@ static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: holds %s", how, each);
 }
 
-/* Adds the first lines of an entry: the names of its parameters, which all have the same plan. Returns the number
- * of these parameters. */
+/* Adds the first lines of an entry: the names of its parameters. Returns their number. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
     size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;
@@ -403,8 +401,7 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
     if (kind->plan.note[0] != '\0') pd_table_line(table, "  note: %s", kind->plan.note);
 }
 
-/* Adds the entry of a kind: all parameters that have the same plan. The n lines from `at` on have the names of its
- * parameters. */
+/* Adds the entry of a kind. The n lines from `at` on have the names of its parameters. */
 static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size_t n, bool verbose)
 {
     const pd_plan *plan = &at->kind->plan;
@@ -522,7 +519,8 @@ static void print_sums(const pd_forecast *f, FILE *out)
     fprintf(out, "parameters   %s of %s elements", pd_count_text(a, (uint64_t)sum->params),
             pd_count_text(b, (uint64_t)sum->elements));
     if (sum->blocks > 0) fprintf(out, ", %s blocks", pd_count_text(a, (uint64_t)sum->blocks));
-    if (f->shapes->left_out > 0) fprintf(out, "; %zu tensors are no floating point and left out", f->shapes->left_out);
+    if (f->shapes->left_out > 0)
+        fprintf(out, "; %zu tensors that are not floating point are left out", f->shapes->left_out);
     fprintf(out, "\nweights      %s\n", pd_bytes_text(a, (uint64_t)sum->weight_bytes));
     fprintf(out, "state        %s, %.2f of the weights\n", pd_bytes_text(a, (uint64_t)sum->state_bytes),
             (double)sum->state_bytes / (double)sum->weight_bytes);

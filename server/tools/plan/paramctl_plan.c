@@ -1,10 +1,9 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost. It needs only
- * the parameters' shapes and the rules (which optimizer for which parameter). */
+/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost, from the shapes of
+ * its parameters and the rules. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "forecast_json.h"
-#include "forecast_text.h"
+#include "forecast.h"
 #include "programs.h"
 #include "result.h"
 
@@ -53,7 +52,7 @@ static int plan(const pd_line *line, pd_sizing *job, const texts *options, const
     pd_shapes shapes = { 0 };
     pd_forecast forecast = { 0 };
     pd_error err = { 0 };
-    int status = PD_EXIT_OK, rc = pd_shapes_read(&shapes, line->args[0], &err);
+    int status = PD_CTL_OK, rc = pd_shapes_read(&shapes, line->args[0], &err);
     bool usage = false; /* the error is in an option on the command line, not in the file */
 
     if (rc == PD_OK) {
@@ -66,7 +65,7 @@ static int plan(const pd_line *line, pd_sizing *job, const texts *options, const
     if (rc == PD_OK && !line->json) rc = pd_forecast_print(&forecast, pd_line_has(line, "verbose"), stdout, &err);
     if (rc != PD_OK) {
         status = pd_result_fail(line->json, &err);
-        if (usage) status = PD_EXIT_USAGE;
+        if (usage) status = PD_CTL_USAGE;
     } else if (line->json)
         status = pd_result_json(pd_forecast_json(&forecast));
     pd_forecast_free(&forecast);

@@ -56,7 +56,7 @@ static int check_shape(const reader *r, const char *name, int n, const pd_shape 
     char text[192];
 
     if (pd_shape_elements(shape, elements) != PD_OK)
-        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: shape %s has no size that fits 64 bits", n, name,
+        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: the size of shape %s does not fit 64 bits", n, name,
                       pd_shape_text(shape, text, sizeof text));
     if (*elements == 0)
         return refuse(r, PD_INVALID_ARGUMENT, "%.*s: shape %s has no elements; leave it out", n, name,
@@ -154,7 +154,7 @@ static int parse_tuple(const reader *r, const char *name, int n, const char **at
     const char *close = memchr(*at, ')', (size_t)(end - *at));
     int rc = PD_OK;
 
-    if (close == NULL) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: the ) of its shape is missing", n, name);
+    if (close == NULL) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: missing ) after the shape", n, name);
     for ((*at)++; *at < close && rc == PD_OK; *at += **at == ',') {
         word w;
         *at += strspn(*at, " \t");
@@ -184,8 +184,7 @@ static int parse_line(const reader *r, const char *at, const char *end)
     while (rc == PD_OK && (w = next_word(&at, end)).n > 0) {
         if (w.n >= before && memcmp(w.at, names, before) == 0) {
             if (next_word(&at, end).n > 0)
-                return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected nothing behind the names of its axes", shown,
-                              name.at);
+                return refuse(r, PD_INVALID_ARGUMENT, "%.*s: unexpected text after axes=", shown, name.at);
             return add(r, name.at, name.n, &shape, w.at + before, w.n - before);
         }
         rc = add_dim(r, name.at, shown, w, &shape);
@@ -199,8 +198,7 @@ static int read_text(reader *r, const char *text, size_t bytes)
     int rc = PD_OK;
 
     if (strlen(text) != bytes)
-        return refuse(r, PD_INVALID_ARGUMENT, "neither text nor a safetensors file: there is a NUL at byte %zu",
-                      strlen(text));
+        return refuse(r, PD_INVALID_ARGUMENT, "neither text nor a safetensors file: NUL at byte %zu", strlen(text));
     for (r->line = 1; rc == PD_OK && *text != '\0'; r->line++) {
         const char *end = strchrnul(text, '\n');
         rc = parse_line(r, text, end);
@@ -218,7 +216,7 @@ static int json_shape(const reader *r, const char *name, const json_t *list, pd_
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *dim = json_array_get(list, i);
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-            return refuse(r, PD_INVALID_ARGUMENT, "%.256s: dimension %zu is no whole number", name, i);
+            return refuse(r, PD_INVALID_ARGUMENT, "%.256s: dimension %zu is not a whole number", name, i);
         shape->dim[shape->rank++] = json_integer_value(dim);
     }
     return PD_OK;
@@ -241,7 +239,7 @@ static int read_json(reader *r, const char *text, size_t bytes)
         const char *axes = json_string_value(names);
         pd_shape shape;
         if (names != NULL && axes == NULL)
-            rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: axes: expected a text, \"embed,mlp\"", name);
+            rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: axes: expected a string, \"embed,mlp\"", name);
         if (json_is_object(list)) list = json_object_get(list, "shape");
         if (rc == PD_OK) rc = json_shape(r, name, list, &shape);
         if (rc == PD_OK) rc = add(r, name, strlen(name), &shape, axes, axes != NULL ? strlen(axes) : 0);
@@ -345,7 +343,7 @@ static int read_stream(reader *r)
         if ((got = read(STDIN_FILENO, at + n, room - n)) > 0) n += (size_t)got;
     }
     if (rc == PD_OK && got < 0) rc = refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
-    if (rc == PD_OK && n == 0) rc = refuse(r, PD_INVALID_ARGUMENT, "nothing was read");
+    if (rc == PD_OK && n == 0) rc = refuse(r, PD_INVALID_ARGUMENT, "empty input");
     if (rc == PD_OK) rc = read_bytes(r, at, n);
     free(at);
     return rc;
@@ -382,8 +380,8 @@ static int check_names(reader *r)
     for (size_t i = 1; i < out->n && rc == PD_OK; i++) {
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0) continue;
         r->line = sorted[i]->line;
-        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: the name stands in line %" PRId64 " already", sorted[i]->name,
-                    sorted[i - 1]->line);
+        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64 " already",
+                    sorted[i]->name, sorted[i - 1]->line);
     }
     free(sorted);
     return rc;
@@ -398,7 +396,7 @@ int pd_shapes_read(pd_shapes *out, const char *path, pd_error *err)
     *out = (pd_shapes){ 0 };
     rc = stream ? read_stream(&r) : read_path(&r);
     if (rc == PD_OK) rc = check_names(&r);
-    if (rc == PD_OK && out->n == 0) rc = refuse(&r, PD_INVALID_ARGUMENT, "there is no parameter in it");
+    if (rc == PD_OK && out->n == 0) rc = refuse(&r, PD_INVALID_ARGUMENT, "no parameters");
     if (rc != PD_OK) pd_shapes_free(out);
     return rc;
 }

@@ -66,8 +66,7 @@ static void print_line(const pd_replay_result *r, bool verbose)
     fflush(stdout);
 }
 
-/* Returns a number as JSON. A number that is not finite (an error, for example) becomes null, because JSON has no
- * infinity. */
+/* Returns a number as JSON, and null for a number that is not finite: JSON has no infinity. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -77,11 +76,10 @@ static json_t *params_json(const pd_replay_result *r)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < r->n; i++) {
+    for (size_t i = 0; i < r->n; i++)
         json_array_append_new(list,
                               json_pack("{s:s, s:o, s:I}", "name", r->params[i], "error",
                                         number_or_null(r->verdicts[i].error), "step", (json_int_t)r->verdicts[i].step));
-    }
     return list;
 }
 
@@ -156,8 +154,8 @@ static void add(tally *to, const tally *t)
     to->skipped += t->skipped;
 }
 
-/* Plays the traces (files of recorded runs) in a folder in the order of their names, then those in the folders
- * inside it. Links to folders are not followed, so the recursion always ends. */
+/* Plays the traces in a folder in the order of their names, then those in the folders inside it. Links to folders are
+ * not followed, so the recursion always ends. */
 static void replay_folder(report *rep, const char *path)
 {
     struct dirent **entries = NULL;
@@ -208,7 +206,7 @@ static int play_all(const pd_line *line, report *rep)
         rep->all.failed++;
     }
     if (line->json) pd_result_json(json_pack("{s:o, s:o}", "traces", rep->traces, "summaries", rep->summaries));
-    return rep->all.failed > 0 ? PD_EXIT_FAILED : PD_EXIT_OK;
+    return rep->all.failed > 0 ? PD_CTL_FAILED : PD_CTL_OK;
 }
 
 int main(int argc, char **argv)
@@ -226,7 +224,7 @@ int main(int argc, char **argv)
     if (rep.options.state && !rep.options.local)
         pd_line_refuse(&line, "--state compares the state of this process: add --local");
     if (line.json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL))
-        return PD_EXIT_FAILED;
+        return PD_CTL_FAILED;
     if (!rep.options.local && pd_operator_probe(line.server, line.timeout, &err) != PD_OK)
         return pd_result_fail(line.json, &err);
     return play_all(&line, &rep);

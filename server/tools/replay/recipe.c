@@ -6,12 +6,216 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe_mask.h"
-#include "recipe_value.h"
+/* Returns a JSON number, string or flag as text for pd_hypers_set, which sets a hyperparameter. NULL: the value is
+ * a list, an object or null. */
+static const char *scalar_text(const json_t *value, char *text, size_t size)
+{
+    switch (json_typeof(value)) {
+    case JSON_TRUE: return "yes";
+    case JSON_FALSE: return "no";
+    case JSON_STRING: return json_string_value(value);
+    case JSON_INTEGER: snprintf(text, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); return text;
+    case JSON_REAL: snprintf(text, size, "%.17g", json_real_value(value)); return text;
+    default: return NULL;
+    }
+}
 
-struct entry;
-typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x, read_kron;
+/* Writes a schedule such as {"schedule": "linear_warmup", "peak": 0.1} as text for pd_hypers_set:
+ * linear_warmup(peak=0.1). */
+static void print_schedule(FILE *out, const json_t *schedule)
+{
+    const char *key, *separator = "";
+    char number[40];
+    json_t *value;
+
+    fprintf(out, "%s(", json_string_value(json_object_get(schedule, "schedule")));
+    json_object_foreach((json_t *)schedule, key, value)
+    {
+        const char *argument = scalar_text(value, number, sizeof number);
+        if (strcmp(key, "schedule") == 0) continue;
+        fprintf(out, "%s%s=%s", separator, key, argument != NULL ? argument : "");
+        separator = ",";
+    }
+    fputc(')', out);
+}
+
+/* Writes a list such as [0.9, 0.999] as text for pd_hypers_set: (0.9,0.999). */
+static void print_list(FILE *out, const json_t *list)
+{
+    char number[40];
+    json_t *value;
+    size_t i;
+
+    json_array_foreach(list, i, value)
+    {
+        const char *item = scalar_text(value, number, sizeof number);
+        fprintf(out, "%s%s", i > 0 ? "," : "(", item != NULL ? item : "");
+    }
+    fputs(i > 0 ? ")" : "()", out);
+}
+
+/* Sets a hyperparameter whose JSON value is a list or an object: `print` writes it as text for pd_hypers_set. */
+static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
+                       void (*print)(FILE *out, const json_t *value), pd_error *err)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    int rc;
+
+    if (out == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    print(out, value);
+    rc = fclose(out) != 0 ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_hypers_set(hypers, name, text, err);
+    free(text);
+    return rc;
+}
+
+/* Returns true if the optimizer has a hyperparameter of this name, or a list of them ("betas" for "betas[0]"). */
+static bool has(const pd_optimizer_ops *row, const char *name)
+{
+    char first[96];
+
+    snprintf(first, sizeof first, "%.64s[0]", name);
+    return pd_hypers_find(row, name) >= 0 || pd_hypers_find(row, first) >= 0;
+}
+
+/* Sets a hyperparameter from a JSON number, word or flag, from a list such as [0.9, 0.999], or from a schedule such
+ * as {"schedule": "linear_warmup", "peak": 0.1}. PD_UNIMPLEMENTED: the optimizer has no such hyperparameter. */
+static int set_value(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
+{
+    char number[40];
+    const char *text = scalar_text(value, number, sizeof number);
+
+    if (!has(hypers->row, name))
+        return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name,
+                       pd_optimizer_name(hypers->row));
+    if (text != NULL) return pd_hypers_set(hypers, name, text, err);
+    if (json_is_string(json_object_get(value, "schedule")))
+        return set_printed(hypers, name, value, print_schedule, err);
+    if (json_is_array(value)) return set_printed(hypers, name, value, print_list, err);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
+}
+
+/* Writes the key of a pair as text that pairs.h can read: between single quotes; a quote inside is doubled. */
+static void print_key(FILE *out, const char *key)
+{
+    fputc('\'', out);
+    for (; *key != '\0'; key++) fprintf(out, *key == '\'' ? "''" : "%c", *key);
+    fputs("':", out);
+}
+
+/* Writes the value of a pair as text: a list like ["BATCH", "ROW"], a word like "HEURISTIC", or a flag. null
+ * becomes "none". */
+static void print_rule(FILE *out, const json_t *rule)
+{
+    char number[40];
+    const char *word = json_is_array(rule) ? NULL : scalar_text(rule, number, sizeof number);
+
+    if (json_is_array(rule))
+        print_list(out, rule);
+    else
+        fputs(word != NULL ? word : "none", out);
+}
+
+/* Writes a map that is a list of pairs, [["regular expression", rule], ...], as text that pairs.h can read. */
+static void print_rules(FILE *out, const json_t *rules)
+{
+    json_t *pair;
+    size_t i;
+
+    json_array_foreach(rules, i, pair)
+    {
+        const char *key = json_string_value(json_array_get(pair, 0));
+        fputs(i > 0 ? "," : "[", out);
+        print_key(out, key != NULL ? key : "");
+        print_rule(out, json_array_get(pair, 1));
+    }
+    fputs(i > 0 ? "]" : "[]", out);
+}
+
+/* Writes a map from names of dimensions to rules, such as {"embed": "ROW", ...}, as text that pairs.h can read. */
+static void print_axis_rules(FILE *out, const json_t *rules)
+{
+    const char *key, *separator = "[";
+    json_t *rule;
+
+    json_object_foreach((json_t *)rules, key, rule)
+    {
+        fputs(separator, out);
+        print_key(out, key);
+        print_rule(out, rule);
+        separator = ",";
+    }
+    fputs(*separator == '[' ? "[]" : "]", out);
+}
+
+/* Flattens a tree: makes an object whose keys are the paths to the leaves, with slashes. These paths are the names
+ * of parameters, since the reference optimizer's masks are trees like its parameters. Fails only if out of memory.
+ * A path that is too long is cut off, and then names no parameter. */
+static int flatten(json_t *out, const char *before, const json_t *tree)
+{
+    const char *key;
+    json_t *value;
+    int rc = 0;
+
+    json_object_foreach((json_t *)tree, key, value)
+    {
+        char name[300];
+        snprintf(name, sizeof name, "%s%s%s", before, *before != '\0' ? "/" : "", key);
+        if (rc == 0) rc = json_is_object(value) ? flatten(out, name, value) : json_object_set(out, name, value);
+    }
+    return rc;
+}
+
+/* Flattens a tree: returns {"encoder/w": true, "b": false} for {"encoder": {"w": true}, "b": false}. The caller
+ * frees the result. NULL: out of memory. */
+static json_t *leaves_of(const json_t *tree)
+{
+    json_t *out = json_object();
+
+    if (out == NULL || flatten(out, "", tree) == 0) return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* Returns a list with one group: the parameters that have no weight decay, {"params": [...], "weight_decay": 0}. The
+ * caller frees it. NULL: out of memory. */
+static json_t *masked_group(const json_t *mask)
+{
+    json_t *names = json_array(), *leaves = leaves_of(mask), *decays;
+    const char *name;
+
+    json_object_foreach(leaves, name, decays)
+    {
+        if (!json_is_true(decays)) json_array_append_new(names, json_string(name));
+    }
+    if (leaves != NULL) {
+        json_decref(leaves);
+        return json_pack("[{s:o, s:i}]", "params", names, "weight_decay", 0);
+    }
+    json_decref(names);
+    return NULL;
+}
+
+/* Returns a copy of the configuration. If its `weight_decay_mask` is a dictionary, the copy has `groups`, with one
+ * group that has no weight decay: the parameters whose flag is not true. The caller frees the copy. NULL: out of
+ * memory. */
+static json_t *with_groups(const json_t *config)
+{
+    const json_t *mask = json_object_get(config, "weight_decay_mask");
+    json_t *own = json_copy((json_t *)config);
+
+    if (own == NULL || !json_is_object(mask) || json_object_set_new(own, "groups", masked_group(mask)) == 0) return own;
+    json_decref(own);
+    return NULL;
+}
+
+/* Sets one key of a recorded configuration. */
+typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err);
+/* Sets what follows from the configuration as a whole, after its keys. */
+typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
+static set_key set_meta, set_t5x, set_kron, set_none;
+static finish_config finish_nadam, finish_google, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
@@ -20,70 +224,66 @@ static read_config read_by_name, read_nadam, read_average, read_google, read_met
 
 enum { MOST_GROUPS = 1000 };
 
-/* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd
- * that follows another reference implementation. */
+/* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd that
+ * follows another reference implementation. */
 static const struct entry {
     const char *system;
     const char *optimizer; /* value of the configuration's key `optimizer`; NULL: the system has only one optimizer */
-    const char *row;
+    const char *name;      /* paramd's name of the optimizer */
     const char *rate;
-    read_config *read;
+    set_key *set;
+    finish_config *finish; /* NULL: nothing else follows */
     /* Keys of the configuration to ignore: they change how the reference optimizer computes, but not its results.
      * NULL at the end. */
     const char *execution[8];
 } table[] = {
-    { "torch_optim", "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "AdamW", "adamw", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adagrad", "adagrad", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "RMSprop", "rmsprop", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "NAdam", "nadam", "lr", read_nadam, TORCH_EXECUTION },
-    { "torch_optim", "RAdam", "radam", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adamax", "adamax", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Adadelta", "adadelta", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "Rprop", "rprop", "lr", read_by_name, TORCH_EXECUTION },
-    { "torch_optim", "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
-    { "trax_average", NULL, "sgd", "lr", read_average, { NULL } },
-    { "google_shampoo",
-      NULL,
-      "scalable_shampoo",
-      "learning_rate",
-      read_google,
-      { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
-        "preconditioner_partition_spec", NULL } },
-    { "meta_shampoo",
-      NULL,
-      "shampoo",
-      "lr",
-      read_meta,
-      { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
-    { "t5x_adafactor",
-      NULL,
-      "adafactor",
-      "learning_rate",
-      read_t5x,
-      { "param_axes", "start_step", "grad_dtype", NULL } },
-    { "distributed_kron",
-      NULL,
-      "kron",
-      "learning_rate",
-      read_kron,
-      { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads", NULL } },
+    { "torch_optim", "SGD", "sgd", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adam", "adam", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "AdamW", "adamw", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adagrad", "adagrad", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "RMSprop", "rmsprop", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "NAdam", "nadam", "lr", set_value, finish_nadam, TORCH_EXECUTION },
+    { "torch_optim", "RAdam", "radam", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adamax", "adamax", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adadelta", "adadelta", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Rprop", "rprop", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "ASGD", "asgd", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
+    { .system = "google_shampoo",
+      .name = "scalable_shampoo",
+      .rate = "learning_rate",
+      .set = set_value,
+      .finish = finish_google,
+      .execution = { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
+                     "preconditioner_partition_spec" } },
+    { .system = "meta_shampoo",
+      .name = "shampoo",
+      .rate = "lr",
+      .set = set_meta,
+      .execution = { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule" } },
+    { .system = "t5x_adafactor",
+      .name = "adafactor",
+      .rate = "learning_rate",
+      .set = set_t5x,
+      .execution = { "param_axes", "start_step", "grad_dtype" } },
+    { .system = "distributed_kron",
+      .name = "kron",
+      .rate = "learning_rate",
+      .set = set_kron,
+      .execution = { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads" } },
 };
 
 static bool contains(const char *const *list, const char *word)
 {
-    for (; *list != NULL; list++) {
+    for (; *list != NULL; list++)
         if (strcmp(*list, word) == 0) return true;
-    }
     return false;
 }
 
 bool pd_recipe_knows(const char *system)
 {
-    for (const struct entry *e = table; e < table + sizeof table / sizeof *table; e++) {
+    for (const struct entry *e = table; e < table + sizeof table / sizeof *table; e++)
         if (strcmp(e->system, system) == 0) return true;
-    }
     return false;
 }
 
@@ -91,7 +291,7 @@ static int no_entry(const char *system, const char *optimizer, pd_error *err)
 {
     char name[64] = "";
 
-    if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "holds data of other traces, no run");
+    if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "contains data for other traces, no run");
     if (!pd_recipe_knows(system) || optimizer == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "system %.64s is not implemented", system);
     for (size_t i = 0; optimizer[i] != '\0' && i + 1 < sizeof name; i++)
@@ -108,9 +308,9 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* Sets the hyperparameters of an optimizer whose recorded configuration uses paramd's names. A key with the value
- * null is left out: it says that an option is off, and this is paramd's default, too. */
-static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+/* Sets the hyperparameters of an optimizer from a recorded configuration. A key with the value null is left out: it
+ * says that an option is off, and this is paramd's default, too. T5X's Adafactor alone knows the value none. */
+static int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
     json_t *value;
@@ -118,51 +318,55 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     json_object_foreach((json_t *)config, key, value)
     {
         int rc = PD_OK;
-        if (!json_is_null(value) && !contains(entry->execution, key)) rc = pd_recipe_set(hypers, key, value, err);
+        if (!contains(entry->execution, key) && (!json_is_null(value) || entry->set == set_t5x))
+            rc = entry->set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
-    return PD_OK;
+    return entry->finish != NULL ? entry->finish(hypers, config, err) : PD_OK;
 }
 
-/* Reads the recorded configuration of NAdam. PyTorch up to 1.13, whose NAdam has no option `differentiable` yet,
- * counts mu twice. A replay must repeat this defect. */
-static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+/* PyTorch up to 1.13, whose NAdam has no option `differentiable` yet, counts mu twice. A replay must repeat this
+ * defect. */
+static int finish_nadam(pd_hypers *hypers, const json_t *config, pd_error *err)
 {
-    int rc = read_by_name(hypers, entry, config, err);
-
-    if (rc != PD_OK || json_object_get(config, "differentiable") != NULL) return rc;
+    if (json_object_get(config, "differentiable") != NULL) return PD_OK;
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
-/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0
- * into minus the averaged gradient, so the average can be read from the weights. */
-static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+/* A trace of averages has no hyperparameters. */
+static int set_none(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
-    (void)entry;
+    (void)hypers, (void)key, (void)value, (void)err;
+    return PD_OK;
+}
+
+/* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient, so
+ * the average can be read from the weights. */
+static int finish_average(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
     (void)config;
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Reads a recorded configuration of Google's Shampoo. Two hyperparameters of paramd are not in it, but follow from
- * its values:
+/* Sets two hyperparameters of paramd that are not in the configuration of Google's Shampoo, but follow from it:
  *   - Without batch_axis_name (a run on one device), Google's code stores only the momentum in reduced precision,
  *     not the statistics: memory_reduction_scope = momentum.
  *   - With shard_optimizer_states, a root that is NaN overwrites the last good root. A replay must repeat this
  *     defect: nan_roots_leak = yes. */
-static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int finish_google(pd_hypers *hypers, const json_t *config, pd_error *err)
 {
-    int rc = read_by_name(hypers, entry, config, err);
+    int rc = PD_OK;
 
-    if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name")))
+    if (!json_is_string(json_object_get(config, "batch_axis_name")))
         rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
     if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states")))
         rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
     return rc;
 }
 
-/* Reads an object of the configuration such as {"type": "adam", "beta2": 0.999} into several hyperparameters: NAME
- * is set to adam, and NAME.beta2 to 0.999. Without "type", NAME itself is not set. */
-static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
+/* Sets several hyperparameters from an object such as {"type": "adam", "beta2": 0.999}: NAME to adam, and NAME.beta2 to
+ * 0.999. Without "type", NAME itself is not set. */
+static int set_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *key;
     json_t *value;
@@ -174,40 +378,30 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
         int rc;
         if (json_is_null(value)) continue;
         snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
-        if ((rc = pd_recipe_set(hypers, member, value, err)) != PD_OK) return rc;
+        if ((rc = set_value(hypers, member, value, err)) != PD_OK) return rc;
     }
     return PD_OK;
 }
 
-static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int set_meta(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
-    /* The keys to ignore in distributed_config: they say how work is distributed, which does not change results.
-     * Its other keys matter, since they round values. */
-    static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
-    const char *key;
-    json_t *value;
+    /* The keys to ignore in distributed_config: they say how work is distributed, which does not change results. Its
+     * other keys matter, since they round values. */
+    static const struct entry distribution = { .set = set_value,
+                                               .execution = { "type", "world_size", "num_trainers_per_group" } };
 
-    json_object_foreach((json_t *)config, key, value)
-    {
-        int rc;
-        if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "distributed_config") == 0)
-            rc = read_by_name(hypers, &distribution, value, err);
-        else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
-            rc = read_members(hypers, key, value, err);
-        else
-            rc = pd_recipe_set(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
+    if (strcmp(key, "distributed_config") == 0) return read_config(hypers, &distribution, value, err);
+    if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
+        return set_members(hypers, key, value, err);
+    return set_value(hypers, key, value, err);
 }
 
 /* Returns true if the hyperparameter can be switched off with the word "none". */
-static bool may_be_none(const pd_optimizer_ops *row, const char *name)
+static bool may_be_none(const pd_optimizer_ops *optimizer, const char *name)
 {
     size_t n;
-    const pd_hyper *hypers = pd_optimizer_hypers(row, &n);
-    int i = pd_hypers_find(row, name);
+    const pd_hyper *hypers = pd_optimizer_hypers(optimizer, &n);
+    int i = pd_hypers_find(optimizer, name);
 
     return i >= 0 && hypers[i].choices != NULL && strcmp(hypers[i].choices, "none") == 0;
 }
@@ -215,28 +409,14 @@ static bool may_be_none(const pd_optimizer_ops *row, const char *name)
 static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
     if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
-    if (json_is_array(value)) return pd_recipe_set_rules(hypers, key, value, err);
+    if (json_is_array(value)) return set_printed(hypers, key, value, print_rules, err);
     if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value))
-        return pd_recipe_set_axis_rules(hypers, key, value, err);
-    return pd_recipe_set(hypers, key, value, err);
+        return set_printed(hypers, key, value, print_axis_rules, err);
+    return set_value(hypers, key, value, err);
 }
 
-static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)config, key, value)
-    {
-        int rc = contains(entry->execution, key) ? PD_OK : set_t5x(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
-}
-
-/* Sets the probability with which factors are updated, if it changes with the step:
- * {"schedule": "anneal", ...}. paramd's schedule for it has the name of the reference optimizer's function,
- * precond_update_prob_schedule. */
+/* Sets the probability with which factors are updated, if it changes with the step: {"schedule": "anneal", ...}.
+ * paramd's schedule for it has the name of the reference optimizer's function, precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);
@@ -245,13 +425,13 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
     if (named == NULL || json_object_set_new(named, "schedule", json_string("precond_update_prob_schedule")) != 0)
         rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     else
-        rc = pd_recipe_set(hypers, name, named, err);
+        rc = set_value(hypers, name, named, err);
     json_decref(named);
     return rc;
 }
 
-/* Sets a weight decay mask (which parameters have weight decay) of the form "callable:ndim>=2". A mask that is a
- * dictionary is turned into groups of parameters elsewhere (recipe_mask.h). */
+/* Sets a weight decay mask of the form "callable:ndim>=2". with_groups turns a mask that is a dictionary into groups of
+ * parameters. */
 static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
 {
     static const char ndim[] = "callable:ndim>=";
@@ -263,27 +443,14 @@ static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
     return pd_fail(err, PD_UNIMPLEMENTED, "weight_decay_mask: expected names with true or false, or %sN", ndim);
 }
 
-static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
-    const char *key;
-    json_t *value;
+    const char *schedule = json_string_value(json_object_get(value, "schedule"));
 
-    json_object_foreach((json_t *)config, key, value)
-    {
-        const char *schedule = json_string_value(json_object_get(value, "schedule"));
-        int rc;
-        if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "weight_decay_mask") == 0)
-            rc = set_mask(hypers, value, err);
-        else if (strcmp(key, "learning_rate") == 0 && schedule != NULL)
-            rc = PD_OK;
-        else if (schedule != NULL && strcmp(schedule, "anneal") == 0)
-            rc = set_probability(hypers, key, value, err);
-        else
-            rc = pd_recipe_set(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
+    if (strcmp(key, "weight_decay_mask") == 0) return set_mask(hypers, value, err);
+    if (strcmp(key, "learning_rate") == 0 && schedule != NULL) return PD_OK;
+    if (schedule != NULL && strcmp(schedule, "anneal") == 0) return set_probability(hypers, key, value, err);
+    return set_value(hypers, key, value, err);
 }
 
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
@@ -294,7 +461,7 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
     if (recipe->start_step < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
     if (axes == NULL || json_is_null(axes)) return PD_OK;
-    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is no object");
+    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is not an object");
     recipe->axes = json_incref((json_t *)axes);
     return PD_OK;
 }
@@ -304,7 +471,7 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
 static int read_scanned(pd_recipe *recipe, const json_t *scanned, pd_error *err)
 {
     if (!json_is_object(scanned) || recipe->axes != NULL) return PD_OK;
-    recipe->axes = pd_recipe_leaves(scanned);
+    recipe->axes = leaves_of(scanned);
     return recipe->axes != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
@@ -328,8 +495,7 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
     return NULL;
 }
 
-/* Notes which parameters are in a group of the recorded configuration (parameters with hyperparameters of their own). A
- * parameter may be in only one group. */
+/* Notes which parameters are in a group of the recorded configuration. A parameter may be in only one group. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;
@@ -341,18 +507,17 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     {
         const char *text = json_string_value(name);
         if (text == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
-        if (json_object_get(recipe->members, text) != NULL) {
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is not a string", group - 1);
+        if (json_object_get(recipe->members, text) != NULL)
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: parameter %.128s is in two groups", text);
-        }
         if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0)
             return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     return PD_OK;
 }
 
-/* Returns the configuration of a group of parameters (those with the same hyperparameters): a copy of the whole
- * configuration with the group's changes. Group 0 has no changes. The caller frees the result. NULL: out of memory. */
+/* Returns the configuration of a group of parameters: a copy of the whole configuration with the group's changes. Group
+ * 0 has no changes. The caller frees the result. NULL: out of memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);
@@ -373,7 +538,7 @@ static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry
 {
     json_t *own = configuration_of(config, differs);
     pd_hypers *hypers = &recipe->groups[group];
-    int rc = own == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : entry->read(hypers, entry, own, err);
+    int rc = own == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : read_config(hypers, entry, own, err);
 
     json_decref(own);
     if (rc == PD_OK) rc = pd_hypers_check(hypers, err);
@@ -387,9 +552,9 @@ static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_op
     size_t n = json_array_size(list);
     int rc = PD_OK;
 
-    if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is no list");
+    if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is not a list");
     if (n > MOST_GROUPS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups; a replay takes at most %d", n, MOST_GROUPS);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups, at most %d are supported", n, MOST_GROUPS);
     recipe->groups = calloc(n + 1, sizeof *recipe->groups);
     if (list != NULL) recipe->members = json_object();
     if (recipe->groups == NULL || (list != NULL && recipe->members == NULL))
@@ -399,7 +564,7 @@ static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_op
     for (size_t i = 0; rc == PD_OK && i <= n; i++) {
         const json_t *group = i > 0 ? json_array_get(list, i - 1) : NULL;
         if (i > 0 && !json_is_object(group))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is no object", i - 1);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is not an object", i - 1);
         rc = read_group(recipe, i, entry, config, group, err);
     }
     return rc;
@@ -416,7 +581,7 @@ static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
     size_t i;
 
     if (list == NULL || json_is_null(list)) return PD_OK;
-    if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is no list");
+    if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is not a list");
     json_array_foreach(list, i, rate)
     {
         if (!json_is_number(rate))
@@ -474,11 +639,10 @@ static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
     int rc = name_aggregate(recipe, config, err);
 
     if (rc != PD_OK) return rc;
-    if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0) {
+    if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "config: expected n_devices, a multiple of N_WEIGHTS_SHARDS; got %lld and %lld",
                        (long long)devices, (long long)shards);
-    }
     n = devices / shards;
     recipe->shards = (int)shards;
     if (strcmp(recipe->aggregate, "adasum") != 0) return PD_OK;
@@ -500,16 +664,15 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
 
     memset(out, 0, sizeof *out);
     if (entry == NULL) return no_entry(system, optimizer, err);
-    if ((row = pd_optim_find(entry->row)) == NULL) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
-    }
+    if ((row = pd_optim_find(entry->name)) == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->name);
     out->rate = entry->rate;
-    if ((grouped = pd_recipe_with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (json_is_true(json_object_get(config, "normalize_grads")))
         out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
     rc = read_groups(out, entry, row, grouped, err);
     json_decref(grouped);
-    if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
+    if (rc == PD_OK && entry->finish == finish_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
     if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
     return rc == PD_OK && contains(entry->execution, "lr_schedule")

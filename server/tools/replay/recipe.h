@@ -12,32 +12,27 @@ typedef struct pd_recipe {
     /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
      * group. Do not move the array: the hyperparameters may contain schedules. */
     pd_hypers *groups;
-    /* JSON object from a parameter's name to the number of its group; NULL:
-     * all parameters are in group 0. */
+    /* JSON object from a parameter's name to the number of its group; NULL: all parameters are in group 0. */
     json_t *members;
     json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has none */
     /* JSON object from a parameter's name to the list of its dimensions' names. The value true says that the first
      * dimension is "layers". NULL: no parameter has names of dimensions. */
     json_t *axes;
     int64_t start_step; /* number of steps that count as already taken when the recorded run begins */
-    /* Text about a defect of the reference optimizer (which made the record) that this configuration triggers;
-     * NULL: no defect is known. */
+    /* A defect of the reference optimizer that this configuration triggers; NULL: none is known. */
     const char *defect;
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
-    /* The following fields are set only for a trace of averages. */
-    /* Value of the job's option `aggregate` (how gradients are averaged): "mean", "adasum" or "adasum_vdot"; NULL
-     * if the run has weights. */
-    const char *aggregate;
-    /* Number of shards of the weights. Replica (worker) r has shard r mod `shards`. Only replicas with the same
-     * shard average their gradients. */
-    int shards;
+
+    /* Only for a trace of averages: */
+    const char *aggregate; /* value of the job's key: "mean", "adasum" or "adasum_vdot"; NULL if the run has weights */
+    int shards; /* of the weights: replica r has shard r mod `shards`, and averages with replicas of the same shard */
 } pd_recipe;
 
-/* Reads which optimizer and hyperparameters a trace was made with, from its metadata
- * `system` and `config`. The caller frees *out, also after an error.
+/* Reads which optimizer and hyperparameters a trace was made with, from its metadata `system` and `config`. The caller
+ * frees *out, also after an error.
  *
- * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the
- * whole one. Special values:
+ * Each entry of `config.groups` names its parameters in `params` and lists how its configuration differs from the whole
+ * one. Special values:
  *   - meta_shampoo: null switches an option off. An object sets several hyperparameters. Keys about distribution
  *     are ignored if they don't change results.
  *   - distributed_kron: null switches an option off. weight_decay_mask splits the parameters into groups. A
@@ -45,17 +40,14 @@ typedef struct pd_recipe {
  *   - trace of averages: played with sgd at learning rate 1, which turns weights of 0 into minus the average.
  *
  * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or a hyperparameter, which the error names.
- *
  * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the optimizer refuses the configuration, or Adasum refuses the number of
- * replicas, as in Trax.
- *
- * PD_NO_MEMORY: out of memory. */
+ * replicas, as in Trax. PD_NO_MEMORY. */
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
 void pd_recipe_free(pd_recipe *recipe);
-/* Returns true if recorded runs of this system (the program that made the record) can be replayed. */
+/* Returns true if recorded runs of this system can be replayed. */
 bool pd_recipe_knows(const char *system);
 
-/* Returns the number of the group (with hyperparameters of its own) to which a parameter belongs. */
+/* Returns the number of the group to which a parameter belongs. */
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
 /* Finds the learning rate that the configuration has for a step, counted from 1. Returns false if it has none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);

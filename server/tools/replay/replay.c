@@ -4,28 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay_average.h"
-#include "replay_draws.h"
-#include "replay_local.h"
+#include "replay_case.h"
 #include "replay_net.h"
-#include "replay_parts.h"
-#include "replay_routine.h"
-#include "replay_server.h"
-#include "replay_step.h"
-#include "replay_updates.h"
+#include "replay_run.h"
+#include "replay_state.h"
 
 static int keep_names(pd_replay_result *out, const pd_trace *trace)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
 
     out->n = n + pd_replay_net_wanted(trace);
     out->params = calloc(out->n, sizeof *out->params);
     out->verdicts = calloc(out->n, sizeof *out->verdicts);
     if (out->params == NULL || out->verdicts == NULL) return PD_NO_MEMORY;
-    for (size_t i = 0; i < out->n; i++) {
+    for (size_t i = 0; i < out->n; i++)
         if ((out->params[i] = strdup(i < n ? params[i].name : "loss")) == NULL) return PD_NO_MEMORY;
-    }
     return PD_OK;
 }
 
@@ -42,7 +36,7 @@ static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_rec
     pd_replay_state *state = NULL;
     int rc;
 
-    if (pd_trace_averages(trace)) return pd_replay_average(trace, recipe, out->verdicts, &out->why);
+    if (trace->averages) return pd_replay_average(trace, recipe, out->verdicts, &out->why);
     rc = with_state && !pd_replay_is_sharded(trace) ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
 
     if (rc == PD_OK) rc = pd_replay_updates_tolerance(trace, &out->update_tolerance, &out->why);
@@ -67,16 +61,14 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
-    if (pd_replay_draws_wanted(trace))
+    if (pd_replay_has_draws(trace))
         return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
-/* Handles a recorded run that shows a defect of the reference optimizer (which made the record) and that paramd
- * does not have.
- *
- * If a recorded step succeeded, the run is skipped. If the defect made every recorded step fail, the run is played.
- * Then it counts only if paramd's steps fail as well; if they succeed, it is skipped. */
+/* Handles a recorded run that shows a defect of the reference optimizer. If a recorded step succeeded, the run is
+ * skipped. If the defect made every recorded step fail, the run is played. Then it counts only if paramd's steps fail
+ * as well; if they succeed, it is skipped. */
 static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
                        const pd_replay_options *options)
 {
@@ -92,8 +84,8 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     double rate;
     int rc = PD_OK;
 
-    if (pd_recipe_knows(pd_trace_system(trace))) rc = pd_trace_config(trace, &config, &out->why);
-    if (rc == PD_OK) rc = pd_recipe_read(recipe, pd_trace_system(trace), config, &out->why);
+    if (pd_recipe_knows(trace->system)) rc = pd_trace_config(trace, &config, &out->why);
+    if (rc == PD_OK) rc = pd_recipe_read(recipe, trace->system, config, &out->why);
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
     if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
@@ -108,7 +100,7 @@ static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options 
     int rc;
 
     if (pd_replay_is_routine(trace)) return play_routine(out, trace, options);
-    out->excused = strcmp(pd_trace_system(trace), "data") == 0;
+    out->excused = strcmp(trace->system, "data") == 0;
     rc = play_recipe(out, trace, &recipe, options);
     pd_recipe_free(&recipe);
     return rc;
@@ -133,10 +125,10 @@ void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_opt
     *out = (pd_replay_result){ .outcome = PD_REPLAY_FAILED };
     name_after_file(out, path);
     if ((rc = pd_trace_open(&trace, path, &out->why)) == PD_OK) {
-        snprintf(out->system, sizeof out->system, "%s", pd_trace_system(trace));
-        snprintf(out->name, sizeof out->name, "%s", pd_trace_case(trace));
-        out->steps = pd_trace_steps(trace);
-        out->tolerance = pd_trace_tolerance(trace);
+        snprintf(out->system, sizeof out->system, "%s", trace->system);
+        snprintf(out->name, sizeof out->name, "%s", trace->name);
+        out->steps = trace->steps;
+        out->tolerance = trace->tolerance;
         rc = play(out, trace, options);
         pd_trace_close(trace);
     }

@@ -3,7 +3,7 @@
 #ifndef PD_REPLAY_H
 #define PD_REPLAY_H
 
-#include "replay_result.h"
+#include "verdict.h"
 
 typedef struct pd_replay_options {
     bool local; /* plays with the optimizer library in this process, without a daemon */

@@ -1,6 +1,6 @@
 /* replay_average.c - computes averages of gradients with the arithmetic library, and compares them with recorded
  * averages and recorded weighted means. */
-#include "replay_average.h"
+#include "replay_case.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "adasum.h"
 #include "kernels.h"
+#include "replay_run.h"
 
 typedef struct averaging {
     const pd_trace *trace;
@@ -33,11 +34,11 @@ static void free_averaging(averaging *a)
  * have none, and malloc(0) may return NULL. */
 static int allocate(averaging *a, pd_error *err)
 {
-    size_t n = (size_t)pd_trace_elements(a->trace) + 1;
+    size_t n = (size_t)a->trace->most_elements + 1;
     bool whole =
         (a->ours = malloc(n * sizeof *a->ours)) != NULL && (a->recorded = malloc(n * sizeof *a->recorded)) != NULL;
 
-    for (int r = 0; whole && r < pd_trace_replicas(a->trace); r++) {
+    for (int r = 0; whole && r < a->trace->replicas; r++) {
         a->gradient[r] = malloc(n * sizeof **a->gradient);
         a->scratch[r] = malloc(n * sizeof **a->scratch);
         whole = a->gradient[r] != NULL && a->scratch[r] != NULL;
@@ -81,7 +82,7 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
 static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd_error *err)
 {
     const pd_trace_param *param = &a->params[i];
-    int shards = a->recipe->shards, k = pd_trace_replicas(a->trace) / shards, rc;
+    int shards = a->recipe->shards, k = a->trace->replicas / shards, rc;
     double largest = 0;
 
     for (int r = 0; r < k; r++) {
@@ -98,7 +99,7 @@ static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd
 
 int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_error *err)
 {
-    int replicas = pd_trace_replicas(trace), k = replicas / recipe->shards;
+    int replicas = trace->replicas, k = replicas / recipe->shards;
 
     if (replicas % recipe->shards != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "expected gradients of a multiple of %d replicas, got %d",
@@ -111,13 +112,11 @@ int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_
 
 int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err)
 {
-    averaging a = { .trace = trace, .recipe = recipe };
+    averaging a = { .trace = trace, .recipe = recipe, .params = trace->params };
     int rc = pd_replay_check_replicas(trace, recipe, err);
-    size_t n;
 
-    a.params = pd_trace_params(trace, &n);
     if (rc == PD_OK) rc = allocate(&a, err);
-    for (size_t i = 0; rc == PD_OK && i < n; i++)
+    for (size_t i = 0; rc == PD_OK && i < trace->n; i++)
         for (int shard = 0; rc == PD_OK && shard < recipe->shards; shard++)
             rc = play_group(&a, i, shard, &verdicts[i], err);
     free_averaging(&a);

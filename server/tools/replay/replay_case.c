@@ -7,26 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "pages.h"
-
-static int make_room(pd_case *c)
-{
-    size_t room = 2 * c->room + 16;
-    void **more;
-
-    if (c->n_held < c->room) return PD_OK;
-    if ((more = realloc(c->held, room * sizeof *more)) == NULL) return pd_fail(c->err, PD_NO_MEMORY, "out of memory");
-    c->held = more;
-    c->room = room;
-    return PD_OK;
-}
 
 int pd_case_memory(pd_case *c, void **out, size_t bytes)
 {
-    int rc = make_room(c);
-
     *out = NULL;
-    if (rc != PD_OK) return rc;
+    if (pd_grow((void **)&c->held, &c->room, c->n_held + 1, sizeof *c->held) != PD_OK)
+        return pd_fail(c->err, PD_NO_MEMORY, "out of memory");
     if ((*out = pd_pages_new(bytes)) == NULL) return pd_fail(c->err, PD_NO_MEMORY, "no memory for %zu bytes", bytes);
     c->held[c->n_held++] = *out;
     return PD_OK;
@@ -88,7 +76,7 @@ int pd_case_doubles(pd_case *c, const char *field, double **at, pd_shape *shape,
     int rc;
 
     if (!pd_trace_tensor(c->trace, name_of(c, field, name), shape))
-        return pd_case_refuse(c, field, "missing, or its elements are no numbers");
+        return pd_case_refuse(c, field, "missing, or not numeric");
     if (pd_shape_elements(shape, n) != PD_OK) return pd_case_refuse(c, field, "too large");
     if ((rc = pd_case_memory(c, &memory, (size_t)*n * sizeof **at)) != PD_OK) return rc;
     pd_trace_values(c->trace, name, *at = memory);
@@ -120,7 +108,7 @@ int pd_case_vector(pd_case *c, const char *field, int64_t n, float **out)
     pd_case_tensor p;
     int rc = pd_case_take(c, field, &p);
 
-    if (rc == PD_OK && p.n != n) rc = pd_case_refuse(c, field, "not as long as the matrix has rows");
+    if (rc == PD_OK && p.n != n) rc = pd_case_refuse(c, field, "expected as many elements as the matrix has rows");
     if (rc == PD_OK) *out = p.at;
     return rc;
 }
@@ -132,7 +120,7 @@ int pd_case_error(pd_case *c, const char *field, const float *ours, int64_t n, d
     int64_t recorded_n;
     int rc = pd_case_doubles(c, field, &recorded, &shape, &recorded_n);
 
-    if (rc == PD_OK && recorded_n != n) rc = pd_case_refuse(c, field, "not of the size that the input calls for");
+    if (rc == PD_OK && recorded_n != n) rc = pd_case_refuse(c, field, "unexpected size");
     if (rc == PD_OK) *error = pd_relative_error(ours, recorded, n, scale);
     return rc;
 }

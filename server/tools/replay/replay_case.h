@@ -1,9 +1,9 @@
-/* replay_case.h - one recorded case of a routine: recorded inputs and results of one function, such as a matrix
- * root.
+/* replay_case.h - files with cases of a routine instead of a run: recorded inputs and results of one function, such as
+ * a matrix root.
  *
- * A routine is a row of the table in replay_routine.c. It has a function that computes one case and notes how far
- * each result is from the recorded one. A case is an entry of a list in the metadata `config` of the file, or the
- * whole config. Its tensors are named in one of four ways:
+ * A routine is a row of the table in replay_routine.c. Its judge computes one case and adds to the verdict how far each
+ * result is from the recorded one. A case is an entry of a list in the metadata `config` of the file, or the whole
+ * config. Its tensors are named in one of four ways:
  *   FIELD with stars: the stars are replaced by the digits of the case's index
  *   FIELD/0012: four digits, if the routine is `numbered`
  *   FIELD: if the config is the only case
@@ -77,5 +77,26 @@ int pd_case_judge(pd_case *c, const char *field, const float *ours, int64_t n);
 int pd_case_judge_equal(pd_case *c, const char *field, const float *ours, int64_t n);
 /* Notes an error of 0 for the case if `holds` is true, otherwise an infinite error. */
 void pd_case_expect(pd_case *c, bool holds);
+
+/* The judges of routines. They return PD_OK or an error of pd_replay_routine. */
+int pd_judge_inverse_pth_root(pd_case *c); /* replay_google.c */
+int pd_judge_power_iteration(pd_case *c);
+int pd_judge_quantized_value(pd_case *c);
+int pd_judge_symmetric_matrices(pd_case *c);
+int pd_judge_meta_root(pd_case *c); /* replay_meta.c */
+int pd_judge_meta_retry(pd_case *c);
+int pd_judge_kron_norm(pd_case *c); /* replay_kron.c */
+int pd_judge_kron_update(pd_case *c);
+int pd_judge_kron_probability(pd_case *c);
+int pd_judge_jax_threefry(pd_case *c);
+int pd_judge_weighted_mean(pd_case *c); /* replay_average.c */
+
+/* Returns true if the file has cases of a routine that is in the table of routines. */
+bool pd_replay_is_routine(const pd_trace *trace);
+/* Computes every case of the file with the arithmetic library in this process, compares it with the record, and
+ * sets n, params, verdicts and why in *out. PD_INVALID_ARGUMENT: a case cannot be computed because a tensor is
+ * missing or has a wrong shape. PD_UNIMPLEMENTED: a case has an option that paramd's function does not have.
+ * PD_NO_MEMORY: out of memory. */
+int pd_replay_routine(pd_replay_result *out, pd_trace *trace);
 
 #endif

@@ -1,11 +1,11 @@
 /* replay_google.c - computes recorded cases of the functions of Google's Shampoo: inverse roots, power iteration,
  * quantized values, symmetric matrices. */
-#include "replay_google.h"
-#include "root_types.h"
+#include "replay_case.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "root_types.h"
 #include "quantize.h"
 #include "root.h"
 #include "symmetric.h"
@@ -14,9 +14,8 @@ static int storage_of(const pd_case *c, pd_storage *out)
 {
     const char *dtype = json_string_value(json_object_get(c->entry, "dtype"));
 
-    for (*out = PD_STORE_BF16; dtype != NULL && *out <= PD_STORE_INT16; (*out)++) {
+    for (*out = PD_STORE_BF16; dtype != NULL && *out <= PD_STORE_INT16; (*out)++)
         if (strcmp(pd_storage_name(*out), dtype) == 0) return PD_OK;
-    }
     return pd_fail(c->err, PD_UNIMPLEMENTED, "case %03d: expected a dtype of bfloat16, int8, int16", c->index);
 }
 
@@ -55,7 +54,7 @@ int pd_judge_quantized_value(pd_case *c)
     if (rc == PD_OK) rc = pd_case_take(c, "input", &input);
     if (rc != PD_OK) return rc;
     rows = input.shape.rank > 0 ? input.shape.dim[0] : 0;
-    if (rows == 0 || input.n == 0) return pd_case_refuse(c, "input", "a scalar or nothing cannot be quantized");
+    if (rows == 0 || input.n == 0) return pd_case_refuse(c, "input", "a scalar or an empty tensor cannot be quantized");
     cols = input.n / rows;
     if (apart && (input.shape.rank != 2 || rows != cols))
         return pd_case_refuse(c, "input", "only a square matrix has a diagonal to extract");
@@ -79,9 +78,8 @@ static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
     float *last;
     int rc;
 
-    if (update == NULL || strcmp(update, "2 * input") != 0) {
+    if (update == NULL || strcmp(update, "2 * input") != 0)
         return pd_fail(c->err, PD_UNIMPLEMENTED, "case %03d: expected the update_input \"2 * input\"", c->index);
-    }
     pd_blockrows_product(C, 0, 1, X);
     if ((rc = pd_case_judge(c, "concat", C.at.at, C.b * width)) != PD_OK) return rc;
     for (int64_t i = 0; i < X.rows * X.cols; i++) X.at[i] *= 2;
@@ -194,10 +192,9 @@ int pd_judge_inverse_pth_root(pd_case *c)
     float *root, numbers[2];
     int rc = check_limits(c);
 
-    if (rc == PD_OK && (p < 1 || p > 1000 || !(epsilon >= 0))) {
+    if (rc == PD_OK && (p < 1 || p > 1000 || !(epsilon >= 0)))
         rc = pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected p from 1 to 1000 and ridge_epsilon from 0 on",
                      c->index);
-    }
     if (rc == PD_OK) rc = take_symmetric(c, "matrix", &A);
     if (rc == PD_OK) rc = pd_case_floats(c, &root, A.rows * A.rows);
     if (rc != PD_OK) return rc;

@@ -1,10 +1,7 @@
-/* replay_kron.c - computes recorded cases of distributed_kron's functions (distributed_kron's page, sections 3 and
- * 4) and compares them with the record. The functions are:
- *   - the lower bound of a norm
- *   - one update of a block's factors
- *   - the steps in which factors are updated
- *   - the numbers of JAX's random generator, in both of its layouts */
-#include "replay_kron.h"
+/* replay_kron.c - computes recorded cases of distributed_kron's functions (its page, sections 3 and 4): the lower bound
+ * of a norm, one update of a block's factors, the steps in which factors are updated, and the numbers of JAX's random
+ * generator, in both of its layouts. */
+#include "replay_case.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -174,8 +171,8 @@ int pd_judge_kron_update(pd_case *c)
     return rc == PD_OK ? judge_factors(c, &u) : rc;
 }
 
-/* Reads the probability with which factors are updated. A JSON object such as {"min_prob":
- * 0.05} is a schedule. For a constant number *schedule is NULL. */
+/* Reads the probability with which factors are updated. A JSON object such as {"min_prob": 0.05} is a schedule. For a
+ * constant number *schedule is NULL. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
 {
     char text[256] = "precond_update_prob_schedule(";
@@ -213,8 +210,8 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Computes in which steps factors are updated, and compares their numbers with the record:
- * for all steps with a recorded probability, and at least up to the last recorded update. */
+/* Computes in which steps factors are updated, and compares their numbers with the record: for all steps with a
+ * recorded probability, and at least up to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;
@@ -228,10 +225,9 @@ static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t 
     if (n > 0 && !(recorded[n - 1] >= 1 && recorded[n - 1] < 1e7))
         return pd_case_refuse(c, "updated_steps/*", "expected steps from 1 up to 1e7");
     if (n > 0 && recorded[n - 1] > (double)steps) steps = (int64_t)recorded[n - 1];
-    for (int64_t t = 1; same && t <= steps; t++) {
+    for (int64_t t = 1; same && t <= steps; t++)
         if (pd_kron_counts(&counter, probability_at(c, schedule, t)))
             same = found < n && recorded[found++] == (double)t;
-    }
     pd_case_expect(c, same && found == n);
     return PD_OK;
 }

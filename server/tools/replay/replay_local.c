@@ -1,41 +1,151 @@
-/* replay_local.c - plays a trace with the optimizer library in this process, without a
- * daemon. */
-#include "replay_local.h"
+/* replay_local.c - plays a recorded run with the optimizer library in this process, without a daemon. */
+#include "replay_run.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "replay_draws.h"
-#include "replay_parts.h"
-#include "replay_step.h"
-#include "replay_tensors.h"
-#include "replay_updates.h"
 #include "optimizer_ops.h"
+#include "replay_state.h"
+
+enum { NAME_TEXT = 400 };
+
+/* The recorded random numbers of a run of distributed_kron. They are in tensors `probe/TTTT/NAME` (TTTT: step), and in
+ * the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each step one
+ * random number decides for all parameters whether they are balanced. */
+typedef struct draws {
+    json_t *balanced; /* NULL: not recorded */
+    pd_draws *at;     /* random numbers of each declared parameter in the present step; NULL: none were recorded */
+    float **normal;
+} draws;
 
 typedef struct play {
     const pd_trace *trace;
     const pd_recipe *recipe;
     pd_replay_tensors t;
-    /* For each parameter the change of its weights in a step. NULL: the optimizer does not report it, or the trace has
-     * none to compare it with. */
-    float **update;
-    pd_replay_draws *draws; /* source of the recorded random numbers; NULL: none were recorded */
-    pd_replay_parts parts;  /* the declared parts */
+    float **update; /* of each parameter in a step; NULL: the optimizer does not report it, or the trace has none */
+    pd_replay_parts parts; /* the declared parts */
+    draws draws;
     pd_declaration *declarations;
     pd_step_io *io;
     /* Hyperparameters for one step. Only entry number `rate`, the learning rate, is used. */
     double hypers[PD_MAX_HYPERS];
     int rate;
     pd_model *model; /* the model that is trained; NULL: the optimizer refused it, as the record expects */
-    /* 0: the model gets the recorded gradients. 1 or more: number of a "shaken" model, whose gradients have their
-     * last bits flipped. It measures how strongly rounding changes the optimizer state. */
-    int shaken;
+    int shaken;      /* number of a shaken model; 0: the model gets the recorded gradients */
 } play;
+
+bool pd_replay_has_draws(const pd_trace *trace)
+{
+    return pd_trace_has(trace, "probe/");
+}
+
+static int open_draws(play *p, pd_error *err)
+{
+    if (!pd_replay_has_draws(p->trace)) return PD_OK;
+    p->draws.at = calloc(p->parts.n + 1, sizeof *p->draws.at);
+    p->draws.normal = calloc(p->parts.n + 1, sizeof *p->draws.normal);
+    if (p->draws.at == NULL || p->draws.normal == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return pd_trace_json(p->trace, "balanced_steps", JSON_ARRAY, &p->draws.balanced, err);
+}
+
+static void free_probes(play *p)
+{
+    for (size_t i = 0; p->draws.normal != NULL && i < p->parts.n; i++) {
+        free(p->draws.normal[i]);
+        p->draws.normal[i] = NULL;
+    }
+}
+
+static bool is_balanced(const play *p, int64_t step)
+{
+    json_t *balanced;
+    size_t i;
+
+    json_array_foreach(p->draws.balanced, i, balanced)
+    {
+        if (json_is_integer(balanced) && json_integer_value(balanced) == step) return true;
+    }
+    return false;
+}
+
+/* Reads the random probe of a declared parameter, a whole parameter of the trace, in a step. If the trace has none, the
+ * optimizer drew no probe for the parameter in this step. */
+static int read_probe(play *p, size_t part, int64_t step, pd_error *err)
+{
+    char name[NAME_TEXT];
+    pd_shape shape;
+    int64_t n = 0;
+    double *wide;
+    float *normal;
+
+    snprintf(name, sizeof name, "probe/%04d/%s", (int)step, p->parts.at[part].recorded);
+    if (!pd_trace_tensor(p->trace, name, &shape)) return PD_OK;
+    if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", name);
+    wide = calloc((size_t)n + 1, sizeof *wide);
+    normal = p->draws.normal[part] = calloc((size_t)n + 1, sizeof *normal);
+    if (wide != NULL && normal != NULL) {
+        pd_trace_values(p->trace, name, wide);
+        for (int64_t i = 0; i < n; i++) normal[i] = (float)wide[i];
+        p->draws.at[part].normal = normal;
+        p->draws.at[part].n_normal = n;
+    }
+    free(wide);
+    return p->draws.at[part].normal != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+}
+
+/* Reads the recorded random numbers of a step into p->draws.at; steps count from 1. PD_INVALID_ARGUMENT: a tensor of
+ * random numbers is too large. */
+static int read_draws(play *p, int64_t step, pd_error *err)
+{
+    int rc = PD_OK;
+
+    free_probes(p);
+    for (size_t i = 0; rc == PD_OK && i < p->parts.n; i++) {
+        p->draws.at[i] = (pd_draws){ .uniform = is_balanced(p, step) ? 0 : 0.5 };
+        rc = read_probe(p, i, step, err);
+    }
+    return rc;
+}
+
+int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err)
+{
+    const char *text = pd_trace_meta(trace, "noise_update");
+    char *end = NULL;
+    double noise = text != NULL ? strtod(text, &end) : 0;
+
+    if (text != NULL && (end == text || *end != '\0' || !(noise >= 0) || isinf(noise)))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata noise_update: expected a number from 0 on, got \"%.64s\"",
+                       text);
+    *tolerance = text != NULL ? 10 * noise + 1e-6 : trace->tolerance;
+    return PD_OK;
+}
+
+/* Copies the recorded update of a parameter in a step to `at`: the change of its weights, with its sign and learning
+ * rate. Sets *there to whether it was recorded, as the tensor `update/TTTT/NAME`. PD_INVALID_ARGUMENT: it has another
+ * shape than the parameter. */
+static int read_update(const pd_trace *trace, int64_t step, size_t param, double *at, bool *there, pd_error *err)
+{
+    char name[NAME_TEXT];
+    pd_shape shape;
+
+    snprintf(name, sizeof name, "update/%04d/%s", (int)step, trace->params[param].name);
+    if (!(*there = pd_trace_tensor(trace, name, &shape))) return PD_OK;
+    if (!pd_shape_equal(&shape, &trace->params[param].shape))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected the parameter's shape", name);
+    pd_trace_values(trace, name, at);
+    return PD_OK;
+}
 
 static void free_play(play *p)
 {
     for (size_t i = 0; p->update != NULL && i < p->t.n; i++) free(p->update[i]);
     free(p->update);
-    pd_replay_draws_close(p->draws);
+    free_probes(p);
+    free(p->draws.normal);
+    free(p->draws.at);
+    json_decref(p->draws.balanced);
     free(p->declarations);
     free(p->io);
     pd_replay_tensors_free(&p->t);
@@ -46,7 +156,7 @@ static void free_play(play *p)
 /* Allocates memory for the changes of weights in a step, if the trace has recorded such changes. */
 static int allocate_updates(play *p, pd_error *err)
 {
-    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace) ||
+    if (!pd_trace_has(p->trace, "update/") || pd_replay_is_sharded(p->trace) ||
         p->recipe->groups[0].row->update_dtype == NULL)
         return PD_OK;
     if ((p->update = calloc(p->t.n + 1, sizeof *p->update)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -89,7 +199,7 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
     p->rate = pd_hypers_find(recipe->groups[0].row, recipe->rate);
     rc = pd_replay_parts_find(&p->parts, trace, recipe, err);
     if (rc == PD_OK) rc = pd_replay_tensors_new(&p->t, trace, err);
-    if (rc == PD_OK && pd_replay_draws_wanted(trace)) rc = pd_replay_draws_open(&p->draws, trace, &p->parts, err);
+    if (rc == PD_OK) rc = open_draws(p, err);
     if (rc == PD_OK) p->declarations = calloc(p->parts.n + 1, sizeof *p->declarations);
     if (rc == PD_OK) p->io = calloc(p->parts.n + 1, sizeof *p->io);
     if (rc == PD_OK && (p->declarations == NULL || p->io == NULL)) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -99,7 +209,6 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
 
 static int fill_io(play *p, int64_t step, pd_error *err)
 {
-    const pd_draws *draws = NULL;
     uint64_t mask =
         p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step, &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
     int rc;
@@ -120,9 +229,9 @@ static int fill_io(play *p, int64_t step, pd_error *err)
                           .hypers_mask = mask,
                           .update = p->update != NULL ? p->update[part->param] : NULL };
     }
-    if (p->draws == NULL) return PD_OK;
-    rc = pd_replay_draws_at(p->draws, step, &draws, err);
-    for (size_t i = 0; rc == PD_OK && i < p->parts.n; i++) p->io[i].draws = &draws[i];
+    if (p->draws.at == NULL) return PD_OK;
+    rc = read_draws(p, step, err);
+    for (size_t i = 0; rc == PD_OK && i < p->parts.n; i++) p->io[i].draws = &p->draws.at[i];
     return rc;
 }
 
@@ -142,16 +251,15 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
 
     for (size_t i = 0; rc == PD_OK && p->update != NULL && i < p->t.n; i++) {
         bool there;
-        if (!p->t.present[i] || (rc = pd_replay_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK ||
-            !there)
+        if (!p->t.present[i] || (rc = read_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK || !there)
             continue;
         pd_verdict_add(updates, i, step, pd_relative_error(p->update[i], p->t.recorded, p->t.params[i].elements, 0));
     }
     return rc;
 }
 
-/* Takes one step with the model, and with the shaken models (whose gradients have their last bits flipped) if there
- * are any. Then compares everything that was recorded after this step. */
+/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was
+ * recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {
@@ -180,9 +288,8 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
         shaken[i].shaken = i + 1;
         rc = prepare(&shaken[i], trace, recipe, err);
     }
-    for (int64_t step = 1; rc == PD_OK && step <= pd_trace_steps(trace); step++) {
+    for (int64_t step = 1; rc == PD_OK && step <= trace->steps; step++)
         rc = play_step(&p, shaken, step, verdicts, updates, state, err);
-    }
     free_play(&p);
     for (int i = 0; i < PD_REPLAY_SHAKEN; i++) free_play(&shaken[i]);
     return rc;

@@ -10,14 +10,14 @@
  *     the float32 and the float64 run. If its tolerance is below what float32 can reach, only one thing is
  *     compared: whether it ended at the limit of steps.
  *   - If the recorded iteration diverged, paramd's must not converge. */
-#include "replay_meta.h"
-#include "root_types.h"
+#include "replay_case.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "root.h"
+#include "root_types.h"
 
 static const double most_noise = 1e-2; /* if a recorded matrix root has a larger noise, its digits are not compared */
 /* The iteration for a root makes a matrix M converge to I, and stops when max |M - I| is below its tolerance. Below
@@ -157,7 +157,7 @@ static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_r
  * paramd is also right if it agrees with the float64 root. */
 static int judge_refusal(pd_case *c, pd_mat X, bool there)
 {
-    if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, pd_trace_tolerance(c->trace));
+    if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, c->trace->tolerance);
     pd_case_expect(c, !there);
     return PD_OK;
 }

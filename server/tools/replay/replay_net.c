@@ -29,7 +29,7 @@ bool pd_replay_net_wanted(const pd_trace *trace)
 {
     pd_shape shape;
 
-    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace) &&
+    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= trace->steps &&
            !pd_trace_has(trace, "grad/");
 }
 
@@ -72,12 +72,12 @@ static bool take_bias(pd_replay_net *net, const pd_trace_param *param, size_t i)
     return false;
 }
 
-/* Finds the network's layers in the trace. Each layer must have a weight and a bias, and
- * as many inputs as the layer before it has outputs. */
+/* Finds the network's layers in the trace. Each layer must have a weight and a bias, and as many inputs as the layer
+ * before it has outputs. */
 static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n);
+    const pd_trace_param *params = trace->params;
+    size_t n = trace->n;
     size_t biases = 0;
     bool fits = true;
 
@@ -98,11 +98,9 @@ static int read_tensor(const pd_trace *data, const char *name, int rank, double 
     pd_shape shape;
     int64_t n = 0;
 
-    if (!pd_trace_tensor(data, name, &shape) || shape.rank != rank || pd_shape_elements(&shape, &n) != PD_OK ||
-        n == 0) {
+    if (!pd_trace_tensor(data, name, &shape) || shape.rank != rank || pd_shape_elements(&shape, &n) != PD_OK || n == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of the data beside the trace: expected numbers in %d dimensions",
                        name, rank);
-    }
     if ((*at = calloc((size_t)n, sizeof **at)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (int d = 0; d < rank; d++) size[d] = shape.dim[d];
     pd_trace_values(data, name, *at);
@@ -112,13 +110,11 @@ static int read_tensor(const pd_trace *data, const char *name, int rank, double 
 /* Checks that n recorded numbers are whole numbers, at least 0 and below `limit`. */
 static int check_numbers(const char *name, const double *at, int64_t n, int64_t limit, pd_error *err)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!(at[i] >= 0 && at[i] < (double)limit) || at[i] != floor(at[i])) {
+    for (int64_t i = 0; i < n; i++)
+        if (!(at[i] >= 0 && at[i] < (double)limit) || at[i] != floor(at[i]))
             return pd_fail(err, PD_INVALID_ARGUMENT,
                            "%s of the data beside the trace: expected whole numbers below %lld, got %g", name,
                            (long long)limit, at[i]);
-        }
-    }
     return PD_OK;
 }
 
@@ -132,35 +128,31 @@ static int read_data(pd_replay_net *net, const pd_trace *data, pd_error *err)
     if (rc != PD_OK) return rc;
     net->examples = x[0];
     net->batch = index[1];
-    if (x[1] != net->layer[0].in || y[0] != x[0] || index[0] < net->steps) {
+    if (x[1] != net->layer[0].in || y[0] != x[0] || index[0] < net->steps)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "the data beside the trace: expected examples of %lld numbers, each with a label, and batches "
                        "for %lld steps",
                        (long long)net->layer[0].in, (long long)net->steps);
-    }
     rc = check_numbers("y", net->y, y[0], net->layer[net->n - 1].out, err);
     return rc == PD_OK ? check_numbers("batch_index", net->index, index[0] * index[1], x[0], err) : rc;
 }
 
 static int open_data(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
-    const char *seed = pd_trace_meta(trace, "batch_seed"), *path = pd_trace_path(trace), *slash = strrchr(path, '/');
+    const char *seed = pd_trace_meta(trace, "batch_seed"), *path = trace->path, *slash = strrchr(path, '/');
     char name[1200];
     pd_trace *data;
     pd_error why;
     int rc;
 
-    if (seed == NULL || strlen(seed) > 20 || strspn(seed, "0123456789") != strlen(seed)) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and no batch_seed to compute them by");
-    }
+    if (seed == NULL || strlen(seed) > 20 || strspn(seed, "0123456789") != strlen(seed))
+        return pd_fail(err, PD_UNIMPLEMENTED, "records neither gradients nor a batch_seed to compute them");
     if (snprintf(name, sizeof name, "%.*sdigits_batches_seed%s.safetensors",
-                 slash != NULL ? (int)(slash + 1 - path) : 0, path, seed) >= (int)sizeof name) {
+                 slash != NULL ? (int)(slash + 1 - path) : 0, path, seed) >= (int)sizeof name)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s...: the name is too long", path);
-    }
-    if ((rc = pd_trace_open(&data, name, &why)) == PD_NOT_FOUND) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and the data to compute them is not there: %.300s",
+    if ((rc = pd_trace_open(&data, name, &why)) == PD_NOT_FOUND)
+        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and there is no data to compute them: %.300s",
                        why.text);
-    }
     if (rc != PD_OK) return pd_fail(err, rc, "%s", why.text);
     rc = read_data(net, data, err);
     pd_trace_close(data);
@@ -174,11 +166,10 @@ static int allocate(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     int64_t n = 0;
 
     for (int l = 0; l < net->n; l++) weights += net->layer[l].in * net->layer[l].out;
-    if (net->batch > MAX_PRODUCTS / weights) {
+    if (net->batch > MAX_PRODUCTS / weights)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "a batch of %lld examples for %lld weights is more than a replay takes", (long long)net->batch,
+                       "a batch of %lld examples for %lld weights is too much work for a replay", (long long)net->batch,
                        (long long)weights);
-    }
     (void)pd_trace_tensor(trace, "loss", &shape);
     (void)pd_shape_elements(&shape, &n);
     net->loss = calloc((size_t)n + 1, sizeof *net->loss);
@@ -201,7 +192,7 @@ int pd_replay_net_open(pd_replay_net **out, const pd_trace *trace, pd_error *err
     int rc;
 
     if (net == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    net->steps = pd_trace_steps(trace);
+    net->steps = trace->steps;
     rc = find_layers(net, trace, err);
     if (rc == PD_OK) rc = open_data(net, trace, err);
     if (rc == PD_OK) rc = allocate(net, trace, err);

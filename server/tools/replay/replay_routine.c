@@ -1,15 +1,10 @@
-/* replay_routine.c - computes the recorded cases of a routine (inputs and results of one function) with the
- * arithmetic library in this process, and compares them one by one with the record. */
-#include "replay_routine.h"
+/* replay_routine.c - computes the recorded cases of a routine with the arithmetic library in this process, and compares
+ * them one by one with the record. */
+#include "replay_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "replay_average.h"
-#include "replay_google.h"
-#include "replay_kron.h"
-#include "replay_meta.h"
 
 enum { MOST_CASES = 1000 };
 
@@ -41,9 +36,8 @@ static bool is_named(const char *name, const pd_routine *r)
 
 static const pd_routine *find_routine(const pd_trace *trace)
 {
-    for (const pd_routine *r = routines; r < routines + sizeof routines / sizeof *routines; r++) {
-        if (strcmp(r->system, pd_trace_system(trace)) == 0 && is_named(pd_trace_case(trace), r)) return r;
-    }
+    for (const pd_routine *r = routines; r < routines + sizeof routines / sizeof *routines; r++)
+        if (strcmp(r->system, trace->system) == 0 && is_named(trace->name, r)) return r;
     return NULL;
 }
 

@@ -1,11 +1,10 @@
-/* replay_server.c - plays a trace through a daemon, with one thread and one connection for
- * each replica.
+/* replay_server.c - plays a trace through a daemon, with one thread and one connection for each replica.
  *
- * A trace of weights is played step by step. In a trace of averages each parameter is an independent question: what
- * is the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
+ * A trace of weights is played step by step. In a trace of averages each parameter is an independent question: what is
+ * the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
  * exactly minus the average as weights. If the weights are sharded, the declared parameter has all shards, and a
  * replica pushes and pulls only the range of its own shard. */
-#include "replay_server.h"
+#include "replay_run.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -15,10 +14,6 @@
 #include <sys/random.h>
 
 #include "connection.h"
-#include "replay_average.h"
-#include "replay_parts.h"
-#include "replay_step.h"
-#include "replay_tensors.h"
 
 typedef struct common { /* Data that all workers of a replay share. While they run, only first_failed changes. */
     const pd_trace *trace;
@@ -28,9 +23,7 @@ typedef struct common { /* Data that all workers of a replay share. While they r
     const pd_recipe *recipe;
     const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: there is none */
     char job[300];
-    /* The job's rules: one for each group of parameters (those with the same hyperparameters), that of group 0 last.
-     * NULL at the end. */
-    char **rules;
+    char **rules;          /* one for each group of parameters, that of group 0 last; NULL at the end */
     pd_replay_parts parts; /* the declared parts */
     size_t n;              /* number of parameters in the trace */
     int64_t rounds;
@@ -117,9 +110,9 @@ static int join_job(worker *w)
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
     /* Whether steps of the recorded run may fail. If so, the job gets two options about gradients that are not finite
-     * (have a NaN or infinity) or too large for the optimizer. With nonfinite=apply the daemon takes steps with them.
-     * With nonfinite_scope=job a step fails for all parameters or for none. */
-    bool hard = pd_trace_averages(s->trace) || pd_trace_is_extreme(s->trace) || pd_trace_has_errors(s->trace);
+     * or too large for the optimizer. With nonfinite=apply the daemon takes steps with them. With nonfinite_scope=job a
+     * step fails for all parameters or for none. */
+    bool hard = s->trace->averages || s->trace->extreme || json_array_size(s->trace->errors) > 0;
     char how[64], start[64];
     /* The list of options ends at its first NULL. So if `hard` is false, nonfinite_scope is not given either. */
     const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };
@@ -211,7 +204,7 @@ static int take_round(worker *w, int64_t round)
 
     if (w->refused) return PD_OK;
     rc = push_pull(w, round, &why);
-    if (pd_trace_averages(trace)) {
+    if (trace->averages) {
         w->err = why;
         return rc;
     }
@@ -265,15 +258,14 @@ static void *run_worker(void *arg)
     if (w->rc == PD_OK) w->rc = join_job(w);
     for (int64_t round = 1; w->rc == PD_OK && round <= s->rounds; round++) {
         w->rc = take_round(w, round);
-        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) pd_replay_tensors_judge(&w->t, round, w->verdicts);
+        if (w->rc == PD_OK && !s->trace->averages) pd_replay_tensors_judge(&w->t, round, w->verdicts);
     }
-    if (w->rc == PD_OK && pd_trace_averages(s->trace)) compare_averages(w);
+    if (w->rc == PD_OK && s->trace->averages) compare_averages(w);
     if (w->rc != PD_OK) give_up(w);
     return NULL;
 }
 
-/* Makes the job's rules, one for each group of parameters (those with the same hyperparameters). A parameter in a group
- * is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
+/* Makes the job's rules, one for each group of parameters. A parameter in a group is declared with the group's number in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;
@@ -294,18 +286,19 @@ static int set_rules(common *s, pd_error *err)
 
 static int make_common(common *s, pd_error *err)
 {
-    bool averages = pd_trace_averages(s->trace);
+    bool averages = s->trace->averages;
     uint64_t nonce = 0;
     int rc = averages ? pd_replay_check_replicas(s->trace, s->recipe, err) : PD_OK;
 
     if (rc == PD_OK) rc = pd_replay_parts_find(&s->parts, s->trace, s->recipe, err);
     if (rc != PD_OK) return rc;
-    s->params = pd_trace_params(s->trace, &s->n);
-    s->world_size = pd_trace_replicas(s->trace);
-    s->rounds = averages ? 1 : pd_trace_steps(s->trace);
+    s->params = s->trace->params;
+    s->n = s->trace->n;
+    s->world_size = s->trace->replicas;
+    s->rounds = averages ? 1 : s->trace->steps;
     s->rate = averages ? NULL : s->recipe->rate;
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
-    snprintf(s->job, sizeof s->job, "replay/%.128s/%016llx", pd_trace_case(s->trace), (unsigned long long)nonce);
+    snprintf(s->job, sizeof s->job, "replay/%.128s/%016llx", s->trace->name, (unsigned long long)nonce);
     return set_rules(s, err);
 }
 
@@ -329,9 +322,8 @@ static int run_workers(worker *workers, const common *s, pd_error *err)
             break;
         }
     }
-    for (int i = 0; i < s->world_size; i++) {
+    for (int i = 0; i < s->world_size; i++)
         if (workers[i].started) pthread_join(workers[i].thread, NULL);
-    }
     return rc;
 }
 
@@ -363,10 +355,9 @@ static int check_count(const worker *workers, const common *s, pd_error *err)
     if (workers[0].refused) return PD_OK;
     rc = counted(s, &count, err);
     for (int i = 0; i < s->world_size; i++) sent += workers[i].sent;
-    if (rc == PD_OK && sent != count) {
+    if (rc == PD_OK && sent != count)
         return pd_fail(err, PD_DATA_LOSS, "the daemon counted %llu contributions of %llu that were sent",
                        (unsigned long long)count, (unsigned long long)sent);
-    }
     return rc;
 }
 
@@ -380,14 +371,12 @@ static int perform(worker *workers, const common *s, pd_verdict *verdicts, pd_er
         if (err != NULL) *err = workers[first].err;
     }
     if (rc == PD_OK) rc = check_count(workers, s, err);
-    for (int i = 0; i < s->world_size; i++) {
+    for (int i = 0; i < s->world_size; i++)
         for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].t.net != NULL); p++)
             pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
-    }
     pd_operator_drop(s->url, s->timeout, s->job);
-    for (int i = 0; i < s->world_size; i++) {
+    for (int i = 0; i < s->world_size; i++)
         if (workers[i].started) release(&workers[i]);
-    }
     return rc;
 }
 

@@ -11,7 +11,6 @@
 #include "optimizer.h"
 #include "plan.h"
 #include "root_bound.h"
-#include "verdict.h"
 
 enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
@@ -42,15 +41,9 @@ struct pd_replay_state {
     const pd_recipe *recipe;
     entry *entries;
     size_t n;
-    /* Largest error that a tensor may have, from the metadata noise_state; if that was not recorded, the tolerance
-     * of the weights. */
-    double tolerance;
-    /* Largest error that moving averages (momentum, filtered gradient) may have, from the metadata
-     * noise_bc32_displacement; negative: not recorded. */
-    double way_tolerance;
-    /* The trace records no tolerance for optimizer state. So the effect of rounding
-     * (noise) on each slot is measured, and errors of that size are allowed. */
-    bool measured;
+    double tolerance; /* of a tensor, from the metadata noise_state; if that was not recorded, that of the weights */
+    double way_tolerance; /* of moving averages, from noise_bc32_displacement; negative: not recorded */
+    bool measured; /* the trace records no tolerance for optimizer state, so the noise of each slot is measured */
     /* Number of steps from the copying of statistics to the use of the matrix roots computed from them. */
     int64_t delay;
 };
@@ -60,9 +53,8 @@ static bool is_of_roots(const entry *e)
 {
     static const char *const slots[] = { "preconditioners", "inverse_pth_root_errors", "inv_factor_matrices" };
 
-    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         if (strcmp(e->slot, slots[i]) == 0) return true;
-    }
     return false;
 }
 
@@ -92,10 +84,9 @@ static bool ends_with(const char *text, int length, const char *suffix)
  * w/Q the text "w/Q/0" belongs to w. NULL: no parameter fits. */
 static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, size_t *param)
 {
-    size_t n;
-    const pd_trace_param *params = pd_trace_params(trace, &n), *best = NULL;
+    const pd_trace_param *params = trace->params, *best = NULL;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < trace->n; i++) {
         size_t length = strlen(params[i].name);
         if (strncmp(text, params[i].name, length) != 0 || text[length] != '/' ||
             isdigit((unsigned char)text[length + 1]))
@@ -198,10 +189,8 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
         owner = owner_of(state->trace, name + head, &e->param);
     if (owner == NULL || length >= NAME_TEXT)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", name);
-    if (step < 1 || step > pd_trace_steps(state->trace)) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", name,
-                       (int)pd_trace_steps(state->trace));
-    }
+    if (step < 1 || step > state->trace->steps)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", name, (int)state->trace->steps);
     if (!pd_trace_tensor(state->trace, name, &shape))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected numbers", name);
     e->quantized = ends_with(name, length, "/quantized");
@@ -210,7 +199,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     e->step = step;
     head += (int)strlen(owner->name) + 1;
     if (!split_field(e, name + head, e->length - head))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: invalid slot name", name);
     if (is_idle_root(state, e, owner->name)) return PD_OK;
     e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
     state->n++;
@@ -259,14 +248,13 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_r
     const pd_hypers *hypers = &recipe->groups[0];
     pd_replay_state *state = NULL;
     json_t *counters = NULL;
-    size_t most = 0, params;
+    size_t most = 0;
     int rc = pd_trace_json(trace, COUNTER, JSON_ARRAY, &counters, err);
 
     if (rc != PD_OK) return rc;
-    (void)pd_trace_params(trace, &params);
     while (pd_trace_tensor_name(trace, most) != NULL) most++;
     if ((state = calloc(1, sizeof *state)) != NULL)
-        state->entries = calloc(most + 1 + json_array_size(counters) * params, sizeof *state->entries);
+        state->entries = calloc(most + 1 + json_array_size(counters) * trace->n, sizeof *state->entries);
     if (state == NULL || state->entries == NULL) {
         free(state);
         json_decref(counters);
@@ -274,16 +262,16 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_r
     }
     state->trace = trace;
     state->recipe = recipe;
-    state->tolerance = pd_trace_state_tolerance(trace);
-    state->way_tolerance = pd_trace_way_tolerance(trace);
+    state->tolerance = trace->state_tolerance;
+    state->way_tolerance = trace->way_tolerance;
     state->measured = state->tolerance < 0 && state->way_tolerance < 0;
-    if (state->tolerance < 0) state->tolerance = pd_trace_tolerance(trace);
+    if (state->tolerance < 0) state->tolerance = trace->tolerance;
     state->delay = (int64_t)fmax(value_of(hypers, "root_delay"), value_of(hypers, "shard_optimizer_states"));
     for (size_t i = 0; rc == PD_OK && i < most; i++) {
         const char *name = pd_trace_tensor_name(trace, i);
         if (strncmp(name, "state/", strlen("state/")) == 0) rc = add_entry(state, name, err);
     }
-    if (rc == PD_OK) add_counters(state, counters, params);
+    if (rc == PD_OK) add_counters(state, counters, trace->n);
     json_decref(counters);
     qsort(state->entries, state->n, sizeof *state->entries, by_slot);
     if (rc == PD_OK)
@@ -305,8 +293,8 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
     return state->n > 0 && state->measured;
 }
 
-/* Of a slot, over all parameters and steps: the largest noise (effect of rounding), and
- * the largest relative size of the last bit in its storage type. */
+/* Of a slot, over all parameters and steps: the largest noise, and the largest relative size of the last bit in its
+ * storage type. */
 typedef struct spread {
     double noise, unit;
 } spread;
@@ -351,9 +339,8 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
         spread slot;
         for (next = e; next < end && strcmp(next->slot, e->slot) == 0; next++) {}
         slot = spread_of(e, next);
-        for (; e < next; e++) {
+        for (; e < next; e++)
             if (e->compared) note(&verdict, e, tolerance_of(state, e, &slot));
-        }
     }
     return verdict;
 }
@@ -369,10 +356,8 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
 
     *at = NULL;
     snprintf(name, sizeof name, "%.*s/%s", e->length, e->name, part);
-    if (!pd_trace_tensor(state->trace, name, &shape)) {
-        return optional ? PD_OK
-                        : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or its elements are no numbers", name);
-    }
+    if (!pd_trace_tensor(state->trace, name, &shape))
+        return optional ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or not numeric", name);
     (void)pd_shape_elements(&shape, &elements);
     if (elements != n) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected %lld elements", name, (long long)n);
     if ((*at = calloc((size_t)n + 1, sizeof **at)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -396,7 +381,7 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     rc = take_part(state, e, "bucket_size", cols, false, &bucket, err);
     if (rc == PD_OK) rc = take_part(state, e, "diagonal", rows, true, &diagonal, err);
     if (rc == PD_OK && diagonal != NULL && cols != rows)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: a diagonal, and not square", e->name);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: has a diagonal, but is not square", e->name);
     for (int64_t i = 0; rc == PD_OK && i < n; i++) at[i] *= bucket[i % cols];
     for (int64_t i = 0; rc == PD_OK && diagonal != NULL && i < rows; i++) at[i * cols + i] += diagonal[i];
     free(bucket);
@@ -408,23 +393,20 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
  * both arrays count as equal: both are set to 0. */
 static double distance(double *ours, double *other, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         if (!isfinite(ours[i]) && !isfinite(other[i])) ours[i] = 0, other[i] = 0;
-    }
     return pd_relative_error_f64(ours, other, n);
 }
 
 static bool all_zero(const double *at, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         if (at[i] != 0) return false;
-    }
     return true;
 }
 
-/* Measures the noise of a tensor: the largest relative distance of the shaken models' tensors from `ours`. Shaken
- * models get gradients whose last bits are flipped. Overwrites `room`, which has n elements, and elements of `ours`
- * that are not finite. */
+/* Measures the noise of a tensor: the largest relative distance of the shaken models' tensors from `ours`. Overwrites
+ * `room`, which has n elements, and elements of `ours` that are not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -452,18 +434,16 @@ static double order_of(const pd_plan *plan, const entry *e)
     pd_part part;
 
     if (!pd_plan_part(plan, e->slot, e->number, e->block, &part)) return 0;
-    for (size_t i = 0; i < plan->n_tasks; i++) {
+    for (size_t i = 0; i < plan->n_tasks; i++)
         if (plan->tasks[i].n_outputs > 0 && (size_t)plan->tasks[i].output[0] == part.slot)
             return plan->tasks[i].exponent;
-    }
     return 0;
 }
 
 /* Sets *exponent to e if the recorded tensor is a root B^-e; 0: no task of the optimizer's plan computes the tensor. */
 static int find_exponent(const pd_replay_state *state, const entry *e, double *exponent, pd_error *err)
 {
-    size_t n;
-    const pd_trace_param *param = &pd_trace_params(state->trace, &n)[e->param];
+    const pd_trace_param *param = &state->trace->params[e->param];
     pd_declaration declaration = { .name = param->name,
                                    .shape = param->shape,
                                    .hypers = state->recipe->groups[pd_recipe_group(state->recipe, param->name)] };

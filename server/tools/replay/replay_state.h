@@ -1,5 +1,5 @@
 /* replay_state.h - compares recorded optimizer state, tensors `state/TTTT/NAME/FIELD`, with the slots of a replayed
- * model (the tensors of its optimizer state).
+ * model.
  *
  * FIELD is the name of a slot ("momentum_buffer") or a name and a number ("statistics/3"), of the whole parameter or
  * of one of its blocks ("block_2.factor_matrices.1"). The field `step` is the number of steps that the parameter, or
@@ -23,7 +23,7 @@
  *   - For momentum and filtered gradient: the tolerance of the weights' distance from their initial values, if
  *     noise_bc32_displacement was recorded.
  *   - For other slots, if neither noise_state nor noise_bc32_displacement was recorded: 10 times the slot's measured
- *     noise + 1e-6. The noise is the largest relative change of the slot, over parameters and steps, in "shaken"
+ *     noise + 1e-6. The noise is the largest relative change of the slot, over parameters and steps, in shaken
  *     models: further models whose gradients have their last bits flipped, each in another way.
  *   - A value stored in 16 bits, or a root of such values, may be off by one unit of its last bit. */
 #ifndef PD_REPLAY_STATE_H
@@ -31,36 +31,29 @@
 
 #include "recipe.h"
 #include "trace.h"
+#include "verdict.h"
 
 #define PD_REPLAY_SHAKEN 3
 
 typedef struct pd_replay_state pd_replay_state;
 
-/* Lists the tensors of optimizer state in a checked trace, which must outlive *out. The
- * caller frees *out. PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for
- * state; the error names it. PD_NO_MEMORY: out of memory. */
+/* Lists the tensors of optimizer state in a checked trace, which must outlive *out. The caller frees *out.
+ * PD_INVALID_ARGUMENT: a tensor belongs to no parameter or step, or it has no valid name for state; the error names it.
+ * PD_NO_MEMORY. */
 int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state); /* accepts NULL */
-/* Returns true if the trace does not record the noise (effect of rounding on state). Then it must be measured with
- * shaken models, whose gradients have their last bits flipped. */
+/* Returns true if the trace does not record the noise. Then it must be measured with shaken models. */
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
 /* Flips the last bit of numbers, except of those that are 0 or not finite. If `way` is 0, flips it in all of them.
  * Otherwise flips it in about half of them; each `way` chooses another half. */
 void pd_replay_shake(float *at, int64_t n, uint64_t way);
 
 /* Compares the model's state with all tensors of state that were recorded after this step. A matrix root that the model
- * begins to use in a later step is compared in that step. `shaken` has PD_REPLAY_SHAKEN models, whose gradients have
- * their last bits flipped, or NULLs. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: the slot has another
- * size. PD_INVALID_ARGUMENT: a quantized tensor lacks its bucket sizes. PD_NO_MEMORY: out of memory. */
+ * begins to use in a later step is compared in that step. `shaken` has PD_REPLAY_SHAKEN models, or NULLs. PD_NOT_FOUND:
+ * the model has no such slot. PD_OUT_OF_RANGE: the slot has another size. PD_INVALID_ARGUMENT: a quantized tensor lacks
+ * its bucket sizes. PD_NO_MEMORY: out of memory. */
 int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step,
                             pd_error *err);
-
-typedef struct pd_state_verdict {
-    int64_t compared; /* number of recorded tensors that were compared */
-    /* Error and tolerance of the worst tensor: the one whose error is largest relative to its tolerance. */
-    double error, tolerance;
-    char worst[256]; /* name of the worst tensor; "": no tensor was compared yet */
-} pd_state_verdict;
 
 /* Returns the worst error over all comparisons of optimizer state so far. */
 pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state);

@@ -8,9 +8,8 @@ static double off_diagonal(const double *A, int64_t n)
 {
     double sum = 0;
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < i; j++) sum += A[i * n + j] * A[i * n + j];
-    }
     return sum;
 }
 
@@ -46,11 +45,9 @@ void pd_eigenvalues(double *A, int64_t n)
     double total = 2 * off_diagonal(A, n);
 
     for (int64_t i = 0; i < n; i++) total += A[i * n + i] * A[i * n + i];
-    for (int sweep = 0; sweep < MOST_SWEEPS && off_diagonal(A, n) > 1e-32 * total; sweep++) {
-        for (int64_t p = 0; p < n; p++) {
+    for (int sweep = 0; sweep < MOST_SWEEPS && off_diagonal(A, n) > 1e-32 * total; sweep++)
+        for (int64_t p = 0; p < n; p++)
             for (int64_t q = p + 1; q < n; q++) rotate(A, n, p, q);
-        }
-    }
 }
 
 /* Returns the divided difference (xi - xj) / (bi - bj) of f(b) = b^-e, where xi = f(bi) and xj = f(bj). If bi and

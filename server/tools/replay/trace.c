@@ -1,41 +1,176 @@
-/* trace.c - opens and checks the trace of a recorded run. */
+/* trace.c - opens and checks the trace of a recorded run, and reads its tensors and metadata. */
 #include "trace.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "text.h"
-#include "python_json.h"
-#include "recorded_values.h"
+#include "convert.h"
 #include "optimizer_ops.h"
+#include "text.h"
 #include "safetensors.h"
-#include "whole_file.h"
+
+static int load(uint8_t **out, size_t *bytes, int fd, const char *path, long long most, pd_error *err)
+{
+    struct stat st;
+    size_t have = 0;
+
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.300s: not a file", path);
+    if (st.st_size > most)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.300s: %lld bytes, at most %lld are read", path,
+                       (long long)st.st_size, most);
+    *bytes = (size_t)st.st_size;
+    if ((*out = malloc(*bytes + 1)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "%.300s: no memory for %zu bytes", path, *bytes);
+    while (have < *bytes) {
+        ssize_t n = read(fd, *out + have, *bytes - have);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return pd_fail(err, PD_DATA_LOSS, "%.300s: cannot be read: %s", path,
+                           n < 0 ? strerror(errno) : "the file was truncated");
+        have += (size_t)n;
+    }
+    return PD_OK;
+}
+
+/* Reads a whole file of at most `most` bytes into *out. The caller frees *out, also after an error. PD_NOT_FOUND:
+ * the file cannot be opened. PD_INVALID_ARGUMENT: it is not a regular file. PD_RESOURCE_EXHAUSTED: it has more than
+ * `most` bytes. PD_DATA_LOSS: reading fails. PD_NO_MEMORY: out of memory. */
+static int read_file(uint8_t **out, size_t *bytes, const char *path, long long most, pd_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
+
+    *out = NULL;
+    if (fd < 0) return pd_fail(err, PD_NOT_FOUND, "%.300s: %s", path, strerror(errno));
+    rc = load(out, bytes, fd, path, most, err);
+    close(fd);
+    return rc;
+}
+
+static const char *const beyond[] = { "NaN", "-Infinity", "Infinity" };
+
+/* Returns the length of NaN, Infinity or -Infinity at the start of `text`; 0: the text begins with none of them. */
+static size_t beyond_length(const char *text)
+{
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        size_t n = strlen(beyond[i]);
+        if (strncmp(text, beyond[i], n) == 0) return n;
+    }
+    return 0;
+}
+
+/* Copies JSON text, with null in place of each NaN and infinity outside of strings. Each null is at most one byte
+ * longer than the number it replaces. */
+static void replace(char *to, const char *text)
+{
+    bool inside = false;
+    size_t n;
+
+    while (*text != '\0') {
+        if (inside && *text == '\\' && text[1] != '\0') {
+            *to++ = *text++;
+            *to++ = *text++;
+        } else if (!inside && (n = beyond_length(text)) > 0) {
+            to = stpcpy(to, "null");
+            text += n;
+        } else {
+            inside ^= *text == '"';
+            *to++ = *text++;
+        }
+    }
+    *to = '\0';
+}
+
+json_t *pd_python_json(const char *text, json_error_t *why)
+{
+    char *standard = malloc(2 * strlen(text) + 1);
+    json_t *json;
+
+    if (standard == NULL) {
+        snprintf(why->text, sizeof why->text, "out of memory");
+        return NULL;
+    }
+    replace(standard, text);
+    json = json_loads(standard, JSON_REJECT_DUPLICATES, why);
+    free(standard);
+    return json;
+}
+
+/* Returns whether a replay can read numbers of this element type. */
+static bool is_number(pd_st_dtype dtype)
+{
+    static const bool numbers[PD_ST_DTYPES] = {
+        [PD_ST_F32] = true, [PD_ST_F64] = true, [PD_ST_BF16] = true, [PD_ST_F16] = true,
+        [PD_ST_I8] = true,  [PD_ST_I16] = true, [PD_ST_I32] = true,  [PD_ST_I64] = true
+    };
+
+    return numbers[dtype];
+}
+
+/* Returns element i. */
+static double value_at(const pd_safetensors *tensors, const pd_st_tensor *tensor, int64_t i)
+{
+    size_t size = pd_st_dtype_size(tensor->dtype);
+    union {
+        int8_t c;
+        int16_t s;
+        uint16_t h;
+        float f;
+        double d;
+        int32_t i;
+        int64_t l;
+    } x;
+
+    memcpy(&x, (const uint8_t *)pd_safetensors_data(tensors, tensor) + (size_t)i * size, size);
+    switch (tensor->dtype) {
+    case PD_ST_F32: return x.f;
+    case PD_ST_F64: return x.d;
+    case PD_ST_BF16: return pd_f32_from_bf16(x.h);
+    case PD_ST_F16: return pd_f32_from_f16(x.h);
+    case PD_ST_I8: return x.c;
+    case PD_ST_I16: return x.s;
+    case PD_ST_I32: return x.i;
+    default: return (double)x.l;
+    }
+}
+
+/* Returns how many elements a recorded tensor has. */
+static int64_t count_of(const pd_st_tensor *tensor)
+{
+    return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
+}
+
+/* Copy all elements of a recorded tensor, converted to the type of `at`. Return false if `tensor` is NULL. */
+static bool copy_floats(const pd_safetensors *tensors, const pd_st_tensor *tensor, float *at)
+{
+    if (tensor == NULL) return false;
+    if (tensor->dtype == PD_ST_F32) {
+        memcpy(at, pd_safetensors_data(tensors, tensor), tensor->bytes);
+    } else {
+        for (int64_t i = 0; i < count_of(tensor); i++) at[i] = (float)value_at(tensors, tensor, i);
+    }
+    return true;
+}
+
+/* Copy all elements of a recorded tensor, converted to the type of `at`. Return false if `tensor` is NULL. */
+static bool copy_doubles(const pd_safetensors *tensors, const pd_st_tensor *tensor, double *at)
+{
+    if (tensor == NULL) return false;
+    for (int64_t i = 0; i < count_of(tensor); i++) at[i] = value_at(tensors, tensor, i);
+    return true;
+}
 
 /* limit of the work of a replay: number of steps times replicas times parameters */
 #define MAX_WORK 50000000ll
 #define KEY_TEXT 400 /* longest name of a tensor in a trace, in bytes */
-
-struct pd_trace {
-    char *path;
-    uint8_t *file;
-    pd_safetensors *tensors;
-    char system[64], name[128];
-    json_t *config;
-    int64_t steps;
-    double tolerance, state_tolerance, way_tolerance;
-    bool recorded[PD_TRACE_MAX_STEPS + 1]; /* recorded[step]: the file has the weights after this step */
-    json_t *errors;
-    /* error[step]: message of the error that the reference optimizer raised in this step; NULL: no error. */
-    const char *error[PD_TRACE_MAX_STEPS + 1];
-    bool averages, extreme;
-    int replicas;
-    pd_trace_param *params;
-    size_t n;
-    int64_t most_elements;
-};
 
 typedef enum kind { WEIGHTS, GRADIENT, AVERAGE, OTHER } kind;
 
@@ -111,17 +246,16 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
     *out = preset;
     if (text == NULL) return PD_OK;
     *out = strtod(text, &end);
-    if (end == text || *end != '\0' || !(*out >= least && *out <= most)) {
+    if (end == text || *end != '\0' || !(*out >= least && *out <= most))
         return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g", name, text,
                        least, most);
-    }
     return PD_OK;
 }
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars (single
-     * numbers, not tensors). So a tolerance of 3 times the noise is enough. */
+    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars. So a
+     * tolerance of 3 times the noise is enough. */
     bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
@@ -192,7 +326,7 @@ int pd_trace_open(pd_trace **out, const char *path, pd_error *err)
     if (trace == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     trace->path = strdup(path);
     rc = trace->path == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
-    if (rc == PD_OK) rc = pd_whole_file_read(&trace->file, &bytes, path, PD_TRACE_MAX_BYTES, err);
+    if (rc == PD_OK) rc = read_file(&trace->file, &bytes, path, PD_TRACE_MAX_BYTES, err);
     if (rc == PD_OK) rc = pd_safetensors_read(&trace->tensors, trace->file, bytes, err);
     if (rc == PD_OK) rc = read_metadata(trace, err);
     if (rc == PD_OK)
@@ -213,35 +347,6 @@ void pd_trace_close(pd_trace *trace)
     free(trace->file);
     free(trace->path);
     free(trace);
-}
-
-const char *pd_trace_path(const pd_trace *trace)
-{
-    return trace->path;
-}
-const char *pd_trace_system(const pd_trace *trace)
-{
-    return trace->system;
-}
-const char *pd_trace_case(const pd_trace *trace)
-{
-    return trace->name;
-}
-int64_t pd_trace_steps(const pd_trace *trace)
-{
-    return trace->steps;
-}
-double pd_trace_tolerance(const pd_trace *trace)
-{
-    return trace->tolerance;
-}
-double pd_trace_state_tolerance(const pd_trace *trace)
-{
-    return trace->state_tolerance;
-}
-double pd_trace_way_tolerance(const pd_trace *trace)
-{
-    return trace->way_tolerance;
 }
 
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
@@ -265,8 +370,8 @@ static bool declares(const pd_trace *trace, const key *k)
     return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
 }
 
-/* Returns a parameter's name as the names of tensors contain it. In a trace of averages (recorded averages of
- * gradients) a parameter's name begins with its step, which is left out here. */
+/* Returns a parameter's name as the names of tensors contain it: without the step with which it begins in a trace of
+ * averages. */
 static const char *name_of(const pd_trace *trace, size_t param)
 {
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
@@ -279,7 +384,7 @@ static bool is_scalar(const pd_trace *trace, const pd_st_tensor *tensor, const k
     const pd_st_tensor *gradient = find(trace, GRADIENT, 1, 0, k->param), *moment;
     char name[300];
 
-    if (tensor->dtype != PD_ST_BF16 || tensor->shape.rank != 1 || pd_recorded_count(tensor) != 1) return false;
+    if (tensor->dtype != PD_ST_BF16 || tensor->shape.rank != 1 || count_of(tensor) != 1) return false;
     snprintf(name, sizeof name, "state/0001/%.250s/v", k->param);
     moment = pd_safetensors_find(trace->tensors, name);
     return (gradient != NULL && gradient->shape.rank == 0) || (moment != NULL && moment->shape.rank == 0);
@@ -290,9 +395,8 @@ static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, 
     pd_trace_param *param = &trace->params[trace->n];
     char name[300];
 
-    if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK) {
+    if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name must have 1 to 250 printable bytes");
-    }
     if (trace->averages)
         snprintf(name, sizeof name, "%04d/%s", (int)k->step, k->param);
     else
@@ -300,7 +404,7 @@ static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, 
     if ((param->name = strdup(name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     param->step = trace->averages ? k->step : 0;
     param->shape = is_scalar(trace, tensor, k) ? (pd_shape){ 0 } : tensor->shape;
-    param->elements = pd_recorded_count(tensor);
+    param->elements = count_of(tensor);
     if (param->elements > trace->most_elements) trace->most_elements = param->elements;
     trace->n++;
     return PD_OK;
@@ -322,15 +426,13 @@ static int find_params(pd_trace *trace, pd_error *err)
         if (declares(trace, &k)) rc = add_param(trace, &tensors[i], &k, err);
     }
     if (rc == PD_OK && trace->n == 0)
-        rc = pd_fail(err, PD_UNIMPLEMENTED, "holds no steps: there is no param/0000/NAME");
-    if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS) {
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas; a replay takes at most %d", trace->replicas,
+        rc = pd_fail(err, PD_UNIMPLEMENTED, "contains no steps: no tensor param/0000/NAME");
+    if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS)
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas, at most %d are supported", trace->replicas,
                      PD_TRACE_MAX_REPLICAS);
-    }
-    if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n) {
+    if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n)
         rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                     "steps, replicas and parameters are more than a replay takes (%lld together)", MAX_WORK);
-    }
+                     "steps x replicas x parameters are too much work for a replay, at most %lld", MAX_WORK);
     return rc;
 }
 
@@ -338,7 +440,7 @@ static int find_params(pd_trace *trace, pd_error *err)
 static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
 {
     return pd_shape_equal(&a->shape, &b->shape) ||
-           (pd_recorded_count(a) == 1 && pd_recorded_count(b) == 1 && a->shape.rank <= 1 && b->shape.rank <= 1);
+           (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1 && b->shape.rank <= 1);
 }
 
 static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *err)
@@ -351,7 +453,7 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
     if (origin == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", tensor->name);
     if (k.step > trace->steps)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", tensor->name, (int)trace->steps);
-    if (!pd_recorded_is_number(tensor->dtype))
+    if (!is_number(tensor->dtype))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: elements are %s, expected numbers", tensor->name,
                        pd_st_dtype_name(tensor->dtype));
     if (!shaped_alike(tensor, origin)) {
@@ -359,16 +461,15 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
                        pd_shape_text(&tensor->shape, a, sizeof a), pd_shape_text(&origin->shape, b, sizeof b));
     }
-    for (int64_t i = 0; k.kind == GRADIENT && !trace->extreme && i < pd_recorded_count(tensor); i++) {
-        trace->extreme = !(fabs(pd_recorded_value(trace->tensors, tensor, i)) <= PD_PRODUCT_MOST);
-    }
+    for (int64_t i = 0; k.kind == GRADIENT && !trace->extreme && i < count_of(tensor); i++)
+        trace->extreme = !(fabs(value_at(trace->tensors, tensor, i)) <= PD_PRODUCT_MOST);
     return PD_OK;
 }
 
 static int note_step(pd_trace *trace, double step, pd_error *err)
 {
     if (!(step >= 1 && step <= (double)trace->steps))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: %g is no step", step);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: invalid step number %g", step);
     trace->recorded[(int64_t)step] = true;
     return PD_OK;
 }
@@ -384,9 +485,8 @@ static void note_all_steps(pd_trace *trace)
 {
     for (int64_t step = 1; step <= trace->steps; step++) {
         trace->recorded[step] = !is_sparse(trace) || step == trace->steps;
-        for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++) {
+        for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++)
             trace->recorded[step] = find(trace, WEIGHTS, step, 0, name_of(trace, i)) != NULL;
-        }
     }
 }
 
@@ -399,15 +499,14 @@ static int find_recorded(pd_trace *trace, pd_error *err)
     size_t k;
     int rc = pd_trace_json(trace, "param_steps", JSON_ARRAY, &list, err);
 
-    if (table != NULL && !pd_recorded_is_number(table->dtype))
+    if (table != NULL && !is_number(table->dtype))
         rc = pd_fail(err, PD_INVALID_ARGUMENT, "table/param_steps: expected numbers");
     json_array_foreach(list, k, entry)
     {
         if (rc == PD_OK) rc = note_step(trace, json_number_value(entry), err);
     }
-    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < pd_recorded_count(table); i++) {
-        rc = note_step(trace, pd_recorded_value(trace->tensors, table, i), err);
-    }
+    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < count_of(table); i++)
+        rc = note_step(trace, value_at(trace->tensors, table, i), err);
     if (rc == PD_OK && list == NULL && table == NULL) note_all_steps(trace);
     json_decref(list);
     return rc;
@@ -434,12 +533,10 @@ static int check_averages(const pd_trace *trace, pd_error *err)
 
 static int check_weights(const pd_trace *trace, pd_error *err)
 {
-    for (int64_t step = 1; step <= trace->steps; step++) {
-        for (size_t i = 0; trace->recorded[step] && i < trace->n; i++) {
+    for (int64_t step = 1; step <= trace->steps; step++)
+        for (size_t i = 0; trace->recorded[step] && i < trace->n; i++)
             if (find(trace, WEIGHTS, step, 0, name_of(trace, i)) == NULL)
                 return missing(WEIGHTS, step, name_of(trace, i), err);
-        }
-    }
     return PD_OK;
 }
 
@@ -459,9 +556,8 @@ static int check_rates(const pd_trace *trace, pd_error *err)
     for (int64_t step = 1; step <= trace->steps; step++) {
         int64_t index;
         const pd_st_tensor *rate = find_rate(trace, step, &index);
-        if (rate != NULL && (!pd_recorded_is_number(rate->dtype) || pd_recorded_count(rate) <= index)) {
+        if (rate != NULL && (!is_number(rate->dtype) || count_of(rate) <= index))
             return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s: expected a number for step %d", rate->name, (int)step);
-        }
     }
     return PD_OK;
 }
@@ -472,10 +568,9 @@ int pd_trace_check(pd_trace *trace, pd_error *err)
     const pd_st_tensor *tensors = pd_safetensors_tensors(trace->tensors, &n);
     int rc = find_params(trace, err);
 
-    if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS)) {
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps; a trace has 1 to %d", (long long)trace->steps,
+    if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS))
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps, expected 1 to %d", (long long)trace->steps,
                      PD_TRACE_MAX_STEPS);
-    }
     if (rc == PD_OK) rc = read_errors(trace, err);
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_tensor(trace, &tensors[i], err);
     if (rc == PD_OK) rc = find_recorded(trace, err);
@@ -483,56 +578,25 @@ int pd_trace_check(pd_trace *trace, pd_error *err)
     return rc == PD_OK ? check_rates(trace, err) : rc;
 }
 
-bool pd_trace_averages(const pd_trace *trace)
-{
-    return trace->averages;
-}
-int pd_trace_replicas(const pd_trace *trace)
-{
-    return trace->replicas;
-}
-int64_t pd_trace_elements(const pd_trace *trace)
-{
-    return trace->most_elements;
-}
-bool pd_trace_is_extreme(const pd_trace *trace)
-{
-    return trace->extreme;
-}
-bool pd_trace_has_errors(const pd_trace *trace)
-{
-    return json_array_size(trace->errors) > 0;
-}
-const char *pd_trace_error(const pd_trace *trace, int64_t step)
-{
-    return trace->error[step];
-}
-
-const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)
-{
-    *n = trace->n;
-    return trace->params;
-}
-
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at)
 {
-    return pd_recorded_floats(trace->tensors, find(trace, WEIGHTS, 0, 0, name_of(trace, param)), at);
+    return copy_floats(trace->tensors, find(trace, WEIGHTS, 0, 0, name_of(trace, param)), at);
 }
 
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at)
 {
-    return pd_recorded_floats(trace->tensors, find(trace, GRADIENT, step, replica, name_of(trace, param)), at);
+    return copy_floats(trace->tensors, find(trace, GRADIENT, step, replica, name_of(trace, param)), at);
 }
 
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at)
 {
     return trace->recorded[step] &&
-           pd_recorded_doubles(trace->tensors, find(trace, WEIGHTS, step, 0, name_of(trace, param)), at);
+           copy_doubles(trace->tensors, find(trace, WEIGHTS, step, 0, name_of(trace, param)), at);
 }
 
 bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t param, double *at)
 {
-    return pd_recorded_doubles(trace->tensors, find(trace, AVERAGE, step, replica, name_of(trace, param)), at);
+    return copy_doubles(trace->tensors, find(trace, AVERAGE, step, replica, name_of(trace, param)), at);
 }
 
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
@@ -540,7 +604,7 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
     int64_t index;
     const pd_st_tensor *tensor = find_rate(trace, step, &index);
 
-    if (tensor != NULL) *rate = pd_recorded_value(trace->tensors, tensor, index);
+    if (tensor != NULL) *rate = value_at(trace->tensors, tensor, index);
     return tensor != NULL;
 }
 
@@ -556,9 +620,8 @@ bool pd_trace_has(const pd_trace *trace, const char *prefix)
 {
     const char *name;
 
-    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
+    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++)
         if (strncmp(name, prefix, strlen(prefix)) == 0) return true;
-    }
     return false;
 }
 
@@ -566,12 +629,12 @@ bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape)
 {
     const pd_st_tensor *tensor = pd_safetensors_find(trace->tensors, name);
 
-    if (tensor == NULL || !pd_recorded_is_number(tensor->dtype)) return false;
+    if (tensor == NULL || !is_number(tensor->dtype)) return false;
     *shape = tensor->shape;
     return true;
 }
 
 void pd_trace_values(const pd_trace *trace, const char *name, double *at)
 {
-    pd_recorded_doubles(trace->tensors, pd_safetensors_find(trace->tensors, name), at);
+    copy_doubles(trace->tensors, pd_safetensors_find(trace->tensors, name), at);
 }

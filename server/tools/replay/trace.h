@@ -1,8 +1,8 @@
 /* trace.h - reads a trace, the file of a recorded run of an optimizer: a .safetensors file with tensors
- * `param/TTTT/NAME` and `grad/TTTT/NAME`, where TTTT is the step, and metadata.
+ * `param/TTTT/NAME` and `grad/TTTT/NAME`, where TTTT is the step, and metadata. Each replica of the run was a worker.
  *
- * A file may be damaged or malicious. So pd_trace_open and pd_trace_check check everything that a replay uses:
- * names, shapes, types, steps. */
+ * A file may be damaged or malicious. So pd_trace_open and pd_trace_check check everything that a replay uses: names,
+ * shapes, types, steps. */
 #ifndef PD_TRACE_H
 #define PD_TRACE_H
 
@@ -10,50 +10,63 @@
 
 #include "paramd/tensor.h"
 
-/* most steps of a trace, since names of tensors have four digits for the step */
-#define PD_TRACE_MAX_STEPS 9999
+#define PD_TRACE_MAX_STEPS 9999 /* names of tensors have four digits for the step */
 #define PD_TRACE_MAX_REPLICAS 64
 #define PD_TRACE_MAX_BYTES (4ll << 30) /* largest trace file that is read, in bytes */
 
-typedef struct pd_trace pd_trace;
-
 typedef struct pd_trace_param {
-    /* name of the parameter in the trace; in a trace of averages "TTTT/NAME" */
-    char *name;
+    char *name;   /* in a trace of averages "TTTT/NAME" */
     int64_t step; /* in a trace of averages the step of the parameter; in other traces 0 */
     pd_shape shape;
     int64_t elements;
 } pd_trace_param;
 
+/* A trace. Other files read its fields; only trace.c writes them. */
+typedef struct pd_trace {
+    char *path; /* with which the trace was opened */
+    uint8_t *file;
+    struct pd_safetensors *tensors;
+    char system[64], name[128]; /* metadata: the system that was recorded, and the case */
+    json_t *config;             /* NULL until pd_trace_config reads it */
+    int64_t steps;
+    /* Largest relative errors in a replay. Of weights: 3 * noise_bc32 + 1e-6, or if the metadata noise_bc32 was not
+     * recorded, 10 * noise + 1e-6. Of optimizer state: 10 * noise_state + 1e-6. Of the weights' distance from their
+     * initial values: 3 * noise_bc32_displacement + 1e-6. Negative: that noise was not recorded. */
+    double tolerance, state_tolerance, way_tolerance;
+
+    /* The fields below are set by pd_trace_check. */
+    bool recorded[PD_TRACE_MAX_STEPS + 1]; /* recorded[step]: the file has the weights after this step */
+    json_t *errors;
+    /* error[step]: message of the error that the reference optimizer raised in this step; "" if the message was not
+     * recorded. NULL: the step raised no error. */
+    const char *error[PD_TRACE_MAX_STEPS + 1];
+    bool averages; /* the trace records averages of gradients instead of weights */
+    /* A gradient has an element that is NaN or infinite, or so large that a job would skip the step of some optimizer
+     * (pd_optimizer_ops.gradient_most). */
+    bool extreme;
+    int replicas; /* at least 1 */
+    pd_trace_param *params;
+    size_t n;
+    int64_t most_elements; /* of the largest parameter */
+} pd_trace;
+
 /* Opens a trace: reads the file and its metadata. PD_NOT_FOUND: there is no such file. PD_INVALID_ARGUMENT: the file is
  * not a trace; the error says what is wrong. PD_RESOURCE_EXHAUSTED: the file is larger than PD_TRACE_MAX_BYTES.
- * PD_NO_MEMORY: out of memory. */
+ * PD_DATA_LOSS: reading fails. PD_NO_MEMORY. */
 int pd_trace_open(pd_trace **out, const char *path, pd_error *err);
 void pd_trace_close(pd_trace *trace); /* accepts NULL */
 
-/* Returns the path with which the trace was opened. */
-const char *pd_trace_path(const pd_trace *trace);
-/* Return metadata of the trace: the system that was recorded, the case, the number of steps. */
-const char *pd_trace_system(const pd_trace *trace);
-const char *pd_trace_case(const pd_trace *trace);
-int64_t pd_trace_steps(const pd_trace *trace);
-/* Returns the largest relative error that weights may have in a replay: 3 * noise_bc32 + 1e-6, or if the metadata
- * noise_bc32 was not recorded, 10 * noise + 1e-6. */
-double pd_trace_tolerance(const pd_trace *trace);
-/* Returns the largest relative error that optimizer state may have in a replay: 10 * noise_state + 1e-6. Negative:
- * the metadata noise_state was not recorded. */
-double pd_trace_state_tolerance(const pd_trace *trace);
-/* Returns the largest relative error that the weights' distance from their initial values may have in a replay: 3 *
- * noise_bc32_displacement + 1e-6. Negative: the metadata noise_bc32_displacement was not recorded. */
-double pd_trace_way_tolerance(const pd_trace *trace);
-/* Return an entry of the trace's metadata. pd_trace_meta returns text; NULL: the entry is missing. pd_trace_json
- * sets *out to JSON, which the caller frees; *out is NULL if the entry is missing. PD_INVALID_ARGUMENT: the entry
- * is not JSON, or of another type. */
+/* Return an entry of the trace's metadata. pd_trace_meta returns text; NULL: the entry is missing. pd_trace_json sets
+ * *out to JSON, which the caller frees; *out is NULL if the entry is missing. PD_INVALID_ARGUMENT: the entry is not
+ * JSON, or of another type. */
 const char *pd_trace_meta(const pd_trace *trace, const char *name);
 int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
-/* Finds the configuration of the reference optimizer in the trace: a JSON object with its hyperparameters. *out is
- * borrowed. PD_INVALID_ARGUMENT: the configuration is missing, or not JSON. */
+/* Finds the configuration of the reference optimizer: a JSON object with its hyperparameters. *out is borrowed.
+ * PD_INVALID_ARGUMENT: the configuration is missing, or not JSON. */
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
+/* Parses JSON as Python's json module writes it, with null in place of NaN and infinities. The caller frees the result.
+ * NULL: the text is not JSON, an object has two equal keys, or out of memory; *why has the reason. */
+json_t *pd_python_json(const char *text, json_error_t *why);
 
 /* Finds the parameters of a trace, and checks every tensor that a replay reads.
  *
@@ -64,28 +77,12 @@ int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
  * A trace of averages (`average/TTTT/rRR/NAME`) has independent steps with different shapes. Each pair of step and NAME
  * counts as a parameter of its own.
  *
- * The functions that follow in trace.h may be called only after pd_trace_check has succeeded.
- *
  * PD_INVALID_ARGUMENT: a check failed; the error names the tensor. PD_UNIMPLEMENTED: the file has no parameters and
  * steps. */
 int pd_trace_check(pd_trace *trace, pd_error *err);
-/* Returns true if the trace records averages of gradients instead of weights. */
-bool pd_trace_averages(const pd_trace *trace);
-int pd_trace_replicas(const pd_trace *trace); /* at least 1 */
-const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
-/* Returns the number of elements of the trace's largest parameter. */
-int64_t pd_trace_elements(const pd_trace *trace);
-/* Returns true if a gradient in the trace has an element that is NaN or infinite, or so large that a job would skip the
- * step of some optimizer (pd_optimizer_ops.gradient_most). */
-bool pd_trace_is_extreme(const pd_trace *trace);
-/* Returns the message of the error that the reference optimizer raised in this step; "" if the message was not
- * recorded. NULL: the step raised no error. */
-const char *pd_trace_error(const pd_trace *trace, int64_t step);
-/* Returns true if the reference optimizer raised an error in any step. */
-bool pd_trace_has_errors(const pd_trace *trace);
 
-/* Copy one recorded tensor of a parameter to `at`, which must have room for the parameter's elements. Return false if
- * the trace lacks the tensor. Steps count from 1. */
+/* Copy one recorded tensor of a parameter of a checked trace to `at`, which must have room for the parameter's
+ * elements. Return false if the trace lacks the tensor. Steps count from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);
@@ -94,8 +91,8 @@ bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t p
  * constant. */
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
-/* Returns the name of the trace's tensor number i, from 0 on, in the order of the file. The name is borrowed. NULL:
- * the file has no tensor number i. */
+/* Returns the name of the trace's tensor number i, in the order of the file. The name is borrowed. NULL: the file has
+ * no tensor number i. This function and the next three need no checked trace. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
 /* Returns true if the trace has a tensor whose name begins with `prefix`. */
 bool pd_trace_has(const pd_trace *trace, const char *prefix);

@@ -2,6 +2,7 @@
 #include "verdict.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool coincide(double ours, double recorded)
@@ -22,9 +23,8 @@ static double relative_error(const float *narrow, const double *wide, const doub
             double apart = ours - recorded[i];
             distance += apart * apart;
             size += recorded[i] * recorded[i];
-        } else if (!coincide(ours, recorded[i])) {
+        } else if (!coincide(ours, recorded[i]))
             return INFINITY;
-        }
     }
     scale = fmax(sqrt(size), scale);
     return scale > 0 ? sqrt(distance) / scale : sqrt(distance);
@@ -44,9 +44,8 @@ double pd_finite_norm(const float *at, int64_t n)
 {
     double sum = 0;
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         if (isfinite(at[i])) sum += at[i] * at[i];
-    }
     return sqrt(sum);
 }
 
@@ -54,9 +53,8 @@ bool pd_says_alike(const char *ours, const char *recorded)
 {
     static const char *const causes[] = { "nan values", "inf values" };
 
-    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
         if (strstr(recorded, causes[i]) != NULL && strstr(ours, causes[i]) == NULL) return false;
-    }
     return true;
 }
 
@@ -81,4 +79,21 @@ void pd_verdict_fold(pd_verdict *verdict, const pd_verdict *other)
 bool pd_verdict_holds(const pd_verdict *verdict, double tolerance)
 {
     return verdict->compared > 0 && verdict->error <= tolerance;
+}
+
+bool pd_replay_updates_fail(const pd_replay_result *r)
+{
+    return r->update.compared > 0 && !pd_verdict_holds(&r->update, r->update_tolerance);
+}
+
+bool pd_replay_state_fails(const pd_replay_result *r)
+{
+    return r->state.compared > 0 && !(r->state.error <= r->state.tolerance);
+}
+
+void pd_replay_result_free(pd_replay_result *result)
+{
+    for (size_t i = 0; result->params != NULL && i < result->n; i++) free(result->params[i]);
+    free(result->params);
+    free(result->verdicts);
 }

@@ -1,10 +1,12 @@
-/* verdict.h - compares the results of a replay with the record. All functions are pure: they use no files. */
+/* verdict.h - compares the results of a replay with the record, and describes the result of a file. Pure. */
 #ifndef PD_VERDICT_H
 #define PD_VERDICT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "paramd/error.h"
 
 /* A verdict: the worst error of the comparisons so far. All fields are 0 before the first comparison. */
 typedef struct pd_verdict {
@@ -27,12 +29,45 @@ double pd_finite_norm(const float *at, int64_t n);
  * The words may differ. */
 bool pd_says_alike(const char *ours, const char *recorded);
 
-/* Adds one comparison to the verdict (worst error so far). If its error is the largest, also notes its parameter
- * and step. */
+/* Adds one comparison to the verdict. If its error is the largest, also notes its parameter and step. */
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error);
 /* Merges the other verdict into this one: adds up the numbers of comparisons and keeps the larger error. */
 void pd_verdict_fold(pd_verdict *verdict, const pd_verdict *other);
 /* Returns true if at least one tensor was compared, and all errors are within the tolerance. */
 bool pd_verdict_holds(const pd_verdict *verdict, double tolerance);
+
+/* The worst error of recorded optimizer state. */
+typedef struct pd_state_verdict {
+    int64_t compared; /* number of recorded tensors that were compared */
+    /* Error and tolerance of the worst tensor: the one whose error is largest relative to its tolerance. */
+    double error, tolerance;
+    char worst[256]; /* name of the worst tensor; "": no tensor was compared yet */
+} pd_state_verdict;
+
+typedef enum pd_replay_outcome { PD_REPLAY_OK, PD_REPLAY_FAILED, PD_REPLAY_SKIPPED } pd_replay_outcome;
+
+typedef struct pd_replay_result {
+    pd_replay_outcome outcome;
+    char system[64], name[128];
+    int64_t steps;
+    /* The file was skipped, but this does not count as a gap of paramd. The file shows a defect of the reference
+     * optimizer, has no run, or has random numbers that a daemon draws itself. */
+    bool excused;
+    bool cases;              /* the file has cases of a routine: each counts as a parameter */
+    double tolerance;        /* of weights; 1 if each case has its own, as errors are then multiples of it */
+    pd_verdict verdict;      /* over all parameters and steps; compared == 0: the replay did not reach its end */
+    pd_verdict update;       /* of the recorded updates */
+    double update_tolerance; /* of updates */
+    pd_state_verdict state;  /* compared == 0: none was recorded, or the user did not ask for the comparison */
+    pd_error why;            /* why the file was skipped or failed; PD_OK: results differ from the record */
+    size_t n;                /* number of parameters or cases of the file */
+    char **params;           /* their names */
+    pd_verdict *verdicts;    /* the worst error of each */
+} pd_replay_result;
+
+/* Return true if recorded updates, or recorded optimizer state, were compared and an error exceeds its tolerance. */
+bool pd_replay_updates_fail(const pd_replay_result *r);
+bool pd_replay_state_fails(const pd_replay_result *r);
+void pd_replay_result_free(pd_replay_result *result);
 
 #endif

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from ..means import Mean
 from .averager import Averager, communication_hook
-from .notes import Note
 from .optimizer import Optimizer
 from .scaler import GradScaler
 from .trainer import TrainerFactory
+from .worker_state import WorkerState
 
-__all__ = ["Averager", "GradScaler", "Mean", "Note", "Optimizer", "TrainerFactory", "communication_hook"]
+Note = WorkerState      # the older name
+
+__all__ = ["Averager", "GradScaler", "Mean", "Note", "Optimizer", "TrainerFactory", "WorkerState",
+           "communication_hook"]

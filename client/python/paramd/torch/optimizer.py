@@ -11,6 +11,7 @@ from ..client import Client
 from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
 from ..means import Mean, Means
+from ..texts import either
 from . import connection, parallel
 from .by_hand import check_watch
 from .connection import Settings
@@ -44,14 +45,15 @@ class Optimizer(torch.optim.Optimizer):
         Lightning to clip them. An infinity skips the step of the whole model, also with overlap=True.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. None: none, and it raises paramd.Rewind.
-    note: a paramd.torch.Note, which goes out with each step and is restored when this process goes on from a
-        checkpoint, or in the place of another process; or a function that returns the bytes of a note.
+    worker_state: a paramd.torch.WorkerState, which is sent with each step and restored when this process continues from
+        a checkpoint, or in the place of another process; or a function that returns the bytes of a worker state.
     state: what state_dict() has. "full": everything. "light": the step, since the server keeps the rest; then that
         server alone can go on, at that step. "auto": full on rank 0, light on the others.
     contribute: "rank0": the other ranks push no gradients, since they are averaged already.
     watch: how weights are found that the program has changed since the last step, and that are sent before the next
         one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
         "none": all changes do, and are undone.
+    note: the older name of worker_state.
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
@@ -73,8 +75,8 @@ class Optimizer(torch.optim.Optimizer):
                  rank: int | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
-                 window: int | None = None, note: Any = None, resume: bool | None = None, state: str = "auto",
-                 watch: str = "auto", **hypers: Any) -> None:
+                 window: int | None = None, worker_state: Any = None, resume: bool | None = None,
+                 state: str = "auto", watch: str = "auto", note: Any = None, **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -86,7 +88,7 @@ class Optimizer(torch.optim.Optimizer):
         self._prepare(copied=False, state=state)
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
                                   resume)
-        self._recovery = Recovery(note)
+        self._recovery = Recovery(either(worker_state, note))
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
@@ -300,8 +302,9 @@ class Optimizer(torch.optim.Optimizer):
     # ---- checkpoints of the server ----
 
     def rewind(self) -> int:
-        """Goes on after paramd.Rewind: brings the weights of the server's checkpoint into the model, restores the note,
-        clears the gradients, and returns the step from which the loop goes on. Take new iterators of data loaders.
+        """Goes on after paramd.Rewind: brings the weights of the server's checkpoint into the model, restores the
+        worker state, clears the gradients, and returns the step from which the loop continues. Take new iterators of
+        data loaders.
 
             while step < steps:
                 try:
@@ -352,11 +355,16 @@ class Optimizer(torch.optim.Optimizer):
         return taken
 
     @property
-    def recalled(self) -> tuple[int, bytes] | None:
-        """Step and bytes of this rank's note, as it was when this process joined the job or went back to a checkpoint.
-        None: there was none. Joins the job."""
+    def worker_state(self) -> tuple[int, bytes] | None:
+        """Step and bytes of this rank's worker state, as it was when this process joined the job or went back to a
+        checkpoint. None: there was none. Joins the job."""
         self.join()
-        return self._recovery.recalled
+        return self._recovery.restored
+
+    @property
+    def recalled(self) -> tuple[int, bytes] | None:
+        """The older name of worker_state."""
+        return self.worker_state
 
     @property
     def durable(self) -> int:

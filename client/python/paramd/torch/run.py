@@ -56,7 +56,7 @@ class Run:
         self._pushed: set[str] = set()              # parameters of the step that is under way
         self._is_partial = False                    # a push of this step was refused, and others wait for it
         self._warned_skip = False
-        self._note: bytes | None = None             # of the step, until a push takes it
+        self._worker_state: bytes | None = None             # of the step, until a push takes it
         self._replaces = 0                          # number of the change by hand before this step
         self._is_settled = False                    # changes before this step have been looked for
         self.by_hand = ByHand(client, self.places.values(), memory, watch)
@@ -138,13 +138,14 @@ class Run:
         for changes, batch in batches.items():
             self._ship(batch, dict(changes), terms.weight, {})
 
-    def push_rest(self, terms: Terms, note: bytes | None = None) -> None:
-        """Pushes all parameters that are not pushed yet in this step, the numbers for means, and the step's note."""
+    def push_rest(self, terms: Terms, worker_state: bytes | None = None) -> None:
+        """Pushes all parameters that are not pushed yet in this step, the numbers for means, and the step's worker
+        state."""
         if not self._is_settled:
             self.by_hand.begin()
             self.memory.prepare(self._gradients(self.places), self.places)
             self.settle()
-        self._note = note
+        self._worker_state = worker_state
         scalars = self.means.depart()
         name = self.carrier
         if scalars and name is None:
@@ -165,11 +166,11 @@ class Run:
               scalars: Mapping[str, float]) -> None:
         """Pushes parameters whose hyperparameters are the same."""
         lent = self.memory.lend(self._gradients(names), self.places)
-        note, self._note = self._note, None
+        worker_state, self._worker_state = self._worker_state, None
         self._shipments.append(Shipment(
             self.client, {name: lent.get(name) for name in names},
             self.memory.weights(self.places[name] for name in names), weight=weight, hypers=changes or None,
-            scalars=scalars or None, note=note, replaces=self._replaces))
+            scalars=scalars or None, worker_state=worker_state, replaces=self._replaces))
         self._pushed.update(names)
 
     @property
@@ -286,6 +287,6 @@ class Run:
         for shipment in self._shipments:
             shipment.drop()
         self.memory.forget()
-        self._shipments, self._pushed, self._note, self._is_partial = [], set(), None, False
+        self._shipments, self._pushed, self._worker_state, self._is_partial = [], set(), None, False
         self.means.drop()
         self.outcomes = Counter()

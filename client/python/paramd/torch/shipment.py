@@ -21,7 +21,7 @@ class Shipment:
 
     gradients: by name; None: this rank has no gradient of the parameter.
     weights: where new weights go, by the same names.
-    details: weight, hypers, scalars and note of the push.
+    details: weight, hypers, scalars and worker state of the push.
     """
 
     def __init__(self, client: Client, gradients: Mapping[str, torch.Tensor | None],

@@ -1,0 +1,101 @@
+/* handlers.h - the handlers of the loop thread: for each method of the protocol, who may call it, and the functions
+ * that handle its requests and answer them. Loop thread.
+ *
+ * methods.c has the table. The handlers of a subject are in one file: join_request.c (Hello, Declare, Share),
+ * data_request.c (Initialise, Push, PushPull, Pull, Release), state_request.c (Export, Import, Checkpoint, and the
+ * worker state), info_request.c (Status, List, Set), methods.c (all others). */
+#ifndef PD_HANDLERS_H
+#define PD_HANDLERS_H
+
+#include "access.h"
+
+/* How many requests of a connection may wait for an answer of the store; as many may wait for other connections. */
+#define PD_MAX_CONTROL 16
+/* How many unanswered requests a connection may have: this many, and 2 more for each piece that its
+ * parameters are split into. */
+#define PD_MAX_PENDING 16384
+/* How many pieces the unanswered requests of a connection may have: this many, and 2 more for each
+ * piece that its parameters are split into. Each takes about 128 bytes, which are in no account. */
+#define PD_MAX_WAITING (64 * 1024)
+
+enum { PD_NEEDS_WORKER = 1, PD_NEEDS_DECLARED = 2, PD_NEEDS_OPERATOR = 4 };
+
+/* The functions that handle the requests of one method. There are four kinds of methods:
+ *
+ *   run              handles the whole request when its frame is complete
+ *   fill             checks the message and fills in the request to the store, of kind `asks`, which is then posted.
+ *                    PD_NO_MEMORY: the caller sets the error
+ *   fill, land       the same for a method with a payload: `fill` runs once the header has arrived, before memory for
+ *                    the payload is requested; `land` puts the complete payload (NULL: it is empty) into the request
+ *   prepare, finish  for tensors: as `fill` and `land`, and they keep the open request and post it themselves */
+typedef struct pd_method_entry {
+    const char *name;
+    unsigned needs;
+    pd_may may;
+    pd_pending_kind kind;
+    pd_request_kind asks;
+    int (*run)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+    int (*fill)(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+    void (*land)(pd_conn *conn, pd_request *request, pd_buffer *buffer);
+    int (*prepare)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+    void (*finish)(pd_conn *conn);
+} pd_method_entry;
+
+/* The table of all methods of the protocol, in the order of paramd.proto. */
+extern const pd_method_entry pd_methods[PD_METHODS];
+/* Asserts that the table of methods has the names and the order of paramd.proto. */
+void pd_methods_check(void);
+/* Returns whether the frames of a method may have a payload. */
+bool pd_method_takes_payload(const pd_method_entry *m);
+
+/* The callbacks of a connection's framer, whose argument is the connection. */
+extern const pd_framer_user pd_incoming_frames;
+
+/* Handles one effect, and frees it. Reports of closed rounds are entered on the version table until the time of
+ * the platform's clock is until_ns. Returns false if some are left: the effect is then handed in again later. */
+bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);
+
+int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect);
+int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+/* Answers all Declare requests of a connection: the store has accepted its set of parameters. */
+void pd_reply_declare(pd_conn *conn, const pd_effect *effect);
+/* Takes the segment that a worker lends, and asks for the segment of its job's weights. */
+int pd_fill_share(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+/* Answers a Share with the segment of the job's weights, if it has one. Takes the descriptor from the effect. */
+void pd_reply_share(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+
+int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+void pd_finish_init(pd_conn *conn);
+int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+void pd_finish_push(pd_conn *conn);
+int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+/* Releases the oldest outstanding answers of a connection. */
+int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+
+int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+void pd_reply_export(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+int pd_fill_import(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+void pd_land_import(pd_conn *conn, pd_request *request, pd_buffer *buffer);
+int pd_fill_checkpoint(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
+                         pd_error *err);
+void pd_land_worker_state(pd_conn *conn, pd_request *request, pd_buffer *buffer);
+void pd_reply_worker_state(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+
+int pd_fill_status(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+int pd_fill_list(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+/* Answers a Status or a List request. */
+void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+int pd_fill_set(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+void pd_reply_set(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+
+/* Checks the length and the characters of a name that a peer gives. `what` says in the error what has the name, such as
+ * "job". PD_INVALID_ARGUMENT. */
+int pd_name_check(const char *what, const char *name, pd_error *err);
+/* Copies n options of a message into a request for the store. PD_NO_MEMORY: the options that were copied before belong
+ * to the caller. */
+int pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from, size_t n);
+
+#endif

@@ -1,0 +1,189 @@
+/* trusted_files.c - reads roles, tokens and the keys of tls:// addresses, and refuses files that others could have
+ * written or read. */
+#include "trusted_files.h"
+
+#include "address.h"
+#include "token.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VARIABLE "CREDENTIALS_DIRECTORY"
+
+/* Writes a path to `to`. ${CREDENTIALS_DIRECTORY} at its begin becomes the value of that environment variable.
+ * `setting` names the setting that has the path, for errors. PD_INVALID_ARGUMENT: the variable is not set, or the path
+ * is too long. */
+static int resolve_path(char to[PATH_MAX], const char *setting, const char *path, pd_error *err)
+{
+    const char *folder = getenv(VARIABLE);
+    size_t n = strlen("${" VARIABLE "}");
+    int length;
+
+    if (strncmp(path, "${" VARIABLE "}", n) != 0) {
+        folder = "";
+        n = 0;
+    } else if (folder == NULL) {
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s = %s: " VARIABLE " is not set; systemd sets it for a unit with LoadCredential=", setting,
+                       path);
+    }
+    length = snprintf(to, PATH_MAX, "%s%s", folder, path + n);
+    if (length >= 0 && length < PATH_MAX) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: the path is longer than %d bytes", setting, PATH_MAX - 1);
+}
+
+static int cannot_read(const char *path, pd_error *err)
+{
+    return pd_fail(err, PD_NOT_FOUND, "%.300s: the roles cannot be read: %s", path, strerror(errno));
+}
+
+/* Checks that only the owner of the file, who is root or this process's user, may write to it. */
+static int check_owner(int fd, const char *path, pd_error *err)
+{
+    struct stat found;
+
+    if (fstat(fd, &found) != 0) return cannot_read(path, err);
+    if (!S_ISREG(found.st_mode))
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.300s: the file of roles is not a regular file", path);
+    if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return pd_fail(err, PD_PERMISSION_DENIED, "%.200s: other users can write to this file: run chmod go-w %.200s",
+                       path, path);
+    if (found.st_uid == 0 || found.st_uid == geteuid()) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "%.300s: the roles belong to user %u, expected root or this process's user, %u", path,
+                   (unsigned)found.st_uid, (unsigned)geteuid());
+}
+
+/* Reads a file up to one byte more than roles may have. Returns the number of bytes, or -1. */
+static ssize_t read_all(int fd, char *text)
+{
+    size_t n = 0;
+    ssize_t got = 1;
+
+    while (got > 0 && n <= PD_ROLES_BYTES) {
+        got = read(fd, text + n, PD_ROLES_BYTES + 1 - n);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got > 0)
+            n += (size_t)got;
+    }
+    return got < 0 ? -1 : (ssize_t)n;
+}
+
+static int read_roles(pd_roles **out, int fd, const char *path, pd_error *err)
+{
+    char *text = malloc(PD_ROLES_BYTES + 1);
+    ssize_t n;
+    int rc;
+
+    if (text == NULL) return pd_fail(err, PD_NO_MEMORY, "%.300s: out of memory for the roles", path);
+    n = read_all(fd, text);
+    rc = n < 0 ? cannot_read(path, err) : pd_roles_parse(out, text, (size_t)n, path, err);
+    free(text);
+    return rc;
+}
+
+int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc;
+
+    if (fd < 0) return cannot_read(path, err);
+    if ((rc = check_owner(fd, path, err)) == PD_OK) rc = read_roles(out, fd, path, err);
+    close(fd);
+    return rc;
+}
+
+/* LEAST_DIFFERENT: fewest different characters of a token. One of 16 random hexadecimal digits has fewer in one of 10^9
+ * cases. */
+enum { MOST = 256, LEAST_DIFFERENT = 4 };
+
+static size_t different_characters(const char *token)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; token[i] != '\0'; i++) n += memchr(token, token[i], i) == NULL;
+    return n;
+}
+
+static int check_token(const char *token, const char *path, const char *key, pd_error *err)
+{
+    size_t n = strlen(token);
+
+    for (size_t i = 0; i < n; i++)
+        if (token[i] <= ' ' || token[i] > '~')
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %.300s: the token has a blank or a byte that is not ASCII",
+                           key, path);
+    if (n >= PD_TOKEN_LEAST && n <= MOST && different_characters(token) >= LEAST_DIFFERENT) return PD_OK;
+    if (n >= PD_TOKEN_LEAST && n <= MOST)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "%s: %.300s: the token is easy to guess, since it has fewer than %d different characters (openssl "
+            "rand -hex 32 makes a token)",
+            key, path, LEAST_DIFFERENT);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%s: %.300s: the first line has %zu characters, expected %d to %d (openssl rand -hex 32 makes a "
+                   "token)",
+                   key, path, n, PD_TOKEN_LEAST, MOST);
+}
+
+int pd_token_read(char **out, const char *setting, const char *key, pd_error *err)
+{
+    char path[PATH_MAX], *text = NULL;
+    int rc = resolve_path(path, key, setting, err);
+
+    if (rc == PD_OK) rc = pd_secret_read(&text, path, key, err);
+    if (rc != PD_OK) return rc;
+    explicit_bzero(text + strcspn(text, "\r\n"), strlen(text + strcspn(text, "\r\n")));
+    if ((rc = check_token(text, path, key, err)) == PD_OK && (*out = strdup(text)) == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    pd_secret_free(text);
+    return rc;
+}
+
+static int read_files(pd_tls_context **out, const pd_tls_files *files, pd_error *err)
+{
+    char certificate[PATH_MAX], key[PATH_MAX], ca[PATH_MAX], tokens[PATH_MAX], crl[PATH_MAX];
+    const pd_tls_files all = { certificate, key, ca, tokens, crl };
+    int rc = resolve_path(certificate, "tls.certificate", files->certificate, err);
+
+    if (rc == PD_OK) rc = resolve_path(key, "tls.key", files->key, err);
+    if (rc == PD_OK) rc = resolve_path(ca, "tls.client_ca", files->ca, err);
+    if (rc == PD_OK) rc = resolve_path(tokens, "tls.tokens", files->tokens, err);
+    if (rc == PD_OK) rc = resolve_path(crl, "tls.crl", files->crl, err);
+    return rc == PD_OK ? pd_tls_server(out, &all, err) : rc;
+}
+
+/* Finds out whether a list of addresses has one with tls://. */
+static int has_secure(bool *secure, const char *listen, pd_error *err)
+{
+    pd_address *addresses;
+    size_t n;
+    int rc;
+
+    *secure = false;
+    if (listen[0] == '\0') return PD_OK;
+    if ((rc = pd_addresses_parse(&addresses, &n, listen, PD_TO_LISTEN, err)) != PD_OK) return rc;
+    for (size_t i = 0; i < n; i++) *secure |= addresses[i].secure;
+    free(addresses);
+    return PD_OK;
+}
+
+int pd_tls_setup(pd_tls_context **out, const char *listen, bool given, const pd_tls_files *files, pd_error *err)
+{
+    bool secure;
+    int rc = has_secure(&secure, listen, err);
+
+    *out = NULL;
+    if (rc != PD_OK || (!secure && !given)) return rc;
+    if (given && files->certificate[0] == '\0' && files->key[0] == '\0' && files->tokens[0] == '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the service manager has passed a socket named tls (LISTEN_FDNAMES), which needs tls.tokens, or "
+                       "tls.certificate and tls.key: set them, or remove FileDescriptorName=tls");
+    return read_files(out, files, err);
+}

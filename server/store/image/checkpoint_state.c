@@ -1,0 +1,152 @@
+/* checkpoint_state.c - answers requests for a checkpoint, schedules retries by time, and pauses and resumes jobs. */
+#include "checkpoint_state.h"
+
+#include "cut.h"
+#include "import.h"
+#include "riders.h"
+#include "step_log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns)
+{
+    pd_effect *effect = pd_answer(request, PD_EFF_CHECKPOINT);
+
+    effect->job = job->steps.number;
+    effect->u.checkpoint.step = job->checkpointing.durable_step;
+    effect->u.checkpoint.bytes = bytes;
+    effect->u.checkpoint.ns = ns;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_request_free(request);
+}
+
+bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request)
+{
+    return request->u.checkpoint.changes <= job->checkpointing.newest.changes;
+}
+
+void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
+{
+    pd_request_queue all = job->checkpointing.asked;
+
+    job->checkpointing.asked = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (request->u.checkpoint.step > step || (err == NULL && !pd_checkpoint_has_changes(job, request)))
+            pd_request_queue_add(&job->checkpointing.asked, request);
+        else if (err != NULL)
+            pd_request_refuse(job->steps.outbox, request, err);
+        else
+            pd_checkpoint_answer(job, request, bytes, ns);
+    }
+}
+
+void pd_checkpoint_answer_workers(pd_job *job)
+{
+    pd_request_queue all = job->checkpointing.asked;
+
+    job->checkpointing.asked = (pd_request_queue){ 0 };
+    while (all.first != NULL) {
+        pd_request *request = pd_request_queue_take(&all);
+        if (request->u.checkpoint.job_name == NULL && request->u.checkpoint.step <= job->checkpointing.durable_step &&
+            pd_checkpoint_has_changes(job, request))
+            pd_checkpoint_answer(job, request, 0, 0);
+        else
+            pd_request_queue_add(&job->checkpointing.asked, request);
+    }
+}
+
+void pd_checkpoint_ended(pd_job *job)
+{
+    if (job->checkpointing.last.begun && job->checkpointing.last.state == PD_LAST_WANTED)
+        job->checkpointing.last.state = PD_LAST_DONE;
+    job->checkpointing.last.begun = false;
+}
+
+void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
+{
+    job->checkpointing.counts.failed++;
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
+    pd_checkpoint_ended(job);
+    pd_checkpoint_answer_all(job, step, err, 0, 0);
+}
+
+/* The time between two attempts to make a checkpoint: at first, and at most. */
+static const uint64_t FIRST_NS = 1000000000, MOST_NS = 60 * 1000000000ull;
+
+/* Returns whether no step can be expected that makes the next checkpoint due: no worker is connected, or the server
+ * drains and has tried the job's last checkpoint. */
+static bool is_idle(const pd_job *job)
+{
+    return job->connected == 0 || job->checkpointing.last.state == PD_LAST_DONE;
+}
+
+bool pd_retry_is_by_time(const pd_job *job)
+{
+    return job->checkpointing.paused || (job->checkpointing.counts.unwritten > 0 && is_idle(job));
+}
+
+void pd_retry_at_once(pd_job *job)
+{
+    job->checkpointing.retry.at_ns = 0;
+    job->checkpointing.retry.wait_ns = FIRST_NS;
+}
+
+bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns)
+{
+    return pd_retry_is_by_time(job) && now_ns >= job->checkpointing.retry.at_ns;
+}
+
+void pd_retry_tried(pd_job *job, uint64_t now_ns)
+{
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    /* Attempts that steps have made due do not count: the first one by time comes soon after them. */
+    if (checkpointing->retry.wait_ns == 0 || !pd_retry_is_by_time(job)) checkpointing->retry.wait_ns = FIRST_NS;
+    checkpointing->retry.at_ns = now_ns + checkpointing->retry.wait_ns;
+    checkpointing->retry.wait_ns =
+        checkpointing->retry.wait_ns < MOST_NS / 2 ? 2 * checkpointing->retry.wait_ns : MOST_NS;
+}
+
+void pd_retry_end(pd_job *job)
+{
+    job->checkpointing.retry.wait_ns = 0;
+}
+
+/* Returns whether a checkpoint could begin now. When it can again, the job is looked at in any case. */
+static bool may_try(const pd_job *job)
+{
+    return !job->checkpointing.writing && job->checkpointing.making == NULL && job->steps.cut == NULL &&
+           !pd_import_writes(job) && !job->gone;
+}
+
+uint64_t pd_retry_next_tick(const pd_job *job)
+{
+    return pd_retry_is_by_time(job) && may_try(job) ? job->checkpointing.retry.at_ns : UINT64_MAX;
+}
+
+void pd_pause_begin(pd_job *job)
+{
+    pd_log_facts facts = { .job = job->steps.name };
+    uint64_t step;
+
+    if (job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_PAUSE || job->checkpointing.paused) return;
+    if (pd_step_log_is_on(&job->steps)) return; /* entries make the steps durable, or hold the job back */
+    step = job->steps.queue.limit = pd_cut_least_step(&job->steps);
+    job->checkpointing.paused = true;
+    pd_retry_at_once(job);
+    facts.step = &step;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
+           "the job pauses after step %" PRIu64 " until a checkpoint is on the disk (on_disk_error = pause)", step);
+}
+
+void pd_pause_end(pd_job *job)
+{
+    if (!job->checkpointing.paused) return;
+    job->checkpointing.paused = false;
+    job->steps.queue.limit = UINT64_MAX;
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
+           "the disk is well again, and the job goes on");
+    pd_riders_release(&job->steps);
+}

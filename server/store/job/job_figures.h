@@ -1,0 +1,78 @@
+/* job_figures.h - the figures of jobs for operators: pages of the list of jobs, sums over a job's parameters, and the
+ * copies that are published once a second. Step thread.
+ *
+ * There may be thousands of jobs, 4,096 lines of roles that say which of them the operator may see, 65,536 parameters
+ * of a job and 262,144 roots of a parameter. So pages, sums and copies are made in parts. Sums stay valid until the job
+ * changes (pd_steps.changes). Jobs that end meanwhile are left out.
+ *
+ * The loop thread keeps the last copy of each job, and answers metrics and the dashboard from it. So readers cost the
+ * step thread nothing, and a job's parameters are looked at once a second at most. */
+#ifndef PD_JOB_FIGURES_H
+#define PD_JOB_FIGURES_H
+
+#include "job.h"
+#include "jobs.h"
+
+enum { PD_TOTALS_OPTIMIZERS = 32 };
+
+/* Sums that are being counted. All zero: not begun. */
+typedef struct pd_totals_count {
+    pd_job_totals sofar;
+    uint32_t job; /* number of the job; 0: not begun */
+    uint32_t at;  /* the parameter that is counted next */
+    size_t root;  /* the root of that parameter that is counted next */
+    /* the optimizers met so far: the first of the rules that have each, and the number of its elements */
+    struct {
+        const pd_rule *rule;
+        uint64_t elements;
+    } optimizers[PD_TOTALS_OPTIMIZERS];
+    size_t n_optimizers;
+} pd_totals_count;
+
+/* Counts on for about *budget_ns, from which it subtracts the time, but one item at least. Returns true when
+ * job->figures.totals has the sums: those of the time when the counting began or of a later one. Then `count` is all
+ * zero again. If `count` has begun with another job it begins anew. */
+bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns);
+
+/* A page that is being made. */
+typedef struct pd_listed_jobs {
+    pd_roles_view *view; /* which jobs the operator may see; NULL: all */
+    /* numbers of the jobs that are there when the page begins; the first n_seen of those before `at` can be seen */
+    uint32_t *numbers;
+    size_t n, at, n_seen;
+    pd_totals_count counting; /* sums of the job that is the page's next entry */
+} pd_listed_jobs;
+
+/* Begins a page for the operator `identity`. `roles` NULL: the server has none. PD_NO_MEMORY. */
+int pd_listed_jobs_begin(pd_listed_jobs *listed, const pd_jobs *jobs, pd_roles *roles, const char *identity,
+                         double *budget_ns);
+/* Makes the page in `info`, which has room for PD_INFO_PAGE entries, for about *budget_ns, from which it subtracts the
+ * time. Returns true when it is complete. */
+bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *jobs, uint64_t now_ns,
+                         double *budget_ns);
+void pd_listed_jobs_end(pd_listed_jobs *listed);
+
+/* Fills the entry of a rank in the list of workers. */
+void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t rank);
+/* Fills the entry of a job. The job's sums are counted before (job_figures.h). */
+void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns);
+
+typedef struct pd_publishing {
+    uint64_t every_ns;        /* time between two copies; 0: there are none */
+    uint64_t next_ns;         /* time from which on the next copies are made */
+    uint64_t began_ns;        /* time at which the last copies were begun */
+    uint64_t number;          /* number of times that copies were begun */
+    bool under_way;           /* not all of these copies are made yet */
+    bool wanted;              /* some job may have changed since the last copies */
+    pd_totals_count counting; /* sums of the job that is copied next */
+} pd_publishing;
+
+/* Notes that a job may have changed. */
+void pd_publishing_note(pd_publishing *publishing, pd_job *job);
+/* Publishes a copy of the figures of each job that has changed, if it is time: in parts, each call a part. A job for
+ * whose copy there is no memory is tried again next time. */
+void pd_publishing_look(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns);
+/* Returns the time at which pd_publishing_look must be called next; UINT64_MAX: nothing has changed. */
+uint64_t pd_publishing_next(const pd_publishing *publishing);
+
+#endif

@@ -1,0 +1,91 @@
+/* test.h - what every test file includes: cmocka, the usual headers, and tests that register themselves.
+ *
+ *     TEST(refuses_a_second_push)                    { ... }      a test: its name is a sentence that says what holds
+ *     TEST(refuses_a_second_push, fixture *f)        { ... }      gets what the fixture's set-up left in *state
+ *     TEST_WITH(set_up, tear_down, name, fixture *f) { ... }      has a set-up and a tear-down of its own
+ *     TEST_STATE(name)                               { ... }      may change `state`
+ *     EACH_TEST(set_up, tear_down);                  runs them around every test of the file but TEST_WITHs
+ *     FIXTURE(set_up, tear_down);                    runs them around the tests that have a parameter
+ *     GROUP(set_up, tear_down);                      runs them once, around all tests of the file
+ *     TEST_PROGRAM(name) { ... return status; }      runs tests that are counted only when they run
+ *
+ * A file's tests run in the order of its source. support/runner/runner.c runs them. */
+#ifndef TEST_H
+#define TEST_H
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+
+typedef enum test_kind { TEST_PLAIN, TEST_OWN_FIXTURE, TEST_EACH, TEST_FIXTURE, TEST_GROUP, TEST_RUNS } test_kind;
+
+typedef struct test_entry {
+    const char *file, *name;
+    int place; /* within its file */
+    test_kind kind;
+    bool takes; /* has a parameter */
+    CMUnitTestFunction run;
+    CMFixtureFunction set_up, tear_down;
+    int (*program)(void);
+    struct test_entry *next;
+} test_entry;
+
+void test_register(test_entry *entry);
+
+#define TEST_ENTRY(id, ...)                                                                                            \
+    __attribute__((constructor)) static void id##_registers(void)                                                      \
+    {                                                                                                                  \
+        static test_entry entry = { .file = __FILE__, .place = __COUNTER__, .name = #id, __VA_ARGS__ };                \
+        test_register(&entry);                                                                                         \
+    }
+
+#define TEST_BARE(KIND, begin, end, id)                                                                                \
+    static void id(void **);                                                                                           \
+    TEST_ENTRY(id, .kind = KIND, .run = id, .set_up = begin, .tear_down = end)                                         \
+    static void id(void **unused_state __attribute__((unused)))
+
+#define TEST_TAKING(KIND, begin, end, id, param)                                                                       \
+    static void id(param);                                                                                             \
+    static void id##_of(void **state)                                                                                  \
+    {                                                                                                                  \
+        id(*state);                                                                                                    \
+    }                                                                                                                  \
+    TEST_ENTRY(id, .kind = KIND, .takes = true, .run = id##_of, .set_up = begin, .tear_down = end)                     \
+    static void id(param)
+
+#define TEST_CHOOSE(id, param, chosen, ...) chosen
+#define TEST_OF(KIND, begin, end, ...) TEST_CHOOSE(__VA_ARGS__, TEST_TAKING, TEST_BARE, )(KIND, begin, end, __VA_ARGS__)
+
+#define TEST(...) TEST_OF(TEST_PLAIN, NULL, NULL, __VA_ARGS__)
+#define TEST_WITH(set_up, tear_down, ...) TEST_OF(TEST_OWN_FIXTURE, set_up, tear_down, __VA_ARGS__)
+
+#define TEST_STATE(id)                                                                                                 \
+    static void id(void **);                                                                                           \
+    TEST_ENTRY(id, .takes = true, .run = id)                                                                           \
+    static void id(void **state)
+
+#define TEST_AROUND(id, KIND, begin, end)                                                                              \
+    TEST_ENTRY(id, .kind = KIND, .set_up = begin, .tear_down = end)                                                    \
+    _Static_assert(1, "takes the semicolon")
+
+#define EACH_TEST(set_up, tear_down) TEST_AROUND(each_test, TEST_EACH, set_up, tear_down)
+#define FIXTURE(set_up, tear_down) TEST_AROUND(each_with_a_fixture, TEST_FIXTURE, set_up, tear_down)
+#define GROUP(set_up, tear_down) TEST_AROUND(all_tests, TEST_GROUP, set_up, tear_down)
+
+#define TEST_PROGRAM(id)                                                                                               \
+    static int id(void);                                                                                               \
+    TEST_ENTRY(id, .kind = TEST_RUNS, .program = id)                                                                   \
+    static int id(void)
+
+#endif
