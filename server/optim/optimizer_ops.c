@@ -1,6 +1,4 @@
 /* table.c - lists every optimizer that the server knows, and finds an optimizer by name or index. */
-#include "table.h"
-
 #include "optimizer_ops.h"
 
 #include <string.h>
@@ -29,41 +27,64 @@
 ROWS(DECLARE)
 
 #define ADDRESS(row) &row,
-const pd_optimizer_ops *const pd_rows[] = { ROWS(ADDRESS) NULL };
+const pd_optimizer_ops *const pd_optimizer_table[] = { ROWS(ADDRESS) NULL };
 
 const pd_optimizer_ops *pd_optim_at(size_t index)
 {
-    for (size_t i = 0; pd_rows[i] != NULL; i++)
-        if (i == index) return pd_rows[i];
+    for (size_t i = 0; pd_optimizer_table[i] != NULL; i++)
+        if (i == index) return pd_optimizer_table[i];
     return NULL;
 }
 
 const pd_optimizer_ops *pd_optim_find(const char *name)
 {
-    for (size_t i = 0; pd_rows[i] != NULL; i++)
-        if (strcmp(pd_rows[i]->name, name) == 0) return pd_rows[i];
+    for (size_t i = 0; pd_optimizer_table[i] != NULL; i++)
+        if (strcmp(pd_optimizer_table[i]->name, name) == 0) return pd_optimizer_table[i];
     return NULL;
 }
 
-const char *pd_optimizer_name(const pd_optimizer_ops *row)
+const char *pd_optimizer_name(const pd_optimizer_ops *ops)
 {
-    return row->name;
+    return ops->name;
 }
 
-const char *pd_optimizer_about(const pd_optimizer_ops *row)
+const char *pd_optimizer_about(const pd_optimizer_ops *ops)
 {
-    return row->about;
+    return ops->about;
 }
 
-const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *row, size_t *count)
+const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *ops, size_t *count)
 {
     size_t n = 0;
 
-    while (row->hypers[n].name != NULL) n++;
+    while (ops->hypers[n].name != NULL) n++;
     *count = n;
-    return row->hypers;
+    return ops->hypers;
 }
 
+/* The names that these functions had in 0.1. */
 const char *pd_row_name(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_name")));
 const char *pd_row_about(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_about")));
 const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count) __attribute__((alias("pd_optimizer_hypers")));
+
+static const pd_hyper no_hypers[] = { { .name = NULL } };
+
+static int no_state(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
+{
+    (void)declaration, (void)stats, (void)plan, (void)err;
+    return PD_OK;
+}
+
+static void take(const pd_unit *unit)
+{
+    memcpy(unit->after + unit->first, unit->gradient + unit->first, (size_t)unit->n * sizeof *unit->after);
+}
+
+const pd_optimizer_ops pd_model_state = {
+    .name = "model_state",
+    .about = "not trained: becomes the mean of what the ranks push (a batch norm's statistics)",
+    .hypers = no_hypers,
+    .plan = no_state,
+    .phases = { { .name = "take", .kind = PD_RANGES, .run = take } },
+    .takes_values = true,
+};

@@ -1,20 +1,8 @@
-/* assignment.c - sorts blocks by size, and distributes them to ranks. */
+/* assignment.c - distributes blocks to ranks, as Meta's DDP Shampoo does. */
 #include "assignment.h"
 
 #include <assert.h>
 #include <stdlib.h>
-
-static int compare(const void *a, const void *b)
-{
-    const pd_load *x = a, *y = b;
-
-    return pd_load_leads(*x, *y) ? -1 : pd_load_leads(*y, *x);
-}
-
-void pd_load_sort(pd_load *load, size_t n)
-{
-    if (n > 1) qsort(load, n, sizeof *load, compare);
-}
 
 int64_t pd_assigned_bytes(int64_t elements, pd_dtype type)
 {
@@ -35,8 +23,8 @@ static int lightest(const int64_t *rank_bytes, int ranks)
     return best;
 }
 
-/* Checks that each of `ranks` ranks owns at least one of n blocks. owner[i] is the rank of block i. A block
- * of 0 bytes counts, too. */
+/* Checks that each of `ranks` ranks owns at least one of n blocks. owner[i] is the rank of block i. A block of 0 bytes
+ * counts, too. */
 static int check_owners(const int *owner, size_t n, int ranks, pd_error *err)
 {
     bool *owns = calloc((size_t)ranks, sizeof *owns);
@@ -78,20 +66,4 @@ int64_t pd_gathered_bytes(const int64_t *rank_bytes, int ranks)
     for (int r = 0; r < ranks; r++)
         if (rank_bytes[r] > largest) largest = rank_bytes[r];
     return __builtin_mul_overflow(largest, (int64_t)ranks, &all) ? INT64_MAX : all;
-}
-
-int pd_group_size(int *size, int64_t trainers, int world, pd_error *err)
-{
-    assert(world >= 1);
-    if (trainers != -1 && (trainers < 1 || trainers > world))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Invalid number of trainers per group: %lld. Must be between 1 and %d, the number of workers, "
-                       "or set to -1.",
-                       (long long)trainers, world);
-    if (trainers != -1 && world % trainers != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Invalid number of trainers per group: %lld. Must divide the number of workers, %d.",
-                       (long long)trainers, world);
-    *size = trainers == -1 ? world : (int)trainers;
-    return PD_OK;
 }
