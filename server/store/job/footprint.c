@@ -14,7 +14,8 @@
 #include <string.h>
 
 enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own memory blocks and hash tables */
-/* bytes of a checkpoint's head, records and messages; for each rank of the job its record and the entry of its note */
+/* bytes of a checkpoint's header, records and messages; for each rank of the job its record and the entry of its
+ * note */
 enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
 /* bytes of a parameter's records in a checkpoint: its entry, and the ends of its memory blocks */
 enum { KEPT_BYTES = sizeof(pd_checkpoint_param) + 128 };
@@ -47,8 +48,8 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
     return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
 }
 
-/* Model state (tensors that are averaged, not trained) is averaged whatever `aggregate` says for gradients: by a
- * weighted mean if `aggregate` is weighted_mean, otherwise by the plain mean. */
+/* Model state is averaged whatever `aggregate` says for gradients: by a weighted mean if `aggregate` is weighted_mean,
+ * otherwise by the plain mean. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
@@ -172,8 +173,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
-/* Returns the bytes of the records of a job itself, its ranks and its optimizer rules. The rule for model state
- * (tensors that are not trained), which every job has besides its workers' rules, is counted once. */
+/* Returns the bytes of the records of a job itself, its ranks and its optimizer rules. The rule for model state, which
+ * every job has besides its workers' rules, is counted once. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;

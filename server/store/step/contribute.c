@@ -2,7 +2,7 @@
  * contribution). */
 #include "contribute.h"
 
-#include "chunk_queue.h"
+#include "sums.h"
 #include "collect.h"
 #include "wal.h"
 #include "step_group.h"

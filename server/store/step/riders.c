@@ -3,7 +3,7 @@
 #include "riders.h"
 
 #include "wal.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "override.h"
 #include "wal.h"
 #include "task.h"

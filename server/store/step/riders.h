@@ -9,7 +9,7 @@
  *     stepped                                                                          stepped
  *     closed       records decisions, the aggregate   settle         takes weights     passes the round on
  *
- * The WAL is in wal.h, overrides in override.h, the consistent cut in cut.h, and traces here: their functions do
+ * The WAL is in wal.h, overrides in override.h, the consistent cut in consistent_cut.h, and traces here: their functions do
  * nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
 #ifndef PD_RIDERS_H
 #define PD_RIDERS_H
@@ -43,7 +43,7 @@ void pd_riders_release_one(pd_steps *steps, pd_param *param);
 
 /* ---- traces of work that belongs to no single step ---- */
 
-/* Adds the time since the store's clock was last read to a phase of the job's steps (step_times.h). Passes the phase of
+/* Adds the time since the store's clock was last read to a phase of the job's steps (steps.h). Passes the phase of
  * the batch on, if somebody takes events. */
 void pd_steps_spend(pd_steps *steps, pd_step_phase phase);
 /* Passes on a preconditioner task that has come back, and is not delivered yet. Its time is how long the preconditioner
