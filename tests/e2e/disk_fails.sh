@@ -172,7 +172,7 @@ worker='' daemon=''
 rm "$scratch/trouble"
 logged 'will be lost' || complain 'the log does not say which steps are lost'
 # The disk may also have hung when the checkpoint writer removed old checkpoints, before it came to the last one.
-logged 'the disk does not answer: \(the last checkpoint of job\|old checkpoints\)' ||
+logged 'disk not responding: \(last checkpoint of job\|old checkpoints\)' ||
     complain 'the log does not say what is not written'
 echo 'a disk that hangs: the daemon stopped, and said what it had not written'
 
@@ -192,7 +192,7 @@ grep -q 'has failed: .*No space left.* are lost when the server stops' "$scratch
 status=0
 wait "$daemon" || status=$?
 [ "$status" = 3 ] || complain "a daemon that has lost steps ended with $status, not 3"
-logged 'stopped, but steps of 1 jobs since the last durable one are lost' || complain 'the log does not say it'
+logged 'stopped, but 1 jobs lost steps after their durable one' || complain 'the log does not say it'
 worker='' daemon=''
 rm "$scratch/trouble"
 echo 'a full disk: the daemon stopped with status 3, and paramctl shutdown said what was lost'

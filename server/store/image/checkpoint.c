@@ -2,10 +2,10 @@
 #include "checkpoint.h"
 
 #include "checkpoint_state.h"
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "global_clip.h"
 #include "header_image.h"
@@ -178,7 +178,7 @@ static int write_head(pd_job *job, pd_error *err)
 
     making->headed = job->steps.cut->fixed = true;
     job->checkpointing.cut.changes = job->checkpointing.changes;
-    if (pd_control_put_overrides(&job->steps, err) != PD_OK) return err->code;
+    if (pd_wal_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_header_image_write(&archive, job);
     return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);

@@ -8,13 +8,13 @@
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "import.h"
 #include "logging.h"
 #include "mutant.h"
 #include "ranks.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static uint64_t checkpoint_limit(const pd_job *job)
 
 static bool has_entries(const pd_job *job)
 {
-    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->checkpointing.log.waits;
+    return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.log.waits;
 }
 
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
@@ -97,13 +97,14 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 
 static void tell_entries(pd_job *job, uint64_t now_ns)
 {
-    pd_job_say(
-        job, PD_SAY_WARNING,
-        "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
-        "(on_disk_error)",
-        seconds(&job->checkpointing.log.watch, now_ns), job->steps.log->under_way, job->checkpointing.durable_step,
-        goes_on(job) ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
-                     : "the job waits for the disk");
+    pd_job_say(job, PD_SAY_WARNING,
+               "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
+               "(on_disk_error)",
+               seconds(&job->checkpointing.log.watch, now_ns), job->steps.wal->inputs.under_way,
+               job->checkpointing.durable_step,
+               goes_on(job)
+                   ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
+                   : "the job waits for the disk");
     if (goes_on(job)) pd_logging_leave(job);
 }
 
@@ -124,7 +125,7 @@ static bool has_state(const pd_job *job)
 static bool is_asked_for(const pd_job *job)
 {
     uint64_t step = job->checkpointing.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
-    bool logs = pd_step_log_is_on(&job->steps);
+    bool logs = pd_wal_records_steps(&job->steps);
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = pd_request_next(request))

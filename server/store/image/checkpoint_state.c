@@ -1,10 +1,10 @@
 /* checkpoint_state.c - answers requests for a checkpoint, schedules retries by time, and pauses and resumes jobs. */
 #include "checkpoint_state.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "import.h"
 #include "riders.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -124,7 +124,7 @@ void pd_pause_begin(pd_job *job)
     uint64_t step;
 
     if (job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_PAUSE || job->checkpointing.paused) return;
-    if (pd_step_log_is_on(&job->steps)) return; /* entries make the steps durable, or hold the job back */
+    if (pd_wal_records_steps(&job->steps)) return; /* entries make the steps durable, or hold the job back */
     step = job->steps.queue.limit = pd_cut_least_step(&job->steps);
     job->checkpointing.paused = true;
     job->checkpointing.retry = (pd_checkpoint_retry){ .at_ns = 0, .wait_ns = FIRST_NS };

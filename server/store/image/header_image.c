@@ -3,7 +3,7 @@
 #include "header_image.h"
 
 #include "checkpoint_policy.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
 #include "job.h"
@@ -11,7 +11,7 @@
 #include "override.h"
 #include "printable.h"
 #include "step_group.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -295,13 +295,13 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
+/* Returns the step after which parameters are stopped, by a cut (consistent_cut.h) or by the job's log (wal.h);
  * UINT64_MAX: nothing stops them. */
 static uint64_t stopped_at(const pd_steps *steps)
 {
     uint64_t step = steps->cut != NULL && steps->cut->rests ? steps->cut->step : UINT64_MAX - 1;
 
-    return pd_step_log_is_on(steps) && steps->log->step < step ? steps->log->step : step;
+    return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
 /* Returns what a step group must have in the image. While its members are

@@ -1,7 +1,7 @@
 /* param_image.c - writes or reads one parameter's state, with one table of fields for both directions. */
 #include "param_image.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "mutant.h"
 #include "round_scalars.h"
 #include "save.h"

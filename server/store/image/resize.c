@@ -2,7 +2,7 @@
  * declarations, and copies the state through the functions that write and read images. */
 #include "resize.h"
 
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "declared_job.h"
 #include "declaration.h"
@@ -249,7 +249,7 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
 
     pd_export_give_way(old, "the job continues with another number of workers");
     rc = check(old, hello, &why);
-    if (rc == PD_OK) rc = pd_control_put_overrides(&old->steps, &why);
+    if (rc == PD_OK) rc = pd_wal_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
         return pd_fail(err, rc, "restored job %.60s has %u workers and cannot continue with %u: %.360s",

@@ -4,7 +4,7 @@
 
 #include "job.h"
 #include "plan_bytes.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ void pd_checkpoint_policy_plan(pd_job *job)
 
     if (!job->checkpointing.durable) return;
     /* With a log, windows end at its entries and not at checkpoints. */
-    if (pd_step_log_is_on(&job->steps)) window = 0;
+    if (pd_wal_records_steps(&job->steps)) window = 0;
     if (window > 0 && (every == 0 || window / 2 < every)) every = window > 1 ? window / 2 : 1;
     job->checkpointing.every = every;
     job->checkpointing.next = UINT64_MAX;

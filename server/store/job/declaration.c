@@ -6,7 +6,7 @@
 #include "footprint.h"
 #include "param_set.h"
 #include "printable.h"
-#include "stretch.h"
+#include "round_ranges.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,14 +4,14 @@
 #include "global_clip.h"
 #include "checkpoint_policy.h"
 #include "step_group.h"
-#include "step_log.h"
+#include "wal.h"
 
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
  * come, and it waits for no other parameter. */
 static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 {
     return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD &&
-           (param->stage != PD_STOPPED || (!pd_step_log_is_paused(steps) && pd_step_log_awaited(steps, param) == NULL));
+           (param->stage != PD_STOPPED || (!pd_steps_are_paused(steps) && pd_wal_awaited(steps, param) == NULL));
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close

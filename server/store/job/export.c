@@ -1,7 +1,7 @@
 /* export.c - begins an export of weights or optimizer state, answers its reads, and ends it. */
 #include "export.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "import.h"
 #include "mutant.h"
 #include "param_set.h"

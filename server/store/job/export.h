@@ -1,6 +1,6 @@
 /* export.h - reads weights and optimizer state of a job for an operator, all as of the same step. Step thread.
  *
- * An export begins with a cut (step/cut.h), which chooses the step at which the state is read. The begin request is
+ * An export begins with a cut (step/consistent_cut.h), which chooses the step at which the state is read. The begin request is
  * answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any order and as
  * often as needed, until it ends the export.
  *

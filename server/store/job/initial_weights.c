@@ -23,12 +23,11 @@
  * their quota of memory are summed earlier. */
 #include "initial_weights.h"
 
-#include "chunk_queue.h"
+#include "sums.h"
 #include "contribute.h"
 #include "convert.h"
 #include "data_frame.h"
-#include "frames.h"
-#include "initial_mean.h"
+#include "work.h"
 #include "kernels.h"
 #include "mutant.h"
 

@@ -6,13 +6,12 @@
 #include "collect.h"
 #include "declare.h"
 #include "export.h"
-#include "frames.h"
 #include "import.h"
 #include "push.h"
 #include "overdue.h"
 #include "override_command.h"
 #include "reserves.h"
-#include "step_log.h"
+#include "wal.h"
 #include "work.h"
 
 static const uint64_t second = 1000000000ull;
@@ -104,7 +103,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     pd_export_release(job, err);
     job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
     job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
-    if (job->steps.log != NULL) pd_step_log_end(&job->steps);
+    pd_wal_end_steps(&job->steps);
     job->steps.queue.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;

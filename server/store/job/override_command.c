@@ -13,7 +13,7 @@
 
 #include "archive.h"
 #include "checkpoint_policy.h"
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "glob.h"
 #include "override_values.h"
@@ -376,7 +376,7 @@ static bool note(command *c)
 
     c->record = NULL;
     if (record != NULL && pd_control_is_on(c->job))
-        return pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
+        return pd_wal_record_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
     free(record);
     return false;
 }
@@ -414,7 +414,7 @@ static int check_request(const pd_request *request, bool draining, pd_error *err
 static int check_job(const pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.set.job_name);
-    if (!pd_control_repeats(&job->steps)) return PD_OK;
+    if (!pd_wal_repeats(&job->steps)) return PD_OK;
     return pd_fail(err, PD_UNAVAILABLE,
                    "job %.200s repeats steps after a restart, with the values that they had: retry when it has reached "
                    "the step at which the server ended",
@@ -618,12 +618,12 @@ void pd_job_refuse_sets(pd_job *job, const pd_error *err)
 static int add_records(command *c, const pd_set_record *set, pd_error *err)
 {
     for (uint32_t i = 0; i < c->n; i++) {
-        pd_control_record *record = pd_control_record_new(PD_CONTROL_SET, c->params[i]->index, set->next[i], 0);
+        pd_decision *record = pd_decision_new(PD_DECISION_SET, c->params[i]->index, set->next[i], 0);
         if (record == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
         record->override = reading_of(c, c->params[i])->override;
         record->override->refs++;
         record->from = set->from_step > 0 ? set->from_step : set->next[i];
-        pd_control_add(&c->job->steps, record);
+        pd_wal_add_read(&c->job->steps, record);
     }
     return PD_OK;
 }

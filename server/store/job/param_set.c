@@ -1,13 +1,13 @@
 /* param_set.c - finds a job's parameters by name, counts their bytes, and frees them. */
 #include "param_set.h"
 
-#include "control.h"
+#include "wal.h"
 #include "name_hash.h"
 #include "override.h"
 #include "printable.h"
 #include "reserves.h"
 #include "round_scalars.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,7 @@ static void clear_param(pd_unread *unread, pd_param *param)
 
 void pd_param_set_leave(pd_job *job)
 {
-    pd_step_log_free(&job->steps);
-    pd_control_free(&job->steps);
+    pd_wal_free(&job->steps);
     pd_unread_leave(job->steps.unread);
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_reserves_forget(job);

@@ -7,7 +7,7 @@
 #include "planning.h"
 
 #include "aggregate_fit.h"
-#include "control.h"
+#include "wal.h"
 #include "declaration.h"
 #include "factor_rules.h"
 #include "footprint.h"
@@ -16,7 +16,7 @@
 #include "checkpoint_policy.h"
 #include "param_set.h"
 #include "plan.h"
-#include "policies.h"
+#include "round.h"
 #include "reserves.h"
 #include "root_report.h"
 #include "step_group.h"
@@ -321,7 +321,7 @@ static void lay_chunks(pd_job *job, pd_param *param)
     pd_rank_range *ranges =
         param->ranged ? job->records.ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
+    pd_round_init(&param->round, &(pd_round_layout){ .policy = &pd_policy_sync,
                                                      .members = &job->steps.members,
                                                      .param = param,
                                                      .elements = param->elements,
@@ -503,7 +503,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     job->planning->stage = PD_PLANNED;
     show_params(job);
     if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (job->checkpointing.durable && pd_control_make(&job->steps) != PD_OK))
+        (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)

@@ -12,7 +12,6 @@
 
 #include "contribute.h"
 #include "data_frame.h"
-#include "frames.h"
 #include "initial_weights.h"
 #include "kernels.h"
 #include "mutant.h"

@@ -3,9 +3,8 @@
 #include "replacement.h"
 
 #include "convert.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "data_frame.h"
-#include "frames.h"
 #include "mutant.h"
 
 #include <stdlib.h>
