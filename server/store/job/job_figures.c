@@ -211,12 +211,6 @@ static bool choose_some(pd_listed_jobs *listed, const pd_jobs *jobs, double *bud
     return true;
 }
 
-/* Leaves out the job that would be entry `i` of the list: it has ended. */
-static void leave_out(pd_listed_jobs *listed, size_t i)
-{
-    for (listed->n_seen--; i < listed->n_seen; i++) listed->numbers[i] = listed->numbers[i + 1];
-}
-
 bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *jobs, uint64_t now_ns, double *budget_ns)
 {
     if (!choose_some(listed, jobs, budget_ns)) return false;
@@ -225,7 +219,8 @@ bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *j
         pd_job *job;
         if (!(*budget_ns > 0)) return false;
         if ((job = find(jobs, listed->numbers[i], budget_ns)) == NULL) {
-            leave_out(listed, i);
+            /* The job has ended: it is left out. */
+            for (listed->n_seen--; i < listed->n_seen; i++) listed->numbers[i] = listed->numbers[i + 1];
             continue;
         }
         if (!pd_totals_some(&listed->counting, job, budget_ns)) return false;
@@ -393,13 +388,6 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
     stats->root_times = steps->figures.root_times;
 }
 
-static void copy_times(pd_job_stats *stats, const pd_job_times *times)
-{
-    stats->times = *times;
-    stats->times.rank = NULL;
-    stats->times.n_ranks = 0;
-}
-
 static void copy_keeping(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
 {
     stats->durable_ns = checkpointing->newest.exists ? checkpointing->newest.durable_ns : 0;
@@ -423,7 +411,9 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     stats->root_age = job->figures.totals.root_age;
     copy_workers(stats, job);
     copy_progress(stats, job);
-    copy_times(stats, &job->steps.times.total);
+    stats->times = job->steps.times.total;
+    stats->times.rank = NULL; /* see ranks[i].late */
+    stats->times.n_ranks = 0;
     copy_keeping(stats, &job->checkpointing);
     return stats;
 }

@@ -213,11 +213,7 @@ static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
     int rc = check_rounds(job, frame, err);
 
     if (rc != PD_OK) return rc;
-    effect = pd_job_effect(job, PD_EFF_CLOSED);
-    if (effect == NULL || (effect->u.closed.at = calloc(job->replacing.whole + 1, sizeof(pd_closed))) == NULL) {
-        pd_effect_free(effect);
-        return pd_job_no_memory(job, err);
-    }
+    if ((effect = pd_job_new_closed(job, job->replacing.whole)) == NULL) return pd_job_no_memory(job, err);
     publish(job, effect);
     return PD_OK;
 }
