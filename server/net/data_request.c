@@ -186,8 +186,6 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
                "the wire and the store have the same limits of scalars");
 
-/* Copies the scalars of a push into the request to the store. They were checked before.
- * PD_NO_MEMORY: nothing is copied. */
 static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
 {
     if (push->n_scalars == 0) return PD_OK;

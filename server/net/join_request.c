@@ -405,17 +405,12 @@ static int check_share(const pd_conn *conn, uint64_t bytes, pd_error *err)
     return PD_OK;
 }
 
-/* Takes the descriptor that came with a Share, also with one that is refused: a later Share must not find it. Returns
- * -1 if there is none. */
-static int take_descriptor(const pd_conn *conn)
-{
-    return conn->transport->ops->take != NULL ? conn->transport->ops->take(conn->transport) : -1;
-}
-
 int pd_fill_share(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
 {
     const Paramd__ShareRequest *share = message;
-    int fd = take_descriptor(conn), rc = check_share(conn, share->bytes, err);
+    /* The descriptor of a refused Share is taken, too: a later Share must not find it. */
+    int fd = conn->transport->ops->take != NULL ? conn->transport->ops->take(conn->transport) : -1;
+    int rc = check_share(conn, share->bytes, err);
 
     (void)request, (void)prefix;
     if (rc == PD_OK) return pd_loan_new(&conn->params.loan, fd, share->bytes, err);

@@ -112,14 +112,6 @@ static void report(sock *s, unsigned happened)
     if (s->tls != NULL && !s->closed) settle(s);
 }
 
-/* Writes what TLS still owes to the socket. Returns the events without PD_ON_WRITE if the connection did not ask for
- * it. */
-static unsigned flush(sock *s, unsigned happened)
-{
-    if ((happened & PD_ON_WRITE) != 0) pd_tls_flush(s->tls);
-    return happened & (s->events | PD_ON_READ | PD_ON_GONE);
-}
-
 /* Reports the events of a socket to its connection. A socket that fails is reported as gone. After urgent data (TCP's
  * out-of-band byte), which nothing reads, watching the socket stops: otherwise the same data would be reported again
  * and again. */
@@ -135,7 +127,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (status < 0 || (events & UV_DISCONNECT) != 0) happened |= PD_ON_GONE;
     if ((events & UV_READABLE) != 0) happened |= PD_ON_READ;
     if ((events & UV_WRITABLE) != 0) happened |= PD_ON_WRITE;
-    report(s, s->tls != NULL ? flush(s, happened) : happened);
+    if (s->tls != NULL) {
+        if ((happened & PD_ON_WRITE) != 0) pd_tls_flush(s->tls);
+        happened &= s->events | PD_ON_READ | PD_ON_GONE;
+    }
+    report(s, happened);
 }
 
 static void poll_for(sock *s, unsigned events)

@@ -419,7 +419,6 @@ void pd_config_free(pd_config *config)
     free(config);
 }
 
-/* Returns how many threads run steps by default: one for each processor that they may use. */
 static uint64_t default_step_threads(const pd_config *config, uint64_t cores)
 {
     pd_numa numa;

@@ -256,25 +256,21 @@ static void help_key(const pd_config *config, const pd_key *key, FILE *out)
     print_words(text, out);
 }
 
-static void help_section(const char *section, FILE *out)
-{
-    char text[200];
-
-    snprintf(text, sizeof text, "[%s] %s", section, pd_section_help(section));
-    fprintf(out, "\n");
-    pd_words_print(text, "", out);
-}
-
 void pd_flags_help(const pd_config *config, FILE *out)
 {
     const char *section = "";
+    char text[200];
 
     fprintf(out, "Usage: paramd [FLAG...]\n"
                  "A parameter server: takes gradients, runs the optimizer, serves the new weights.\n\n");
     for (size_t i = 0; i < N_OWN; i++) help_own(i, out);
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];
-        if (strcmp(section, key->section) != 0) help_section(key->section, out);
+        if (strcmp(section, key->section) != 0) {
+            snprintf(text, sizeof text, "[%s] %s", key->section, pd_section_help(key->section));
+            fprintf(out, "\n");
+            pd_words_print(text, "", out);
+        }
         section = key->section;
         help_key(config, key, out);
     }

@@ -159,7 +159,6 @@ static int read_files(pd_tls_context **out, const pd_tls_files *files, pd_error 
     return rc == PD_OK ? pd_tls_server(out, &all, err) : rc;
 }
 
-/* Finds out whether a list of addresses has one with tls://. */
 static int has_secure(bool *secure, const char *listen, pd_error *err)
 {
     pd_address *addresses;
