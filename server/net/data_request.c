@@ -9,27 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle. `pulls`:
- * the answer contains weights. `holds`: 1 + the version of the weights that the worker has; 0: it has none. */
-typedef struct wanted_piece {
-    uint32_t handle;
-    uint64_t first, count, holds;
-    bool pulls;
-} wanted_piece;
-
-/* Fills in the version table's record of one piece that a request waits for. */
-static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, wanted_piece wanted)
+/* Fills in the version table's record of one piece that a request waits for, except whether it pulls. */
+static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count)
 {
-    const pd_handle_facts *facts = &conn->params.handles.facts[wanted.handle];
+    const pd_handles *handles = &conn->params.handles;
 
-    waiter->param = conn->params.handles.params[wanted.handle];
-    waiter->dtype = conn->params.handles.decls[wanted.handle].pull_dtype;
-    waiter->pulls = wanted.pulls;
-    waiter->update = conn->params.handles.decls[wanted.handle].update_dtype;
-    waiter->holds = wanted.holds;
-    waiter->idle = facts->start == facts->end;
-    waiter->first = (int64_t)wanted.first;
-    waiter->count = (int64_t)wanted.count;
+    waiter->param = handles->params[handle];
+    waiter->dtype = handles->decls[handle].pull_dtype;
+    waiter->update = handles->decls[handle].update_dtype;
+    waiter->idle = handles->facts[handle].start == handles->facts[handle].end;
+    waiter->first = (int64_t)first;
+    waiter->count = (int64_t)count;
 }
 
 /* Checks that the weights that a request asks for fit into one frame (max_payload). PD_RESOURCE_EXHAUSTED. */
@@ -250,14 +240,10 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
-        fill_waiter(conn, &pending->wait.at[i],
-                    (wanted_piece){
-                        .handle = piece->handle,
-                        .first = piece->first,
-                        .count = piece->count,
-                        .holds = piece->holds,
-                        .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
-                    });
+        pd_waiter *waiter = &pending->wait.at[i];
+        fill_waiter(conn, waiter, piece->handle, piece->first, piece->count);
+        waiter->holds = piece->holds;
+        waiter->pulls = prefix->method == PD_PUSH_PULL && !piece->absent;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
     /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its payload
@@ -355,14 +341,10 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];
-        fill_waiter(conn, &pending->wait.at[i],
-                    (wanted_piece){
-                        .handle = want->handle,
-                        .first = want->first,
-                        .count = want->count,
-                        .holds = want->holds,
-                        .pulls = true,
-                    });
+        pd_waiter *waiter = &pending->wait.at[i];
+        fill_waiter(conn, waiter, want->handle, want->first, want->count);
+        waiter->holds = want->holds;
+        waiter->pulls = true;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
         pd_pending_free(pending);
