@@ -328,11 +328,10 @@ static int start(process *p, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (p->n_sockets > PD_NOTIFY_SOCKETS)
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer .socket "
-            "units start the daemon",
-            p->n_sockets, PD_NOTIFY_SOCKETS);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer "
+                       ".socket units start the daemon",
+                       p->n_sockets, PD_NOTIFY_SOCKETS);
     fill_daemon_config(p, &daemon);
     if ((rc = pd_config_tls(p->config, p->config->listen, &daemon.tls, err)) != PD_OK) return rc;
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)

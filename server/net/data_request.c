@@ -28,10 +28,10 @@ static int check_payload(const pd_conn *conn, const pd_pending *pending, pd_erro
     uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
 
     if (bytes <= most) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "%s: the answer would have a payload of %llu bytes, at most %llu are "
-                   "allowed: ask for less in one frame",
-                   pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
+    return pd_fail(
+        err, PD_RESOURCE_EXHAUSTED,
+        "%s: the answer would have a payload of %llu bytes, at most %llu are allowed: ask for less in one frame",
+        pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
 }
 
 static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n,
@@ -43,8 +43,7 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
     if (n > config->max_pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s of %zu pieces: at most %u are allowed in a frame "
-                       "(limits.max_pieces)",
+                       "%s of %zu pieces: at most %u are allowed in a frame (limits.max_pieces)",
                        pd_method_name(prefix->method), n, config->max_pieces);
     return pd_pieces_check(pieces, n, conn->params.handles.facts, conn->params.handles.n, config->chunk_elements,
                            prefix->payload_bytes, err);
@@ -162,8 +161,7 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
     if (push->n_scalars == 0) return PD_OK;
     if (push->n_pieces == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "push with scalars and without pieces: they belong to the parameter "
-                       "of the first piece");
+                       "push with scalars and without pieces: they belong to the parameter of the first piece");
     facts = &conn->params.handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,
@@ -278,16 +276,13 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
     int64_t count;
 
     if (want->handle >= conn->params.handles.n)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "want %zu: handle %u, but this connection has declared %zu "
-                       "parameters",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu parameters",
                        i, want->handle, conn->params.handles.n);
     facts = &conn->params.handles.facts[want->handle];
     count = pd_range_piece(facts->start, facts->end, chunk, want->first);
     if (count < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "want %zu (%s): first element %llu, expected %lld, or a multiple of "
-                       "%llu between that and %lld",
+                       "want %zu (%s): first element %llu, expected %lld, or a multiple of %llu between that and %lld",
                        i, facts->name, (unsigned long long)want->first, (long long)facts->start,
                        (unsigned long long)chunk, (long long)facts->end);
     if (want->count != (uint64_t)count)
@@ -305,9 +300,8 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
     if (pull->n_wants == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Pull without wants");
     if (pull->n_wants > conn->daemon->config.max_pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "Pull of %zu chunks: at most %u are allowed in a frame "
-                       "(limits.max_pieces)",
-                       pull->n_wants, conn->daemon->config.max_pieces);
+                       "Pull of %zu chunks: at most %u are allowed in a frame (limits.max_pieces)", pull->n_wants,
+                       conn->daemon->config.max_pieces);
     for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->params.handles.facts, err) : rc;
 }
@@ -324,8 +318,8 @@ static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err
 
     if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "Pull: the pulls of this connection that wait for rounds already take "
-                   "%llu bytes of memory, at most %llu are allowed: wait for answers",
+                   "Pull: the pulls of this connection that wait for rounds already take %llu bytes of memory, at most "
+                   "%llu are allowed: wait for answers",
                    (unsigned long long)conn->pendings.pulling, (unsigned long long)most);
 }
 

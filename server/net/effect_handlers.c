@@ -1,5 +1,4 @@
-/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends
- * connections. */
+/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends connections. */
 #include "handlers.h"
 
 #include "conn.h"

@@ -281,8 +281,7 @@ static void turn_away(pd_uvloop *loop, int fd)
     int peer;
 
     pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ 0 },
-                "out of file descriptors: a connection was turned away "
-                "(ulimit -n, LimitNOFILE)");
+                "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);

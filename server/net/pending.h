@@ -20,8 +20,7 @@ typedef struct pd_pending {
     struct pd_pending *prev, *next;           /* in the list of the connection's open requests, the oldest first */
     struct pd_pending *next_reply;            /* next one in the connection's queue of answers to pushes and pulls */
     struct pd_conn *conn; /* connection that the request came on; it exists longer than the request */
-    uint64_t id;          /* request id that the peer chose; the peer may use it again after the
-                                               * answer */
+    uint64_t id;          /* request id that the peer chose; the peer may use it again after the answer */
     uint64_t serial;      /* serial number, which no other request of this connection has; the
                                                * store's answer contains it */
     uint16_t method;

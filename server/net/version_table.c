@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lets uthash survive a lack of memory: it then adds no element and sets the element's
- * table pointer to NULL. */
+/* Lets uthash survive a lack of memory: it then adds no element and sets the element's table pointer to NULL. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 

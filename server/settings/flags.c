@@ -131,10 +131,10 @@ static int read_argument(line *l, const char *text, pd_error *err)
 {
     if (strncmp(text, "--", 2) == 0 && text[2] != '\0') return read_long(l, text, err);
     if (text[0] == '-' && text[1] != '\0' && text[1] != '-') return read_short(l, text, err);
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "unexpected \"%.64s\": expected a flag (a yes-or-no flag has no value of its own: --insecure or "
-                   "--insecure=no)",
-                   text);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "unexpected \"%.64s\": expected a flag (a yes-or-no flag has no value of its own: --insecure or --insecure=no)",
+        text);
 }
 
 /* Turns the flag --port N into --listen=127.0.0.1:N. */

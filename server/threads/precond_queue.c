@@ -1,5 +1,4 @@
-/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h
- * describes. */
+/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h describes. */
 #include "precond_queue.h"
 
 #include "grow.h"
@@ -60,8 +59,7 @@ typedef struct flow {
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
     double tag;    /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn; /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
-                        * never */
+    uint64_t turn; /* when the thread for light tasks last took a task of this job: the number of that turn; 0: never */
     unsigned
         taken[2]; /* number of the job's tasks taken so far, by pd_precond_queue_choice. Every PD_PRECOND_QUEUE_AGED-th
                         * one is the oldest */
