@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "message.h"
-#include "printable.h"
+#include "text.h"
 #include "safetensors.h"
 
 enum { NAME_BYTES = 256 }; /* longest name of a parameter that the protocol allows, in bytes */
