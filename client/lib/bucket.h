@@ -5,7 +5,7 @@
 #ifndef PD_BUCKET_H
 #define PD_BUCKET_H
 
-#include "core_state.h"
+#include "core.h"
 
 /* The frames of one operation while they are built. pd_bucket_post queues them when all are complete. */
 typedef struct pd_bucket {

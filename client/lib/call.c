@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "core_state.h"
+#include "core.h"
 #include "replace.h"
 #include "recoveries.h"
 

@@ -25,11 +25,10 @@ int pd_client_join(pd_client *client, pd_error *err)
 
     pd_io_enter(&client->io);
     if ((joins = client->join != 0)) rc = pd_handle_finish_call(client, &client->join, err);
-    if (joins && rc == PD_OK) client->welcome = *pd_core_welcome(client->core);
-    server = &client->urls[pd_core_url(client->core)];
+    if (joins && rc == PD_OK) client->welcome = client->core->welcome;
+    server = &client->urls[client->core->link.url];
     pd_io_leave(&client->io);
-    if (joins && rc == PD_OK)
-        pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome, server);
+    if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, client->core->setup.job, &client->welcome, server);
     return rc;
 }
 
@@ -62,7 +61,7 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
     client->deadline = settings.deadline;
     client->slice = settings.slice;
     client->notices = pd_notices_of(options);
-    if (rc == PD_OK) client->join = pd_core_welcome_ticket(client->core);
+    if (rc == PD_OK) client->join = client->core->welcome_ticket;
     if (rc != PD_OK) return rc;
     return pd_io_start(&client->io, client->core, client->urls, settings.core.urls, &client->secure, err);
 }
@@ -177,7 +176,7 @@ const char *pd_client_note(const pd_client *client, size_t param)
 bool pd_client_must_init(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);
-    bool must = pd_core_must_init(inside->core);
+    bool must = inside->core->must_init;
     pd_io_leave(&inside->io);
     return must;
 }
@@ -371,7 +370,7 @@ enum { MOST_WAIT_MS = 600 * 1000 }; /* the server waits no longer for a checkpoi
 uint64_t pd_client_durable(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);
-    uint64_t step = pd_core_durable(inside->core);
+    uint64_t step = inside->core->progress.durable;
 
     pd_io_leave(&inside->io);
     return step;

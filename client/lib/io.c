@@ -52,10 +52,10 @@ static bool has_waited(const pd_io *io)
  * event descriptor, if the user has asked for it. */
 static void unlock(pd_io *io)
 {
-    bool wake = has_waited(io), news = io->done_fd >= 0 && pd_core_ended_ops(io->core) != io->told;
+    bool wake = has_waited(io), news = io->done_fd >= 0 && io->core->calls.ended != io->told;
     int fd = io->done_fd;
 
-    io->told = pd_core_ended_ops(io->core);
+    io->told = io->core->calls.ended;
     pthread_mutex_unlock(&io->lock);
     if (wake) pthread_cond_broadcast(&io->changed);
     if (news) eventfd_write(fd, 1);
@@ -153,7 +153,7 @@ static void explain(pd_io *io, const pd_address *url, const pd_error *why)
 
     if (why != NULL) snprintf(reason, sizeof reason, "%s: %.300s", pd_address_text(url, text), why->text);
     pd_io_enter(io);
-    pd_core_explain(io->core, reason);
+    snprintf(io->core->link.reason, sizeof io->core->link.reason, "%s", reason);
     unlock(io);
 }
 
@@ -210,7 +210,7 @@ static void make(pd_io *io)
     int fd;
 
     pd_io_enter(io);
-    url = pd_core_url(io->core);
+    url = io->core->link.url;
     pthread_mutex_unlock(&io->lock);
     if (connect_to(io, url, &fd, &error) == PD_OK)
         begin(io, url, fd);
@@ -243,13 +243,13 @@ static void replace(pd_io *io)
     bool ended;
 
     pd_io_enter(io);
-    url = pd_core_url(io->core);
+    url = io->core->link.url;
     pthread_mutex_unlock(&io->lock);
     pd_path_end(&io->path);
     pd_pump_lose(&io->pump, now_ns(), "the network path is broken");
     pd_io_enter(io);
-    next = pd_core_url(io->core);
-    ended = pd_core_ended(io->core) != NULL;
+    next = io->core->link.url;
+    ended = io->core->end.error.code != PD_OK;
     pthread_mutex_unlock(&io->lock);
     if (ended || url != next)
         close(fd);
@@ -367,7 +367,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     io->core = core;
     io->urls = urls;
     io->secure = secure;
-    io->watches = pd_core_reconnects(core);
+    io->watches = !core->setup.impatient;
     pd_path_init(&io->path);
     io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_thread, .arg = io };
     pthread_mutex_init(&io->lock, NULL);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core.h"
-#include "core_state.h"
 #include "mutant.h"
 #include "recoveries.h"
 #include "replace.h"

@@ -1,7 +1,7 @@
 /* recreate.c - creates a lost job again, from the weights that the workers have. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "join.h"
 #include "window.h"
 

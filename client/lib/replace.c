@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "core_state.h"
+#include "core.h"
 #include "window.h"
 
 void pd_replace_done(pd_core *core, const pd_op *op)

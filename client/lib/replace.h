@@ -3,7 +3,7 @@
 #ifndef PD_REPLACE_H
 #define PD_REPLACE_H
 
-#include "core_state.h"
+#include "core.h"
 
 /* Sends weights that replace those of the server. The ticket is done when they are in force. */
 int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket,

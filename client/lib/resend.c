@@ -1,7 +1,7 @@
 /* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "mutant.h"
 #include "window.h"
 

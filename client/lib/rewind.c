@@ -1,7 +1,7 @@
 /* rewind.c - ends a client handle whose server has gone back to an earlier step, and opens it again at that step. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "replace.h"
 #include "window.h"
 

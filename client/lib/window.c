@@ -7,7 +7,7 @@
 #include "copy.h"
 #include "frame.h"
 #include "hash.h"
-#include "core_state.h"
+#include "core.h"
 
 /* Stands at the beginning of the block itself. */
 typedef struct pd_spare_block {

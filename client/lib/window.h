@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "core_state.h"
+#include "core.h"
 
 /* The frames of one step that are kept. */
 typedef struct pd_window_step {
