@@ -154,8 +154,7 @@ TEST(a_client_without_tls_is_told_to_use_it, const tls_scene *scene)
     char url[64];
 
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", scene->port);
-    expect_refusal(scene, (pd_client_options){ .urls = url }, "TLS required",
-                   "the client does not use TLS");
+    expect_refusal(scene, (pd_client_options){ .urls = url }, "TLS required", "the client does not use TLS");
 }
 
 TEST(a_client_with_tls_is_told_that_an_address_has_none, const tls_scene *scene)

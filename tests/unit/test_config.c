@@ -217,7 +217,7 @@ TEST(too_many_addresses_are_refused, pd_config *c)
     for (int i = 0; i < 16; i++) strcat(list, ",127.0.0.1:1");
     assert_int_equal(pd_config_set(c, "server", "listen", list, NULL), PD_OK);
     assert_int_equal(pd_config_check(c, &err), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "17 addresses, at most 16"));
+    assert_non_null(strstr(err.text, "17 addresses: at most 16"));
 }
 
 /* ---- files ---- */

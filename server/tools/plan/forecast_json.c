@@ -1,7 +1,7 @@
 /* forecast_json.c - paramctl plan --json: prints all data of a forecast.
  *
- * Each entry of `params` names its entry in `kinds` by index. The
- * bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are sums. */
+ * Each entry of `params` names its entry in `kinds` by index. The bytes and operations in `kinds` are for one
+ * parameter; those in `rules` and `total` are sums. */
 #include "forecast.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
