@@ -500,21 +500,6 @@ void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
     pd_outgoing_sent(&core->out, n, left_at_last, core);
 }
 
-void pd_core_fill(const pd_core *core)
-{
-    pd_outgoing_fill(&core->out);
-}
-
-int pd_core_take_descriptor(pd_core *core)
-{
-    return pd_descriptor_take(&core->sharing.to_send);
-}
-
-void pd_core_give_descriptor(pd_core *core, int fd)
-{
-    pd_descriptor_replace(&core->sharing.taken, fd);
-}
-
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 {
     core->link.received_ns = now_ns;

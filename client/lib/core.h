@@ -130,16 +130,16 @@ typedef struct pd_spare {
 
 /* The frames of this process's last steps: window.h. */
 typedef struct pd_window {
-    uint32_t steps;                         /* most steps of a parameter; 0: nothing is kept */
-    struct pd_window_step *oldest, *newest; /* lists of frames, by step */
-    uint64_t bytes, most;                   /* payload bytes that are kept: now, and at most so far */
-    pd_spare spare;                         /* memory of payloads that have left the window */
-    const pd_outgoing_frame *frame;         /* the frame whose answer is arriving; NULL: none */
-    pd_sent_frame *coming;                  /* what is kept of that frame; NULL: nothing */
-    struct XXH3_state_s *hasher;            /* hashes the weights that its answer brings; NULL: not made yet */
-    bool hashing;                           /* they are being hashed */
-    uint64_t hash;                          /* XXH3-64 of the weights that its answer has brought */
-    bool hashed;                            /* `hash` is known */
+    uint32_t steps;                 /* most steps of a parameter; 0: nothing is kept */
+    struct pd_window_step *oldest;  /* lists of frames, by step (utlist) */
+    uint64_t bytes, most;           /* payload bytes that are kept: now, and at most so far */
+    pd_spare spare;                 /* memory of payloads that have left the window */
+    const pd_outgoing_frame *frame; /* the frame whose answer is arriving; NULL: none */
+    pd_sent_frame *coming;          /* what is kept of that frame; NULL: nothing */
+    struct XXH3_state_s *hasher;    /* hashes the weights that its answer brings; NULL: not made yet */
+    bool hashing;                   /* they are being hashed */
+    uint64_t hash;                  /* XXH3-64 of the weights that its answer has brought */
+    bool hashed;                    /* `hash` is known */
 } pd_window;
 
 /* Warnings of the server about the job: notice.h. */
@@ -305,19 +305,11 @@ uint64_t pd_core_next(const pd_core *core);
  * pd_core_sent or pd_core_down, whatever other functions are called in between. The caller must call pd_core_sent
  * afterwards, even if no byte was sent. */
 int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
-/* Copies gradients to shared memory, if the output tells the server that they are there. Called after pd_core_output,
- * before the bytes are sent, without a lock. */
-void pd_core_fill(const pd_core *core);
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool pd_core_has_output(const pd_core *core);
 /* Tells the core that n bytes were received. The bytes themselves go to a pd_framer, whose callbacks are pd_core_header
  * and pd_core_frame (answer.h). */
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
-
-/* Returns the descriptor that must go with the next bytes to send, and passes it to the caller; -1: none. */
-int pd_core_take_descriptor(pd_core *core);
-/* Takes a descriptor that came with the received bytes. */
-void pd_core_give_descriptor(pd_core *core, int fd);
 
 /* Returns whether the call that has this ticket is done. Returns true for a ticket that does not exist, too. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);

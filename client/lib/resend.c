@@ -197,7 +197,7 @@ int pd_resend_begin(pd_core *core)
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
         for (pd_sent_frame *sent = list->first; rc == PD_OK && sent != NULL; sent = sent->next)
             if (sent->again == NULL && is_needed(core, sent) &&
-                !(PD_MUTANT(window_forgets) && sent == list->last && sent->n == 1))
+                !(PD_MUTANT(window_forgets) && sent == list->first->prev && sent->n == 1))
                 rc = hold_past(core, sent);
     if (rc == PD_OK) rc = pd_restamp_all(core, core->recovery.went_back);
     if (rc != PD_OK) return rc;

@@ -169,65 +169,35 @@ void pd_window_forget(pd_core *core)
 /* Returns the list of a step; makes it if there is none. NULL: out of memory. */
 static pd_window_step *list_of(pd_core *core, uint64_t step)
 {
-    pd_window_step *before = core->window.newest, *made;
+    pd_window_step **oldest = &core->window.oldest, *before = *oldest != NULL ? (*oldest)->prev : NULL, *made;
 
-    while (before != NULL && before->step > step) before = before->prev;
+    while (before != NULL && before->step > step) before = before != *oldest ? before->prev : NULL;
     if (before != NULL && before->step == step) return before;
     if ((made = calloc(1, sizeof *made)) == NULL) return NULL;
-    *made =
-        (pd_window_step){ .step = step, .prev = before, .next = before != NULL ? before->next : core->window.oldest };
-    if (made->next != NULL)
-        made->next->prev = made;
-    else
-        core->window.newest = made;
+    made->step = step;
     if (before != NULL)
-        before->next = made;
+        DL_APPEND_ELEM(*oldest, before, made);
     else
-        core->window.oldest = made;
+        DL_PREPEND(*oldest, made);
     return made;
 }
 
 static void remove_list(pd_core *core, pd_window_step *list)
 {
-    if (list->prev != NULL)
-        list->prev->next = list->next;
-    else
-        core->window.oldest = list->next;
-    if (list->next != NULL)
-        list->next->prev = list->prev;
-    else
-        core->window.newest = list->prev;
+    DL_DELETE(core->window.oldest, list);
     free(list);
 }
 
 /* Inserts a frame in the order of ids. */
 static void link_in(pd_window_step *list, pd_sent_frame *sent)
 {
-    pd_sent_frame *before = list->last;
+    pd_sent_frame *before = list->first != NULL ? list->first->prev : NULL;
 
-    while (before != NULL && before->id > sent->id) before = before->prev;
-    sent->prev = before;
-    sent->next = before != NULL ? before->next : list->first;
-    if (sent->next != NULL)
-        sent->next->prev = sent;
-    else
-        list->last = sent;
+    while (before != NULL && before->id > sent->id) before = before != list->first ? before->prev : NULL;
     if (before != NULL)
-        before->next = sent;
+        DL_APPEND_ELEM(list->first, before, sent);
     else
-        list->first = sent;
-}
-
-static void link_out(pd_window_step *list, pd_sent_frame *sent)
-{
-    if (sent->prev != NULL)
-        sent->prev->next = sent->next;
-    else
-        list->first = sent->next;
-    if (sent->next != NULL)
-        sent->next->prev = sent->prev;
-    else
-        list->last = sent->prev;
+        DL_PREPEND(list->first, sent);
 }
 
 static bool has_elements(const pd_param_record *record)
@@ -283,7 +253,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
         next = sent->next;
         if (sent->again != NULL || (list->step > core->progress.durable && !is_old(core, sent))) continue;
         note_gone(core, sent);
-        link_out(list, sent);
+        DL_DELETE(list->first, sent);
         drop(&core->window, sent);
     }
     if (list->first == NULL) remove_list(core, list);
@@ -291,7 +261,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
 
 void pd_window_trim(pd_core *core)
 {
-    uint64_t newest = core->window.newest != NULL ? core->window.newest->step : 0;
+    uint64_t newest = core->window.oldest != NULL ? core->window.oldest->prev->step : 0;
 
     for (pd_window_step *list = core->window.oldest, *next; list != NULL; list = next) {
         next = list->next;
@@ -308,7 +278,7 @@ void pd_window_clear(pd_core *core)
 
         while (list->first != NULL) {
             pd_sent_frame *sent = list->first;
-            link_out(list, sent);
+            DL_DELETE(list->first, sent);
             pd_sent_frame_drop(sent);
         }
         remove_list(core, list);

@@ -165,7 +165,7 @@ TEST(payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave)
         take_large_step(p);
         assert_int_equal(window->bytes, 2 * CHUNKS * LARGE_BYTES);
         assert_int_equal(window->spare.bytes, LARGE_BYTES);
-        memcpy(&value, window->newest->last->payload + LARGE_BYTES - sizeof value, sizeof value);
+        memcpy(&value, window->oldest->prev->first->prev->payload + LARGE_BYTES - sizeof value, sizeof value);
         assert_true(value == (float)step);
     }
     peer_free(p);
