@@ -255,6 +255,21 @@ int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header,
     return rc == PD_OK || rc == PD_NO_MEMORY ? rc : pd_reply_broken(core, prefix, error.text);
 }
 
+uint64_t pd_core_steps_seen(const pd_core *core)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (pd_has_elements(&core->params[i]) && core->params[i].step < least) least = core->params[i].step;
+    return least;
+}
+
+void pd_core_forget_versions(pd_param_record *record)
+{
+    free(record->holds);
+    record->holds = NULL;
+}
+
 pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
     if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];

@@ -359,7 +359,17 @@ int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
  * the next one. PD_INTERNAL: the reply breaks the protocol. */
 int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
 
-/* Returns the parameter to which tensor or chunk number `part` of a sent frame belongs. */
+/* Returns whether this rank pushes and pulls elements of the parameter. */
+static inline bool pd_has_elements(const pd_param_record *record)
+{
+    return record->start < record->end;
+}
+/* Returns how many steps this process has seen closed for all parameters of which it has elements; UINT64_MAX: it has
+ * none. */
+uint64_t pd_core_steps_seen(const pd_core *core);
+/* Forgets which versions of the weights the caller's buffers have. */
+void pd_core_forget_versions(pd_param_record *record);
+/* Returns the parameter to which tensor or chunk number `piece` of a sent frame belongs. */
 pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece);
 
 #endif

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "call.h"
 #include "notice.h"
@@ -20,14 +19,6 @@ int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
     reason = running ? client->core->link.reason : pd_handle_reason(client, text);
     if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%.400s)", seconds, state, reason);
-}
-
-static double now_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT])
@@ -69,7 +60,7 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
 {
     uint64_t connects = pd_core_stats(client->core).connects;
     bool connected = client->core->link.welcomed;
-    double begin = now_seconds();
+    double begin = pd_clock_seconds();
     bool done = pd_io_wait(&client->io, ticket, seconds);
 
     if (connected || client->core->link.welcomed ||
@@ -77,7 +68,7 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
         client->alone = 0;
         client->told = false;
     } else if (!done) {
-        count_alone(client, now_seconds() - begin);
+        count_alone(client, pd_clock_seconds() - begin);
     }
     return done;
 }
@@ -97,13 +88,13 @@ static void give_remarks(pd_client *client)
  * core must be locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double end)
 {
-    double left = end - now_seconds();
+    double left = end - pd_clock_seconds();
     bool done;
 
     do {
         done = await_part(client, ticket, left < NOTICE_SECONDS ? fmax(left, 0) : NOTICE_SECONDS);
         give_remarks(client);
-        left = end - now_seconds();
+        left = end - pd_clock_seconds();
     } while (!done && left > 0);
     return done;
 }
@@ -121,13 +112,13 @@ static int take_result(pd_client *client, pd_ticket_id ticket, pd_error *err)
 
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
-    if (!await(client, ticket, now_seconds() + seconds)) return pd_handle_timed_out(client, seconds, err);
+    if (!await(client, ticket, pd_clock_seconds() + seconds)) return pd_handle_timed_out(client, seconds, err);
     return take_result(client, ticket, err);
 }
 
 double pd_handle_end(const pd_client *client)
 {
-    return now_seconds() + client->slice;
+    return pd_clock_seconds() + client->slice;
 }
 
 /* Waits until `end` for the end of a call that blocks. */
@@ -159,11 +150,6 @@ int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, p
 
     free(reply);
     return rc;
-}
-
-int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
-{
-    return pd_handle_finish_part(client, ticket, pd_handle_end(client), err);
 }
 
 /* ---- used by several calls ---- */

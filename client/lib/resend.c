@@ -12,16 +12,11 @@
 
 /* ---- what the server can take ---- */
 
-static bool has_elements(const pd_param_record *record)
-{
-    return record->start < record->end;
-}
-
 /* Returns whether the server has closed this step of all parameters of which this rank has elements. */
 static bool all_closed(const pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
+        if (pd_has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
     return true;
 }
 
@@ -29,7 +24,7 @@ static bool all_closed(const pd_core *core, uint64_t step)
 static bool has_caught_up(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
+        if (pd_has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
     return true;
 }
 
@@ -56,7 +51,7 @@ static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
     if (closes(frame)) return all_closed(core, frame->step - 1);
     for (size_t i = 0; i < n_params_of(frame); i++) {
         const pd_param_record *record = param_of(core, frame, i);
-        if (has_elements(record) && record->server_step + 1 < frame->step) return false;
+        if (pd_has_elements(record) && record->server_step + 1 < frame->step) return false;
     }
     return true;
 }

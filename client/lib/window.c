@@ -200,21 +200,6 @@ static void link_in(pd_window_step *list, pd_sent_frame *sent)
         DL_PREPEND(list->first, sent);
 }
 
-static bool has_elements(const pd_param_record *record)
-{
-    return record->start < record->end;
-}
-
-/* Returns the lowest step among the parameters of which this rank has elements. */
-static uint64_t lowest_step(const pd_core *core)
-{
-    uint64_t step = UINT64_MAX;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].step < step) step = core->params[i].step;
-    return step;
-}
-
 /* Returns whether all parameters of a frame have taken so many steps since that the window is full. */
 static bool is_old(const pd_core *core, const pd_sent_frame *sent)
 {
@@ -222,7 +207,7 @@ static bool is_old(const pd_core *core, const pd_sent_frame *sent)
 
     for (size_t i = 0; i < sent->n; i++)
         if (core->params[sent->pieces[i].param].step < least) return false;
-    return !sent->closes || lowest_step(core) >= least;
+    return !sent->closes || pd_core_steps_seen(core) >= least;
 }
 
 /* Notes in the parameters of a frame which leaves the window that the window no longer has this step. */
@@ -365,7 +350,7 @@ bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint6
 {
     *needed = record->step > record->server_step ? record->step - record->server_step : 0;
     *had = record->kept_to + 1 - record->kept_from;
-    if (*needed == 0 || !has_elements(record)) return true;
+    if (*needed == 0 || !pd_has_elements(record)) return true;
     if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
     return record->kept_to >= record->step ||
            (record->kept_to + 1 == record->step && is_under_way(core, record, record->step));
