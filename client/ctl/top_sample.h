@@ -26,8 +26,8 @@ typedef struct pd_top_job {
     uint64_t step, waits_ms, memory, roots_behind, roots_failing, bytes_in, bytes_out;
     bool has_loss, has_roots;
     char durable[PD_DURABLE_TEXT]; /* which step survives a restart of the daemon */
-    bool keep_failing;             /* the last attempt at a checkpoint has failed, for the reason `keep_error` */
-    char keep_error[160];
+    bool checkpoint_failing;       /* the last attempt at a checkpoint has failed, for the reason `checkpoint_error` */
+    char checkpoint_error[160];
     uint64_t durable_step, checkpoint_age_ms, checkpoint_bytes;
     double speed, loss, in_per_s, out_per_s;
     double norm; /* norm of the last step's gradients; 0: unknown */

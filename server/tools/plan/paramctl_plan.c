@@ -15,21 +15,6 @@ typedef struct texts {
     size_t n;
 } texts;
 
-static texts texts_of(const pd_line *line, const char *option)
-{
-    texts out;
-
-    out.n = pd_line_texts(line, option, out.at, MOST_TEXTS);
-    return out;
-}
-
-static void check_options(const pd_line *line, const texts *options)
-{
-    for (size_t i = 0; i < options->n; i++)
-        if (strchr(options->at[i], '=') == NULL)
-            pd_line_refuse(line, "--option %s: expected KEY=VALUE", options->at[i]);
-}
-
 /* Sets the job's options from texts of the form KEY=VALUE. */
 static int set_options(pd_sizing *job, const texts *options, pd_error *err)
 {
@@ -79,9 +64,10 @@ int main(int argc, char **argv)
     texts rules, options;
 
     pd_line_parse(&line);
-    rules = texts_of(&line, "rule");
-    options = texts_of(&line, "option");
-    check_options(&line, &options);
+    rules.n = pd_line_texts(&line, "rule", rules.at, MOST_TEXTS);
+    options.n = pd_line_texts(&line, "option", options.at, MOST_TEXTS);
+    for (size_t i = 0; i < options.n; i++)
+        if (strchr(options.at[i], '=') == NULL) pd_line_refuse(&line, "--option %s: expected KEY=VALUE", options.at[i]);
     job.world = (uint32_t)pd_line_number(&line, "workers");
     job.threads = (int)pd_line_number(&line, "threads");
     job.pool_threads = (int)pd_line_number(&line, "pool-threads");

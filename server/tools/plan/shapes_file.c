@@ -380,8 +380,8 @@ static int check_names(reader *r)
     for (size_t i = 1; i < out->n && rc == PD_OK; i++) {
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0) continue;
         r->line = sorted[i]->line;
-        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64,
-                    sorted[i]->name, sorted[i - 1]->line);
+        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64, sorted[i]->name,
+                    sorted[i - 1]->line);
     }
     free(sorted);
     return rc;
