@@ -49,7 +49,7 @@ static int open_output(new_file *out, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the path of the folder in which a file lies. The caller frees it. NULL: out of memory. */
+/* Returns the path of the folder that has a file. The caller frees it. NULL: out of memory. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

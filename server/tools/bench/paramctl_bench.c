@@ -1,4 +1,4 @@
-/* paramctl_bench.c - the program behind `paramctl bench net`: measures rounds of push and pull through a daemon, and
+/* paramctl_bench.c - the program of `paramctl bench net`: measures rounds of push and pull through a daemon, and
  * compares them with rounds of bare TCP (the yardstick).
  *
  * Each of W threads has a client handle and a yardstick connection. Rounds alternate: one round through the daemon, in
@@ -18,12 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "bench.h"
 #include "connection.h"
 #include "format.h"
 #include "programs.h"
 #include "result.h"
-#include "yardstick.h"
 
 /* What the command line asks for. */
 typedef struct net_bench {

@@ -1,4 +1,4 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost, from the shapes of
+/* paramctl_plan.c - the program of `paramctl plan`: computes what a model's optimizer will cost, from the shapes of
  * its parameters and the rules. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* paramctl_replay.c - the program behind `paramctl replay`: plays recorded runs of reference optimizers again, and
+/* paramctl_replay.c - the program of `paramctl replay`: plays recorded runs of reference optimizers again, and
  * reports how far paramd's weights are from the recorded weights. */
 #include <dirent.h>
 #include <math.h>

@@ -183,7 +183,7 @@ typedef struct key {
     const char *param;
 } key;
 
-/* Reads a number of exactly `digits` decimal digits at *at, and moves *at behind it. Returns -1 if there is no such
+/* Reads a number of exactly `digits` decimal digits at *at, and moves *at past it. Returns -1 if there is no such
  * number. */
 static int read_number(const char **at, int digits)
 {
