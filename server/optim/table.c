@@ -66,5 +66,4 @@ const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *row, size_t *count)
 
 const char *pd_row_name(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_name")));
 const char *pd_row_about(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_about")));
-const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count)
-    __attribute__((alias("pd_optimizer_hypers")));
+const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count) __attribute__((alias("pd_optimizer_hypers")));

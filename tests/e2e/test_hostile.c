@@ -455,7 +455,7 @@ TEST(the_same_want_twice_is_refused, scene *s)
     pull.wants = wants;
     pull.n_wants = 2;
     send_message(s, PD_PULL, &pull.base, NULL, 0);
-    expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): the same chunk");
+    expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): duplicate chunk");
 }
 
 TEST(an_unknown_element_type_is_refused, scene *s)
