@@ -300,7 +300,7 @@ static void start_anew(int behind, int steps)
     start_pair(&s, behind, patient(2));
     lose_the_job(&s, behind);
     assert_int_equal(restart(&s.w[1], &err), PD_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(err.text, "rank 0 starts it anew"));
+    assert_non_null(strstr(err.text, "rank 0 creates it again"));
     for (int r = 0; r < 2; r++) restart_at_last(&s.w[r]);
     expect_steps(&s, steps);
     step_both(&s);

@@ -8,14 +8,11 @@
 
 enum { OPERATOR = 99 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = kept_config();
-    rig *r = calloc(1, sizeof *r);
 
     kept_job_start(r, &config, "checkpoint_every=0");
-    *state = r;
-    return 0;
 }
 
 /* Makes a new store from the disk of the rig, and lets the ranks join again. */
@@ -38,7 +35,7 @@ static const uint64_t no_barriers[2];
 
 /* ---- requests for a checkpoint ---- */
 
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(who_asks_is_answered_when_the_present_step_is_durable, rig *r)
 {
@@ -248,14 +245,14 @@ TEST(a_drain_is_answered_when_the_last_checkpoint_has_failed, rig *r)
     assert_int_equal(r->errors, 1);
     assert_string_equal(r->fault,
                         "job job: the last checkpoint before the server stops has failed, and steps 1 to 1 will be "
-                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or make room, and "
+                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or free space, and "
                         "call `paramctl checkpoint job` before the server stops; else workers send or compute these "
                         "steps again");
     assert_int_equal(r->answer, PD_EFF_ERROR);
     assert_int_equal(r->error.code, PD_ABORTED);
     assert_string_equal(r->error.text,
                         "drained, but the last checkpoint of job job has failed: Read-only file system. Steps after "
-                        "step 0 are lost when the server stops: make room or repair the disk, and call `paramctl "
+                        "step 0 are lost when the server stops: free space or repair the disk, and call `paramctl "
                         "checkpoint` or drain again before");
 }
 

@@ -313,7 +313,7 @@ TEST(the_other_ranks_wait_until_rank_0_has_created_it)
         assert_null(option(l.message, "start_step"));
         peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
         peer_frame_drop(&l);
-        assert_non_null(strstr(pd_core_reason(p->core), "rank 0 starts it"));
+        assert_non_null(strstr(pd_core_reason(p->core), "rank 0 creates it"));
         assert_null(pd_core_ended(p->core));
         peer_cut(p);
     }

@@ -9,9 +9,9 @@
  * "quiet". */
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
-static int talk(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int talk(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     if (strncmp(declaration->name, "quiet", 5) == 0) return PD_OK;
     snprintf(plan->note, sizeof plan->note, "%s: axes %s, seed %llu", declaration->name,
              declaration->axes != NULL ? declaration->axes : "none", (unsigned long long)declaration->seed);
@@ -378,7 +378,7 @@ TEST(model_state_needs_no_rule_and_other_parameters_do)
     rig r;
     begin_with(&r, rows, NULL, "nothing_has_this_name talking");
     assert_int_equal(declare_as(&r, 0, NULL, some), PD_INVALID_ARGUMENT);
-    assert_string_equal(r.error.text, "parameter b: none of the job's 1 rules matches it; a last rule \"* sgd\" would");
+    assert_string_equal(r.error.text, "parameter b: none of the job's 1 rules matches: add a catch-all \"* sgd\"");
     assert_int_equal(declare_as(&r, 0, NULL, all), PD_OK);
     rig_free(&r);
 }

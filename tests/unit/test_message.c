@@ -3,18 +3,6 @@
 
 #include "message.h"
 
-static int set_up(void **arena)
-{
-    *arena = pd_arena_new(PD_ARENA_BUDGET);
-    return *arena == NULL;
-}
-
-static int tear_down(void **arena)
-{
-    pd_arena_free(*arena);
-    return 0;
-}
-
 static const uint8_t *bytes_of(const char *text)
 {
     return (const uint8_t *)text;
@@ -32,7 +20,7 @@ static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, 
     assert_null(out);
 }
 
-EACH_TEST(set_up, tear_down);
+OBJECT(pd_arena_new(PD_ARENA_BUDGET), pd_arena_free);
 
 TEST(methods_are_numbered_as_the_service_lists_them)
 {
@@ -219,7 +207,7 @@ TEST(refuses_bytes_that_are_no_message, void *arena)
     assert_refuses(arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
     assert_refuses(arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
     assert_refuses(arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
-    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wire form");    /* a number in a text field */
+    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wrong wire type");    /* a number in a text field */
 }
 
 TEST(refuses_text_that_is_not_utf8, void *arena)

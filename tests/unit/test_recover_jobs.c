@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "checkpoint_files.h"
-#include "keeper.h"
+#include "disk_writer.h"
 #include "mem_disk.h"
 #include "recover.h"
 #include "rig.h"

@@ -399,8 +399,8 @@ TEST(notes_of_ranks_that_still_exist_are_recalled)
 
     save_and_restore(&next, 3);
     join(&next, 2, NEW);
-    assert_string_equal(
-        next.warning, "job job: dropped the worker states of ranks above 1, which the job no longer has");
+    assert_string_equal(next.warning,
+                        "job job: dropped the worker states of ranks above 1, which the job no longer has");
     assert_int_equal(rig_recall(&next, 1, NEW + 1), PD_OK);
     assert_int_equal(next.note_step, SAVED);
     assert_string_equal(next.note, "of rank 1");
@@ -556,7 +556,7 @@ TEST(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes)
     used = next.store->budget.used;
     next.store->budget.limit = used;
     hello(&next, 0, 3, NEW);
-    expect(&next, PD_RESOURCE_EXHAUSTED, "restored job job has 1 workers and cannot go on with 3: ");
+    expect(&next, PD_RESOURCE_EXHAUSTED, "restored job job has 1 workers and cannot continue with 3: ");
     expect(&next, PD_RESOURCE_EXHAUSTED, "limits.max_total_bytes");
     assert_int_equal(next.store->budget.used, used);
     assert_int_equal(next.store->jobs.n, 1);

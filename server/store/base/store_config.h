@@ -23,8 +23,7 @@ typedef struct pd_store_config {
      * has at most the bytes of one chunk. */
     uint64_t frame_bytes;
     int threads; /* number of threads in the step thread's OpenMP team */
-    /* number of threads of the preconditioner pool; a job's footprint (its bytes as counted against the limits)
-     * includes their scratch memory */
+    /* number of threads of the preconditioner pool; a job's footprint includes their scratch memory */
     int pool_threads;
     /* Time in ns between two copies of the figures of a job that changes (job_figures.h); 0: there are no copies. */
     uint64_t stats_ns;
@@ -35,7 +34,7 @@ typedef struct pd_store_config {
     pd_trace_user *trace; /* takes the events of steps, for a trace file; NULL: nobody does */
     void *trace_arg;      /* passed to trace; borrowed */
     bool keeps;           /* there is a checkpoint writer with a directory, so jobs may have checkpoints */
-    /* jobs that come back from a checkpoint have their weights in shared memory: workers on this machine may reach the
+    /* jobs that return from a checkpoint have their weights in shared memory: workers on this machine may reach the
      * server through a Unix socket, and it is not known yet whether they will */
     bool shares;
     /* Called while a job is restored with memory that is soon written for the first time, so that it can be touched
@@ -48,7 +47,7 @@ typedef struct pd_store_config {
      * the hashes. */
     uint64_t hash_key[2];
     uint64_t start; /* random number of this start of the server: a job that is created again is another job */
-    /* The optimizers that jobs may use; the list ends with NULL. `rows` NULL: those of the table pd_rows. */
+    /* The optimizers that jobs may use; the list ends with NULL. `rows` NULL: those of the table pd_optimizer_table. */
     const struct pd_optimizer_ops *const *rows;
     const pd_option *job_presets;
     /* number of job_presets: default values of job keys, in place of those of pd_job_keys; borrowed */

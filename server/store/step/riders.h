@@ -1,16 +1,16 @@
-/* riders.h - what accompanies the steps of a job without computing them. Five riders, which every step calls at the
- * same moments and in the same order:
+/* riders.h - what accompanies the steps of a job without computing them. Four riders, which every step calls at the same
+ * moments and in the same order:
  *
- *     moment       decisions        overrides      consistent cut    WAL               traces
+ *     moment       WAL                                overrides      consistent cut    traces
  *     collected                                                                        summed
- *     may begin                                    quiesces          holds back
- *     before       put in force     give values
- *     begun        repeat, record                                    takes inputs      begun
+ *     may begin    holds back                                        quiesces
+ *     before       puts overrides in force            give values
+ *     begun        repeats or records roots, inputs                                    begun
  *     stepped                                                                          stepped
- *     closed       compare, record  settle         takes weights     takes aggregate   passes the round on
+ *     closed       records decisions, the aggregate   settle         takes weights     passes the round on
  *
- * Decisions are in control.h, overrides in override.h, the consistent cut in consistent_cut.h, the WAL in step_log.h, and traces
- * here: their functions do nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
+ * The WAL is in wal.h, overrides in override.h, the consistent cut in consistent_cut.h, and traces here: their functions do
+ * nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
 #ifndef PD_RIDERS_H
 #define PD_RIDERS_H
 

@@ -139,9 +139,8 @@ typedef struct pd_steps {
     pd_shortage shortage;
     uint32_t tasks_out; /* preconditioner tasks that have not come back */
 
-    struct pd_cut *cut;         /* consistent_cut.h. NULL: nobody reads the state of one step */
-    struct pd_step_log *log;    /* step_log.h. NULL: the job has no log, or none yet */
-    struct pd_control *control; /* control.h. NULL: the job has no checkpoints */
+    struct pd_cut *cut; /* consistent_cut.h. NULL: nobody reads the state of one step */
+    struct pd_wal *wal; /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
     pd_step_times times;
 } pd_steps;
 
