@@ -180,9 +180,9 @@ static pd_range free_run(const pd_round *round, const pd_chunk *chunk, uint32_t 
 static void forget_landed(pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
-        pd_contribution *slot = &param->round.chunks[c].contributions[rank];
-        param->unlanded += slot->landed;
-        slot->landed = false;
+        pd_contribution *given = &param->round.chunks[c].contributions[rank];
+        param->unlanded += given->landed;
+        given->landed = false;
     }
 }
 
