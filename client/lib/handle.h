@@ -41,8 +41,8 @@ int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_
 /* Returns when a call that begins now must be over, in seconds of the monotonic clock. A call that waits for several
  * tickets, one after the other, passes it to pd_handle_finish_part, so that together they take no longer. */
 double pd_handle_end(const pd_client *client);
-/* Waits until `end` for a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
- * the user can repeat the call and continue to wait. The core must be locked. */
+/* Waits until `end` for a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so
+ * that the user can repeat the call and continue to wait. The core must be locked. */
 int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, pd_error *err);
 /* Works as pd_handle_finish_part, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
  * the payload behind it. The caller frees it. */

@@ -207,7 +207,8 @@ TEST(refuses_bytes_that_are_no_message, void *arena)
     assert_refuses(arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
     assert_refuses(arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
     assert_refuses(arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
-    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wrong wire type");    /* a number in a text field */
+    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT,
+                   "wrong wire type"); /* a number in a text field */
 }
 
 TEST(refuses_text_that_is_not_utf8, void *arena)
