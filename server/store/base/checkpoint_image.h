@@ -78,8 +78,8 @@ typedef struct pd_checkpoint_image {
 } pd_checkpoint_image;
 
 /* Frees a checkpoint. The caller must have dropped the references to published versions before. Accepts NULL. */
-void pd_checkpoint_image_free(pd_checkpoint_image *kept);
+void pd_checkpoint_image_free(pd_checkpoint_image *image);
 /* Returns the bytes of memory that the copies in a checkpoint take; published versions are not counted. */
-uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *kept);
+uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *image);
 
 #endif

@@ -27,9 +27,9 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
  * which ranks. */
 void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);
 /* Takes the memory of the copies from a checkpoint that has return, for the next one. */
-void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *kept);
+void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *image);
 /* Drops the references to published versions that a checkpoint has. */
-void pd_checkpoint_image_drop_weights(pd_checkpoint_image *kept);
+void pd_checkpoint_image_drop_weights(pd_checkpoint_image *image);
 /* Returns whether parameters can be copied now. */
 bool pd_checkpoint_has_work(const pd_job *job);
 /* Copies parameters for about half of the time of a batch of work. */
