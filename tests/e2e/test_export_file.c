@@ -30,31 +30,24 @@ static void must(int status)
     if (status != 0) fail_msg("exit %d: %s", status, paramctl_output);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     snprintf(f->folder, sizeof f->folder, "/tmp/paramd_export_XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->file, sizeof f->file, "%s/job.safetensors", f->folder);
     f->daemon = daemon_start(NULL);
     paramctl_ask(f->daemon->url);
-    *state = f;
-    return 0;
 }
 
 /* Removes the exported file, if there is one. Checks that the folder is then empty: no temporary file is left. */
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
     int rc;
 
     unlink(f->file);
     rc = rmdir(f->folder);
     assert_int_equal(rc, 0);
     if (f->daemon != NULL) assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
-    free(f);
-    return 0;
 }
 
 /* ---- a job of one worker ---- */
@@ -187,7 +180,7 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     take_weights(&again, &c);
     job_new(&again, f, "again", rule, "start_step=7");
     must(paramctl("import-state again %s", f->file));
-    assert_says("passed over the weights of 3 parameters");
+    assert_says("skipped the weights of 3 parameters");
     for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
         job_step(&j, step);
         job_step(&again, step);
@@ -202,7 +195,7 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     must(paramctl("drop again"));
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
 {
@@ -351,7 +344,7 @@ TEST(a_file_that_exists_is_replaced_by_force_alone, fixture *f)
     train(&j, f, "* sgd lr=0.05");
     close(open(f->file, O_WRONLY | O_CREAT, 0600));
     assert_int_equal(paramctl("export j %s", f->file), 1);
-    assert_says("the file exists");
+    assert_says("file exists");
     must(paramctl("export j %s --force", f->file));
     assert_int_equal(paramctl("export j %s/no/such/folder", f->folder), 1);
     assert_int_equal(paramctl("export none %s --force", f->file), 1);

@@ -79,7 +79,7 @@ static void endure(const char *rules, float extreme)
     rig_free(&r);
 }
 
-FIXTURE(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(every_optimizer_goes_on_after_an_extreme_gradient)
 {

@@ -64,7 +64,7 @@ static void assert_mean(rig *r, uint32_t job, uint32_t param, const char *name, 
     assert_true(got->weight == weight);
 }
 
-FIXTURE(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum, rig *r)
 {

@@ -95,29 +95,21 @@ typedef struct many_jobs {
     pd_rank_range *ranges;
 } many_jobs;
 
-static int set_up(void **state)
+static void set_up(many_jobs *c)
 {
-    many_jobs *c = calloc(1, sizeof *c);
-
     c->slots = calloc(MANY, sizeof *c->slots);
     c->ranges = calloc(MANY, sizeof *c->ranges);
     lay_round(&c->round, MANY, MANY, MANY, &c->chunk, c->slots, c->ranges);
     for (uint32_t r = MANY; r-- > 0;) pd_round_set_range(&c->round, r, MANY - 1 - (int64_t)r, MANY - (int64_t)r);
-    *state = c;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(many_jobs *c)
 {
-    many_jobs *c = *state;
-
     free(c->slots);
     free(c->ranges);
-    free(c);
-    return 0;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(many_jobs, set_up, tear_down);
 
 TEST(a_gap_is_found_among_half_a_million_ranges, many_jobs *c)
 {

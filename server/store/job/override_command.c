@@ -18,7 +18,7 @@
 #include "glob.h"
 #include "override_values.h"
 #include "param_set.h"
-#include "printable.h"
+#include "text.h"
 #include "request.h"
 
 #include <assert.h>

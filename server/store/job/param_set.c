@@ -4,7 +4,7 @@
 #include "wal.h"
 #include "name_hash.h"
 #include "override.h"
-#include "printable.h"
+#include "text.h"
 #include "reserves.h"
 #include "round_scalars.h"
 

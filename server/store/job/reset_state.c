@@ -3,7 +3,7 @@
 
 #include "glob.h"
 #include "param_set.h"
-#include "printable.h"
+#include "text.h"
 #include "step_group.h"
 
 #include <stdlib.h>
