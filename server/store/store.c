@@ -255,7 +255,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last preconditioner task has return. */
+    /* The job exists, because it is freed only after its last preconditioner task has returned. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);

@@ -335,15 +335,6 @@ static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
     return PD_OK;
 }
 
-static uint64_t least_step(const pd_checkpoint_image *image)
-{
-    uint64_t step = UINT64_MAX;
-
-    for (uint32_t i = 0; i < image->n_params; i++)
-        if (image->params[i].step < step) step = image->params[i].step;
-    return step;
-}
-
 static int copy_worker_state(pd_job *job, pd_checkpoint_image *image, uint32_t rank, pd_error *err)
 {
     const pd_worker_state *state =
@@ -368,7 +359,9 @@ static int copy_worker_states(pd_job *job, double *budget_ns, pd_error *err)
     pd_checkpoint_image *image = making->image;
 
     if (making->states_at == 0) job->checkpointing.cut.counted = 0;
-    image->step = least_step(image);
+    image->step = UINT64_MAX;
+    for (uint32_t i = 0; i < image->n_params; i++)
+        if (image->params[i].step < image->step) image->step = image->params[i].step;
     while (*budget_ns > 0 && making->states_at < job->steps.members.ranks) {
         uint64_t before = job->checkpointing.cut.counted;
         if (copy_worker_state(job, image, making->states_at++, err) != PD_OK) return err->code;

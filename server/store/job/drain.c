@@ -15,7 +15,7 @@ static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close
- * only while a worker is connected, because without workers nobody would contribute. If the global clip works on a
+ * only while a worker is connected, because without workers no contribution comes. If the global clip works on a
  * step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
