@@ -57,7 +57,8 @@ static inline pd_buffer_pool *pd_memory_pool(const pd_memory *memory, size_t byt
 /* Keeps one more idle buffer for a user (`more`), or not any longer: for a parameter whose old weights a checkpoint
  * keeps until they are on the disk. */
 void pd_buffer_pool_keep_more(pd_buffer_pool *pool, bool more);
-/* Removes a user from a pool. The pool is freed when it has no users and all its buffers have returned. Accepts NULL. */
+/* Removes a user from a pool. The pool is freed when it has no users and all its buffers have returned. Accepts
+ * NULL. */
 void pd_buffer_pool_leave(pd_buffer_pool *pool);
 /* Returns a buffer from the pool, or a new one. Its content is undefined; it is aligned to 64 bytes. NULL: out of
  * memory. */

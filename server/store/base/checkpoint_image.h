@@ -4,7 +4,8 @@
  * The step thread makes a pd_checkpoint_image at a cut and hands it to the checkpoint writer in an effect
  * PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns it and reads it, until it hands it back in a request
  * PD_REQ_CHECKPOINT_WRITTEN with the result. Weights are not copied: the checkpoint refers to published versions, which
- * nobody changes, and the step thread drops these references when the checkpoint has returned. All other state is a copy.
+ * nobody changes, and the step thread drops these references when the checkpoint has returned. All other state is a
+ * copy.
  *
  * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
  * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,

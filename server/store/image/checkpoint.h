@@ -1,9 +1,9 @@
 /* checkpoint.h - makes checkpoints of a job while it trains, and takes them back from the checkpoint writer. Step
  * thread.
  *
- * A checkpoint begins with a cut (consistent_cut.h) at some step S. Parameters that have closed step S rest: they may collect
- * contributions, but take no further step. When all have closed it, the header of the image is written. Then each
- * parameter's state is copied, in slices of bounded time, and the parameter continues. Weights are not copied: the
+ * A checkpoint begins with a cut (consistent_cut.h) at some step S. Parameters that have closed step S rest: they may
+ * collect contributions, but take no further step. When all have closed it, the header of the image is written. Then
+ * each parameter's state is copied, in slices of bounded time, and the parameter continues. Weights are not copied: the
  * checkpoint refers to their published versions, which nobody changes.
  *
  * Preconditioner tasks that are at the preconditioner pool meanwhile belong to the state, too. The parameter does not

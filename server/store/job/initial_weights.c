@@ -182,9 +182,9 @@ static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
 
     /* What an earlier process has sent is discarded: the present one sends all again. */
     for (uint32_t c = 0; *initialiser != nonce && !PD_MUTANT(init_mixed) && c < param->round.n_chunks; c++) {
-        pd_contribution *contribution = &param->round.chunks[c].contributions[rank];
-        param->unlanded += contribution->landed;
-        contribution->landed = false;
+        pd_contribution *given = &param->round.chunks[c].contributions[rank];
+        param->unlanded += given->landed;
+        given->landed = false;
     }
     *initialiser = nonce;
 }

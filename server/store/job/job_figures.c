@@ -139,6 +139,8 @@ void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t r)
 /* Fills the entry of a job. The job's sums are counted before (job_figures.h). */
 static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
+    const pd_global_clip_saved *clip = pd_global_clip_saved_of(&job->steps);
+
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
     snprintf(info->state, sizeof info->state, "%s", state_text(job));
     info->world_size = job->steps.members.ranks;
@@ -154,9 +156,11 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
     info->replayed = job->counts.replayed;
-    info->gradient_norm = pd_global_clip_last(&job->steps);
-    info->clipped_steps = pd_global_clip_clipped(&job->steps);
-    info->outlier_steps = pd_global_clip_outliers(&job->steps);
+    if (clip != NULL) {
+        info->gradient_norm = clip->last;
+        info->clipped_steps = clip->clipped;
+        info->outlier_steps = clip->outliers;
+    }
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;
