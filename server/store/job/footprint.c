@@ -9,7 +9,6 @@
 #include "job.h"
 #include "mutant.h"
 #include "robust.h"
-#include "wal.h"
 
 #include <string.h>
 
