@@ -20,15 +20,10 @@
 /* Bytes that are hashed and copied at a time. */
 enum { COPY_SLICE = 256 * 1024 };
 
-static bool has_weights(unsigned method)
-{
-    return method == PD_PULL || method == PD_PUSH_PULL;
-}
-
 /* Returns whether answers to this method carry the outcomes of rounds, for instance "step taken" or "skipped". */
 static bool has_outcomes(unsigned method)
 {
-    return has_weights(method) || method == PD_PUSH;
+    return method == PD_PUSH || method == PD_PULL || method == PD_PUSH_PULL;
 }
 
 /* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the sent
@@ -417,13 +412,6 @@ static void note_closed(pd_core *core, uint64_t step)
     }
 }
 
-/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server may
- * still refuse frames with other chunks of these parameters. */
-static void note_given(pd_core *core, const pd_outgoing_frame *frame)
-{
-    for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
-}
-
 /* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
 static int keep_reply(const pd_core *core, pd_op *op, const pd_prefix *prefix, const uint8_t *header)
 {
@@ -445,13 +433,6 @@ static void left(pd_core *core)
 
     pd_fail(&error, PD_FAILED_PRECONDITION, "this worker has left the job");
     pd_core_end(core, &error);
-}
-
-/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request again
- * when it is connected to the next server. */
-static void later(pd_core *core, const pd_error *error)
-{
-    snprintf(core->link.reason, sizeof core->link.reason, "%s", error->text);
 }
 
 /* Returns whether the request is one of a worker which waits for the next server if this one is shutting down. */
@@ -479,9 +460,10 @@ static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_
     if (has_outcomes(frame->method)) {
         take_weights(core, frame);
         note_outcomes(core, frame);
-    } else if (frame->method == PD_INIT)
-        note_given(core, frame);
-    else if (frame->method == PD_BARRIER)
+    } else if (frame->method == PD_INIT) {
+        /* The server may still refuse frames with other chunks of these parameters. */
+        for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
+    } else if (frame->method == PD_BARRIER)
         core->progress.passed++;
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
@@ -498,7 +480,8 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
 
     if (op == NULL) return;
     if (error != NULL && error->code == PD_UNAVAILABLE && outlives_server(method)) {
-        later(core, error);
+        /* The request stays queued: the client sends it again when it is connected to the next server. */
+        snprintf(core->link.reason, sizeof core->link.reason, "%s", error->text);
         return;
     }
     if (error != NULL && pd_resend_repeats(core, frame)) {

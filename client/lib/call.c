@@ -216,19 +216,6 @@ static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error 
     return PD_OK;
 }
 
-static void unmark_pushing(pd_core *core, const pd_item *items, size_t n)
-{
-    for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
-}
-
-static void clear_results(pd_item *items, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        items[i].outcome = 0;
-        items[i].step = items[i].version = 0;
-    }
-}
-
 static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n, pd_op **op, pd_error *err)
 {
     int rc = check_items(core, method, items, n, err);
@@ -237,7 +224,10 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     if (rc != PD_OK) return rc;
     (*op)->items = items;
     (*op)->n = n;
-    clear_results(items, n);
+    for (size_t i = 0; i < n; i++) {
+        items[i].outcome = 0;
+        items[i].step = items[i].version = 0;
+    }
     return PD_OK;
 }
 
@@ -342,7 +332,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
     if (rc != PD_OK) {
         pd_bucket_unpost(core, op);
-        unmark_pushing(core, items, n);
+        for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
         return give_back(core, op, rc, err);
     }
     for (size_t i = 0; i < n; i++) {

@@ -42,13 +42,6 @@ void pd_sent_frame_drop(pd_sent_frame *sent)
         free_sent(sent);
 }
 
-/* Notes that the frame which sends it again is gone. */
-static void release(pd_sent_frame *sent)
-{
-    sent->again = NULL;
-    if (sent->dropped) free_sent(sent);
-}
-
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
 
 int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err)
@@ -331,7 +324,10 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
     link_out(out, frame);
     HASH_DELETE(hh, out->by_id, frame);
     pd_staging_end(&out->staging, frame, !frame->exposed || PD_MUTANT(given_up_block_free));
-    if (frame->source != NULL) release(frame->source);
+    if (frame->source != NULL) {
+        frame->source->again = NULL;
+        if (frame->source->dropped) free_sent(frame->source);
+    }
     pd_outgoing_frame_free(frame);
 }
 

@@ -28,18 +28,6 @@ static bool has_caught_up(const pd_core *core)
     return true;
 }
 
-static size_t n_params_of(const pd_outgoing_frame *frame)
-{
-    if (frame->source != NULL) return frame->source->n;
-    return frame->method == PD_NOTE ? 1 : frame->n_pieces;
-}
-
-static const pd_param_record *param_of(const pd_core *core, const pd_outgoing_frame *frame, size_t i)
-{
-    if (frame->source == NULL && frame->method == PD_NOTE) return &core->params[frame->op->items[0].param];
-    return pd_piece_record(core, frame, i);
-}
-
 static bool closes(const pd_outgoing_frame *frame)
 {
     return frame->source != NULL ? frame->source->closes : frame->op != NULL && frame->op->closes > 0;
@@ -48,9 +36,13 @@ static bool closes(const pd_outgoing_frame *frame)
 /* Returns whether the server can take the frame of a step: it has closed the step before. */
 static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
 {
+    bool is_state = frame->source == NULL && frame->method == PD_NOTE; /* it belongs to its push's first parameter */
+    size_t n = frame->source != NULL ? frame->source->n : is_state ? 1 : frame->n_pieces;
+
     if (closes(frame)) return all_closed(core, frame->step - 1);
-    for (size_t i = 0; i < n_params_of(frame); i++) {
-        const pd_param_record *record = param_of(core, frame, i);
+    for (size_t i = 0; i < n; i++) {
+        const pd_param_record *record =
+            is_state ? &core->params[frame->op->items[0].param] : pd_piece_record(core, frame, i);
         if (pd_has_elements(record) && record->server_step + 1 < frame->step) return false;
     }
     return true;
