@@ -492,13 +492,14 @@ static void go_on(pd_core *core)
     core->link.stage = STAGE_RUNNING;
 }
 
-/* Begins to send the window's frames again if the server has gone back, or goes on with that. Else prepares the frames
- * that are queued for this connection. */
+/* Begins or continues to resend the window's frames if the server has gone back. Else prepares the frames that are
+ * queued for this connection. */
 static int prepare_frames(pd_core *core)
 {
     int rc;
 
-    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are compared. */
+    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are
+     * compared. */
     for (size_t i = 0; core->recovery.went_back && i < core->n_params; i++) pd_core_forget_versions(&core->params[i]);
     if (pd_replace_again(core) != PD_OK) {
         pd_core_drop(core, "out of memory");

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the server can take ---- */
-
 /* Returns whether the server has closed this step of all parameters of which this rank has elements. */
 static bool all_closed(const pd_core *core, uint64_t step)
 {
@@ -68,7 +66,7 @@ void pd_resend_hold(pd_core *core)
 }
 
 /* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in
- * the order of their ids, which is that in which they were made: the end of a step behind its pushes. */
+ * the order of their ids, which is that in which they were made: the end of a step after its pushes. */
 static void hold_all(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -77,8 +75,8 @@ static void hold_all(pd_core *core)
     }
 }
 
-/* Counts a frame that is sent again. Without a window, such a frame is a note, and it goes with its push, which counts
- * as sent again, too. */
+/* Counts a frame that is sent again. Without a window, such a frame is a worker state, and it goes with its push, which
+ * counts as sent again, too. */
 static void count(pd_core *core)
 {
     if (core->window.steps > 0)
@@ -100,8 +98,6 @@ void pd_resend_advance(pd_core *core)
     core->recovery.resending = false;
     core->link.reason[0] = '\0';
 }
-
-/* ---- sending again ---- */
 
 /* Returns whether the server lacks the step of a frame of the window. */
 static bool is_needed(const pd_core *core, const pd_sent_frame *sent)
@@ -193,8 +189,6 @@ int pd_resend_begin(pd_core *core)
     pd_resend_advance(core);
     return PD_OK;
 }
-
-/* ---- answers ---- */
 
 bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
 {
