@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "copy.h"
+#include "pages.h"
 #include "frame.h"
 #include "mutant.h"
 

@@ -62,7 +62,7 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     if ((store = calloc(1, sizeof *store)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for the training state");
     store->config = *config;
-    if (config->rows == NULL) store->config.rows = pd_rows;
+    if (config->rows == NULL) store->config.rows = pd_optimizer_table;
     store->presets = presets;
     store->budget =
         (pd_budget){ .limit = config->max_total_bytes, .whose = "all jobs", .key = "limits.max_total_bytes" };
@@ -146,12 +146,6 @@ static pd_job *next_due(const pd_store *store)
     if (party_turn(job) < party_turn(next) || (party_turn(job) == party_turn(next) && job->due.turn < next->due.turn))
         next = job;
     return next;
-}
-
-static void note_turn(pd_store *store, pd_job *job)
-{
-    job->due.turn = ++store->turns;
-    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
 }
 
 /* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
@@ -480,7 +474,8 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_jobs_free_some(&store->jobs);
     if (job == NULL) return pd_store_has_work(store);
     pd_store_unqueue(store, job);
-    note_turn(store, job);
+    job->due.turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);

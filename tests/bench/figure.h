@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "child.h"
+#include "bench.h"
 #include "connection.h"
 
 /* Returns the time of the monotonic clock in milliseconds. */

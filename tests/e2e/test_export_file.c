@@ -30,31 +30,24 @@ static void must(int status)
     if (status != 0) fail_msg("exit %d: %s", status, paramctl_output);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     snprintf(f->folder, sizeof f->folder, "/tmp/paramd_export_XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->file, sizeof f->file, "%s/job.safetensors", f->folder);
     f->daemon = daemon_start(NULL);
     paramctl_ask(f->daemon->url);
-    *state = f;
-    return 0;
 }
 
 /* Removes the exported file, if there is one. Checks that the folder is then empty: no temporary file is left. */
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
     int rc;
 
     unlink(f->file);
     rc = rmdir(f->folder);
     assert_int_equal(rc, 0);
     if (f->daemon != NULL) assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
-    free(f);
-    return 0;
 }
 
 /* ---- a job of one worker ---- */
@@ -202,7 +195,7 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     must(paramctl("drop again"));
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
 {
@@ -437,7 +430,7 @@ TEST(an_operator_who_is_gone_holds_nobody_up, fixture *f)
     gradient = push_step(&j, BEFORE + 1, items, &ticket);
     pd_client_close(operator);
     if (pd_client_wait(j.client, ticket, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
-    assert_true(daemon_says(f->daemon, "its connection is gone", patient(5)));
+    assert_true(daemon_says(f->daemon, "its connection was lost", patient(5)));
     must(paramctl("export j %s", f->file));
     free_gradients(gradient);
     job_free(&j);

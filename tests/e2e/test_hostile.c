@@ -190,11 +190,10 @@ static Paramd__Piece piece(uint32_t handle, uint64_t first, uint64_t count, uint
 
 /* ---- set-up and tear-down ---- */
 
-static int set_up(void **state)
+static void set_up(scene *s)
 {
     static int serial;
     static char job[32];
-    scene *s = calloc(1, sizeof *s);
 
     snprintf(job, sizeof job, "hostile-%d", serial++);
     s->daemon = daemon_start(flags);
@@ -205,14 +204,11 @@ static int set_up(void **state)
     assert_true(worker_open(&s->good, &s->team, 0));
     assert_true(worker_declare(&s->good));
     reconnect(s);
-    *state = s;
-    return 0;
 }
 
 /* Checks that the frames of the test have changed nothing: both ranks can take one step, and it is the first one. */
-static int tear_down(void **state)
+static void tear_down(scene *s)
 {
-    scene *s = *state;
     float ones[CHUNK + (SIZE - CHUNK) + 8 + 32];
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     Paramd__Piece pieces[3] = { piece(0, 0, CHUNK, 0), piece(0, CHUNK, SIZE - CHUNK, 4 * CHUNK), piece(1, 0, 8, 6016) },
@@ -233,8 +229,6 @@ static int tear_down(void **state)
     pd_arena_free(s->arena);
     model_free(s->model);
     assert_int_equal(daemon_stop(s->daemon, patient(10)), 0);
-    free(s);
-    return 0;
 }
 
 /* ---- garbage ---- */
@@ -258,7 +252,7 @@ static void talk(scene *s, const void *at, size_t n)
     send_raw(s->fd, at, n);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(scene, set_up, tear_down);
 
 TEST(another_protocol_is_told_so, scene *s)
 {

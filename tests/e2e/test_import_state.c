@@ -33,7 +33,7 @@ static void local_new(local *l, const char *text)
     char *const rules[] = { (char *)text };
     pd_error err = { 0 };
 
-    if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_optimizer_table, &err) != PD_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < PARAMS; i++) {
         l->params[i] =
             (pd_declaration){ .name = names[i], .shape = shapes[i], .axes = axes[i], .hypers = l->rule->hypers };
@@ -282,11 +282,11 @@ static void save_slot(saved *s, const local *l, size_t param, const pd_plan *pla
 static void save_state(saved *s, const local *l, spelling how)
 {
     for (size_t i = 0; i < PARAMS; i++) {
-        double fact[PD_MAX_FACTS];
+        double stats[PD_MAX_MODEL_STATS];
         pd_plan plan = { 0 };
         pd_error err = { 0 };
-        pd_optim_survey(l->rule->hypers.row, l->params, PARAMS, fact);
-        if (pd_plan_make(&plan, &l->params[i], fact, &err) != PD_OK) fail_msg("%s", err.text);
+        pd_model_stats_of(l->rule->hypers.row, l->params, PARAMS, stats);
+        if (pd_plan_make(&plan, &l->params[i], stats, &err) != PD_OK) fail_msg("%s", err.text);
         for (size_t k = 0; k < plan.n_slots; k++)
             if (!plan.slots[k].temporary) save_slot(s, l, i, &plan, &plan.slots[k], how);
         if (how == PATHS || how == KEYSTR) save_filling(s, l, &plan, names[i], how == KEYSTR);

@@ -37,10 +37,8 @@ static void write_first_roles(const fixture *f)
     write_roles(f->roles, text);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     strcpy(f->roles, "/tmp/paramd-roles-XXXXXX");
     close(mkstemp(f->roles));
     snprintf(f->me, sizeof f->me, "user:%u", (unsigned)geteuid());
@@ -49,18 +47,12 @@ static int set_up(void **state)
     snprintf(f->listen_flag, sizeof f->listen_flag, "--listen=127.0.0.1:0,unix://%s", f->socket);
     write_first_roles(f);
     f->daemon = daemon_start((const char *const[]){ f->listen_flag, f->roles_flag, NULL });
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
     unlink(f->roles);
-    free(f);
-    return 0;
 }
 
 static int by_tcp(const fixture *f, const char *arguments)
@@ -103,7 +95,7 @@ static pd_client *must_join(const fixture *f, const char *job)
 
 /* ---- */
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota, const fixture *f)
 {

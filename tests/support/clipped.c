@@ -3,13 +3,7 @@
 
 #include "counting_row.h"
 #include "limited_row.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 const int64_t clipped_sizes[CLIPPED] = { 70, 3, 300, 1 };
 

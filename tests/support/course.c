@@ -1,13 +1,8 @@
 /* course.c - trains a job of three parameters and three ranks over a number of steps, always with the same numbers. */
 #include "course.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "store_inside.h"
+#include "test.h"
 
 static const char *const names[COURSE_PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
 static const pd_shape shapes[COURSE_PARAMS] = { { 2, { 24, 20 } }, { 1, { 150 } }, { 1, { 96 } } };

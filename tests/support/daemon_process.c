@@ -1,23 +1,15 @@
 /* daemon_process.c - starts the real daemon as a process of its own, watches its log and ends it. */
 #include "daemon_process.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "await.h"
+#include "test.h"
 
 enum { MAX_FLAGS = 32 };
 

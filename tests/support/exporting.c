@@ -1,16 +1,8 @@
 /* exporting.c - makes the requests of an export and applies them to the rig. */
 #include "exporting.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "store_inside.h"
+#include "test.h"
 
 enum { MOST = 1 << 20 };
 

@@ -1,15 +1,9 @@
 /* gate.c - stops a thread of the code under test at a known place. */
 #include "gate.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "await.h"
 #include "daemon_process.h"
+#include "test.h"
 
 void gate_init(gate *g)
 {

@@ -1,19 +1,13 @@
 /* http_ask.c - asks the HTTP listener of a daemon on this machine. */
 #include "http_ask.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "daemon_process.h"
 #include "loopback.h"
+#include "test.h"
 
 bool http_answers(int port, const char *request, const char *expected)
 {

@@ -3,13 +3,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 int loopback_connect(int port)
 {

@@ -1,15 +1,9 @@
 /* paramctl_run.c - runs paramctl against the test's daemon. */
 #include "paramctl_run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 pd_child paramctl_server;
 char paramctl_output[256 * 1024];

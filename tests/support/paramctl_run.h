@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "child.h"
+#include "bench.h"
 
 extern pd_child paramctl_server;
 extern char paramctl_output[256 * 1024]; /* output of the last command: stdout and stderr, or stdout only with --json */

@@ -1,20 +1,13 @@
 /* peer.c - a server whose frames the test sends one by one, for tests of the client's core. */
 #include "peer.h"
 
-#include "answer.h"
-#include "descriptors.h"
-#include "transport.h"
-#include "window.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "answer.h"
+#include "descriptors.h"
+#include "test.h"
+#include "transport.h"
+#include "window.h"
 
 const pd_core_config peer_four = {
     .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77, .urls = 2

@@ -1,20 +1,13 @@
 /* pki.c - a public key infrastructure for tests. */
 #include "pki.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+
+#include "test.h"
 
 enum { DAY = 24 * 60 * 60 };
 

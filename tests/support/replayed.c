@@ -1,20 +1,11 @@
 /* replayed.c - replays small recorded runs that a test has written, and whole folders of recorded runs. */
 #include "replayed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "daemon_process.h"
 #include "golden.h"
-#include "oom.h"
+#include "test.h"
 
 /* ---- one file ---- */
 

@@ -1,17 +1,10 @@
 /* rig.c - drives the store as the daemon does, without threads and sockets. */
 #include "rig.h"
 
-#include "convert.h"
 #include "blascore.h"
+#include "convert.h"
 #include "optimizer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { MAX_PIECES = 4096 };
 
@@ -668,6 +661,13 @@ int rig_set_up_with(void **state, const pd_store_config *config)
     rig_new(r, config);
     *state = r;
     return 0;
+}
+
+void rig_make(rig *r)
+{
+    pd_store_config config = rig_config();
+
+    rig_new(r, &config);
 }
 
 int rig_set_up(void **state)

@@ -102,6 +102,7 @@ typedef struct rig {
 /* Returns a configuration with enough memory for everything, chunks of 64 elements, and batches of 50 ms. */
 pd_store_config rig_config(void);
 void rig_new(rig *r, const pd_store_config *config); /* makes a rig; its frames have chunks of config->chunk_elements */
+void rig_make(rig *r);                               /* makes a rig with rig_config() */
 void rig_free(rig *r);
 /* Make and free a rig as set-up and tear-down of a cmocka test: *state is the rig. rig_set_up uses rig_config(),
  * rig_set_up_with a configuration of the test. */

@@ -1,15 +1,8 @@
 /* rig_keeping.c - plays the checkpoint writer for the store of a rig, asks for checkpoints and notes, and restores
  * jobs. */
-#include "rig.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kept_copy.h"
+#include "rig.h"
+#include "test.h"
 
 static void *must(void *at)
 {

@@ -1,24 +1,15 @@
 /* scene.c - runs the loop thread's code on socket pairs, and the store in the same thread. */
 #include "scene.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "access.h"
+#include "small_daemon.h"
+#include "test.h"
 #include "transport.h"
 #include "uvloop.h"
-#include "small_daemon.h"
 
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 

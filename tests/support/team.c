@@ -2,15 +2,9 @@
 #include "team.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "daemon_process.h"
+#include "test.h"
 
 /* ---- models ---- */
 

@@ -1,21 +1,12 @@
 /* tls_ends.c - both sides of a TLS connection over a pair of sockets, on one thread. */
 #include "tls_ends.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "pki.h"
+#include "test.h"
 
 pd_tls_ends tls_ends;
 

@@ -16,28 +16,20 @@ typedef struct fixture {
     uint32_t seed;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     for (int r = 0; r < K_MAX; r++)
         f->x[r] = malloc(N_MAX * sizeof(float)), f->scratch[r] = malloc(N_MAX * sizeof(float));
     f->to = malloc(N_MAX * sizeof(float));
     f->other = malloc(N_MAX * sizeof(float));
     f->seed = 3;
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     for (int r = 0; r < K_MAX; r++) free(f->x[r]), free(f->scratch[r]);
     free(f->to);
     free(f->other);
-    free(f);
-    return 0;
 }
 
 /* Fills k vectors of n elements that share a common part. With `uneven`, their norms differ by powers of ten. */
@@ -195,7 +187,7 @@ static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths
     }
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(tree_of_any_number_is_the_butterfly, fixture *f)
 {

@@ -8,14 +8,11 @@
 
 enum { OPERATOR = 99 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = kept_config();
-    rig *r = calloc(1, sizeof *r);
 
     kept_job_start(r, &config, "checkpoint_every=0");
-    *state = r;
-    return 0;
 }
 
 /* Makes a new store from the disk of the rig, and lets the ranks join again. */
@@ -38,7 +35,7 @@ static const uint64_t no_barriers[2];
 
 /* ---- requests for a checkpoint ---- */
 
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(who_asks_is_answered_when_the_present_step_is_durable, rig *r)
 {

@@ -16,9 +16,8 @@ typedef struct fixture {
     pd_disk_writer *writer;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     pd_disk_writer_config config = { PD_WRITES_CHECKPOINTS, .dir = ROOT };
 
     f->at = gated_disk_new(GATE_AT_MAKE_DIR);
@@ -26,18 +25,12 @@ static int set_up(void **state)
     config.disk = &f->at->disk;
     config.done = f->at->done;
     assert_int_equal(pd_disk_writer_start(&f->writer, &config, NULL), PD_OK);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(pd_disk_writer_stop(f->writer, UINT64_MAX, NULL), PD_OK);
     gated_disk_free(f->at);
-    free(f);
-    return 0;
 }
 
 static pd_effect *checkpoint_of(uint64_t step, bool ended)
@@ -70,7 +63,7 @@ static int take(fixture *f, uint64_t step)
     return code;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(checkpoints_come_back_in_order_when_they_are_written, fixture *f)
 {

@@ -42,7 +42,7 @@ static void assert_closed(rig *r, uint32_t job, uint32_t param, uint64_t step, p
     assert_int_equal(rig_versions(r, job, param)->outcome, outcome);
 }
 
-FIXTURE(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step, rig *r)
 {

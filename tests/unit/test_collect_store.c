@@ -16,7 +16,7 @@ static int hello(rig *r, uint32_t world, const char *options)
 
 /* ---- requests that are refused ---- */
 
-FIXTURE(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(hello_refuses_unsuitable_world_sizes)
 {

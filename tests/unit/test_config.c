@@ -6,21 +6,9 @@
 #include "config.h"
 #include "host.h"
 
-static int set_up(void **state)
-{
-    *state = pd_config_new();
-    return *state != NULL ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    pd_config_free(*state);
-    return 0;
-}
-
 /* ---- values ---- */
 
-FIXTURE(set_up, tear_down);
+OBJECT(pd_config_new(), pd_config_free);
 
 TEST(the_ingest_budget_follows_the_memory)
 {

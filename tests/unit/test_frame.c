@@ -112,30 +112,22 @@ typedef struct fixture {
     pd_framer *framer;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->stream = calloc(1, sizeof *f->stream);
     f->listener.landing = calloc(1, MAX_PAYLOAD);
     f->listener.log = XXH64_createState();
     XXH64_reset(f->listener.log, 0);
     f->framer =
         pd_framer_new(&(pd_framer_user){ .arg = &f->listener, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     pd_framer_free(f->framer);
     XXH64_freeState(f->listener.log);
     free(f->listener.landing);
     free(f->stream);
-    free(f);
-    return 0;
 }
 
 /* Feeds the stream from byte `from` on, in reads of at most `most` bytes into at most `max` buffers of `slice` bytes.
@@ -179,7 +171,7 @@ static uint64_t digest_of(fixture *f, size_t most, int max, size_t slice)
     return XXH64_digest(f->listener.log);
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(prefix_is_forty_little_endian_bytes)
 {

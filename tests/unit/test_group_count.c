@@ -275,16 +275,4 @@ TEST(a_step_without_memory_counts_for_no_group, fixture *f)
     assert_true(failures >= 4);
 }
 
-static int set_up(void **state)
-{
-    *state = calloc(1, sizeof(fixture));
-    return *state == NULL;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
-}
-
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, NULL, NULL);

@@ -21,18 +21,6 @@
 
 static char heard[1 << 20]; /* the last answer, with its head */
 
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
 /* Connects from an address. */
 static int connect_from(scene *s, uint64_t origin)
 {
@@ -119,7 +107,7 @@ static void take_step(scene *s)
 
 /* ---- */
 
-FIXTURE(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(each_path_has_its_answer, scene *s)
 {

@@ -31,7 +31,7 @@ static void assert_told(rig *r, uint64_t times, const char *part)
     if (strstr(r->timeout.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", r->timeout.text, part);
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(a_rank_0_that_never_came_is_named, rig *r)
 {

@@ -7,12 +7,12 @@
 
 static const int64_t sizes[] = { 8 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.max_jobs = 2;
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 static int push_one(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)
@@ -45,7 +45,7 @@ static int barrier(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t 
 
 /* ---- joining ---- */
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(the_first_hello_creates_the_job, rig *r)
 {

@@ -17,7 +17,7 @@ static const pd_hyper square_hypers[] = {
     { .name = NULL },
 };
 
-static int square_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int square_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int64_t n = declaration->shape.dim[0];
     pd_slot_spec statistics = { .name = "statistics", .shape = { 2, { n, n } } },
@@ -25,7 +25,7 @@ static int square_plan(const pd_declaration *declaration, const double *fact, pd
     pd_slot_spec temporary = { .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true };
     pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = 1 };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)declaration->hypers.value[SQUARE_DELAY];
     if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0)
         return PD_NO_MEMORY;
@@ -57,14 +57,14 @@ static const pd_optimizer_ops square_row = {
 
 static const pd_optimizer_ops *rows[] = { &coupled_row, &square_row, &stacked_row, NULL, NULL };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     rows[3] = pd_optim_find("kron");
     config.rows = rows;
     config.max_total_bytes = 1 << 24;
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 /* Takes one step of one parameter with one worker. Every element of the gradient is `value`. */
@@ -93,7 +93,7 @@ static void drop(rig *r)
 
 /* ---- failing roots in the log ---- */
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
 {
@@ -106,8 +106,8 @@ TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
         step(r, job, 0, s, n, NAN); /* the root fails 19 times, of which failures 1,
                                                                     * 2, 4, 8 and 16 are logged */
     assert_int_equal(r->warnings, 5);
-    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), "
-                                 "error nan: the last good one stays"));
+    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), failed by step 17 (16 times so far), "
+                                 "error nan: the last good root stays in use"));
     assert_int_equal(r->versions[job][0].step, 20); /* training goes on */
 }
 
@@ -125,7 +125,7 @@ TEST(a_root_that_is_good_again_is_logged_once, rig *r)
     for (uint64_t s = 4; s <= 9; s++) step(r, job, 0, s, n, 1);
     assert_int_equal(r->warnings, 1);
     assert_int_equal(r->logs, logs + 1);
-    assert_true(says(r->log, "root root.0 of p0, size (4,), is good again at step 4"));
+    assert_true(says(r->log, "root root.0 of p0, size (4,), recovered at step 4"));
 }
 
 TEST(many_roots_that_fail_together_take_few_lines, rig *r)

@@ -75,19 +75,6 @@ static void draw(fixture *f, int number)
     shampoo_fill(f->V, f->n, 1);
 }
 
-static int set_up(void **state)
-{
-    *state = calloc(1, sizeof(fixture));
-    shampoo_seed(7);
-    return *state == NULL;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
-}
-
 /* ---- the second implementation ---- */
 
 static double factor(const fixture *f, int d, int64_t row, int64_t col)
@@ -207,7 +194,7 @@ static void assert_factor(const fixture *f, int d, const double *expected, doubl
         fail_msg("factor %d of rank %d is off by %g", d, f->block.rank, sqrt(far / norm));
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, NULL, NULL);
 
 TEST(factors_become_what_the_twin_says, fixture *f)
 {

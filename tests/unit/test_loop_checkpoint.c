@@ -8,18 +8,6 @@
 #include "conn.h"
 #include "scene.h"
 
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
 /* ---- in place of the store ---- */
 
 /* Returns the only request that the loop has posted since the last call. The caller owns it. */
@@ -137,7 +125,7 @@ static void *expect_reply(scene *s, int fd, unsigned method)
 
 /* ---- notes ---- */
 
-FIXTURE(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_note_comes_to_the_store_with_its_rank_and_step, scene *s)
 {

@@ -9,18 +9,6 @@
 
 enum { PARAMS = 8, CONTROL = 16 };
 
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
 /* Connects a worker that declares PARAMS parameters of one chunk each. Rank 0 also initializes them. Returns the
  * socket. */
 static int join(scene *s, uint32_t rank, uint32_t world)
@@ -64,7 +52,7 @@ static void expect_end(int fd)
 
 /* ---- control requests (without payload) ---- */
 
-EACH_TEST(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_connection_with_16_unanswered_requests_is_not_read_from, scene *s)
 {

@@ -7,18 +7,6 @@
 #include "conversation.h"
 #include "scene.h"
 
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
 /* Sends a piece of an import that is as large as a frame. No import has begun, so the store refuses the piece. */
 static void say_piece(scene *s, int fd)
 {
@@ -44,7 +32,7 @@ static void send_push(scene *s, int fd, uint32_t handle)
 
 /* ---- connections that wait because the whole budget is used ---- */
 
-EACH_TEST(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 /* The budget of four frames is used up: two by rank 0, one by an operator and one by rank 1, whose own quota is two.
  * The frame of rank 1 cannot be freed, since it waits for rank 0. So rank 1 can only go on when memory of rank 0 or

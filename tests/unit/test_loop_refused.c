@@ -9,18 +9,6 @@
 
 enum { PAYLOAD = CHUNK * sizeof(float) };
 
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
 static void assert_alive(scene *s, int fd)
 {
     scene_say(s, fd, PD_HEARTBEAT);
@@ -71,7 +59,7 @@ static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
 
 /* ---- a worker that leaves ---- */
 
-EACH_TEST(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives, scene *s)
 {

@@ -3,18 +3,6 @@
 
 #include "message.h"
 
-static int set_up(void **arena)
-{
-    *arena = pd_arena_new(PD_ARENA_BUDGET);
-    return *arena == NULL;
-}
-
-static int tear_down(void **arena)
-{
-    pd_arena_free(*arena);
-    return 0;
-}
-
 static const uint8_t *bytes_of(const char *text)
 {
     return (const uint8_t *)text;
@@ -32,7 +20,7 @@ static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, 
     assert_null(out);
 }
 
-EACH_TEST(set_up, tear_down);
+OBJECT(pd_arena_new(PD_ARENA_BUDGET), pd_arena_free);
 
 TEST(methods_are_numbered_as_the_service_lists_them)
 {

@@ -33,19 +33,16 @@ static void crash(rig *r)
     *r = next;
 }
 
-static int kept_set_up(void **state)
+static void kept_set_up(rig *r)
 {
     pd_store_config config = kept_config();
-    rig *r = calloc(1, sizeof *r);
 
     kept_job_start(r, &config, "checkpoint_every=3");
     for (uint64_t step = 1; step <= 4; step++) kept_job_step(r, step);
     assert_int_equal(r->kept, 2); /* of steps 0 and 3 */
-    *state = r;
-    return 0;
 }
 
-FIXTURE(kept_set_up, rig_tear_down);
+FIXTURE(rig, kept_set_up, rig_free);
 
 TEST(a_job_that_is_over_has_a_checkpoint_of_its_last_step, rig *r)
 {

@@ -9,13 +9,13 @@ enum { CHUNK = 1024, FRAME = CHUNK * 4, FRAMES = 16 };
 static const int64_t sizes[] = { 4 * CHUNK };
 
 /* Sets up a store whose ingest budget has room for 16 frames. */
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.chunk_elements = CHUNK;
     config.ingest_bytes = FRAMES * FRAME;
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 /* Starts a job of two ranks on connections conn and conn + 1. */
@@ -58,7 +58,7 @@ static int held_after_stall(rig *r, uint32_t rank, bool budget)
     return (int)r->buffers_out;
 }
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_frame_is_held_while_nobody_waits_for_memory, rig *r)
 {

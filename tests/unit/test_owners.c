@@ -39,7 +39,7 @@ static int declare(rig *r, uint64_t conn, int64_t elements)
     return rig_declare(r, r->job, 0, conn, names, shapes, NULL, 1, PD_F32);
 }
 
-FIXTURE(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(a_job_counts_for_its_creator_until_it_ends, rig *r)
 {

@@ -31,10 +31,8 @@ static Paramd__Piece piece_at(uint32_t handle, uint32_t dtype, uint64_t first, u
     return piece;
 }
 
-static int set_up(void **state)
+static void set_up(payload *p)
 {
-    payload *p = calloc(1, sizeof *p);
-
     p->piece[0] = piece_at(0, 1, 0, 100, 0);
     p->piece[1] = piece_at(0, 1, 200, 50, 448); /* the 400 bytes of piece 0, rounded up to a multiple of 64 */
     p->piece[2] = piece_at(1, 3, 0, 100, 704);  /* 648 -> 704 */
@@ -43,14 +41,6 @@ static int set_up(void **state)
     for (int i = 0; i < PIECES; i++) p->list[i] = &p->piece[i];
     p->n = PIECES;
     p->bytes = 904;
-    *state = p;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static int check(const payload *p, pd_error *err)
@@ -66,7 +56,7 @@ static void assert_refused(const payload *p, const char *names)
     if (strstr(err.text, names) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, names);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(payload, set_up, NULL);
 
 TEST(takes_chunks_of_several_parameters_and_types, payload *p)
 {

@@ -76,30 +76,23 @@ static const pd_transport_ops ops = {
     .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_end
 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     const pd_core_config config = { .job = "job", .label = "test:1", .world_size = 1, .nonce = 7, .urls = 1 };
-    rig *r = calloc(1, sizeof *r);
     pd_error err;
 
     assert_int_equal(pd_core_new(&r->core, &config, &err), PD_OK);
     r->pump = (pd_pump){ .core = r->core, .enter = enter, .leave = leave, .arg = r };
     r->end = (pipe_end){ .base.ops = &ops, .capacity = SIZE_MAX };
-    *state = r;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(rig *r)
 {
-    rig *r = *state;
-
     if (r->pump.transport != NULL) pd_pump_lose(&r->pump, 0, "the test ends");
     pd_core_free(r->core);
-    free(r);
-    return 0;
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(rig, set_up, tear_down);
 
 TEST(sends_the_hello_once, rig *r)
 {

@@ -10,21 +10,12 @@ static const char *const name[] = { "w" };
 static const pd_shape shape = { 2, { 15, 10 } };
 static const char *const rule = "* sgd lr=0.1 momentum=0.9 nesterov=true";
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
-    static rig r;
     pd_store_config config = rig_config();
 
     config.chunk_elements = CHUNK;
-    rig_new(&r, &config);
-    *state = &r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
+    rig_new(r, &config);
 }
 
 static int hello(rig *r, uint32_t rank, uint32_t world, const char *options)
@@ -129,7 +120,7 @@ static const float *whole_weights(void)
     return weights;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(slices_of_four_ranks_step_like_the_whole_of_one, rig *r)
 {

@@ -17,7 +17,7 @@ static int rejoin(rig *r, uint32_t rank, const char *options)
     return rc;
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(a_job_that_is_not_there_is_not_created, rig *r)
 {

@@ -40,15 +40,10 @@ static void make_checkpoint(rig *r)
     assert_int_equal(r->disk->step, 1);
 }
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
-    rig *r = calloc(1, sizeof *r);
-
-    assert_non_null(r);
     start(r, OPTIONS);
     kept_job_step(r, 1);
-    *state = r;
-    return 0;
 }
 
 /* Weights that were changed by hand: other ones for each parameter and each change. */
@@ -124,7 +119,7 @@ static void assert_says(const rig *r, const char *text)
 
 /* ---- they come into force together ---- */
 
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(weights_come_into_force_when_all_of_them_have_come, rig *r)
 {

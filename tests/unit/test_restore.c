@@ -34,12 +34,9 @@ static void train(rig *r, const course *p)
     assert_int_equal(r->durable, 6);
 }
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
-    rig *r = *state = calloc(1, sizeof *r);
-
     train(r, &rich);
-    return 0;
 }
 
 /* Restores the checkpoint into an empty store. Checks that the store stays empty after an error. */
@@ -70,7 +67,7 @@ static void expect(const pd_checkpoint_image *kept, int code, const char *text)
     if (strstr(err.text, text) == NULL) fail_msg("expected \"%s\", got \"%s\"", text, err.text);
 }
 
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_cut_part_is_refused, const rig *r)
 {

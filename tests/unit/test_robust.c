@@ -15,10 +15,8 @@ typedef struct fixture {
     uint32_t seed;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->x = malloc(K_MAX * (size_t)N * sizeof *f->x);
     f->scratch = malloc(pd_trimmed_mean_scratch(K_MAX));
     f->seed = 5;
@@ -26,18 +24,12 @@ static int set_up(void **state)
         f->at[r] = (pd_vector_run){ f->x + r * N, PD_F32 };
         for (int i = 0; i < N; i++) f->x[r * N + i] = (float)roots_number(&f->seed);
     }
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     free(f->x);
     free(f->scratch);
-    free(f);
-    return 0;
 }
 
 static bool trimmed(fixture *f, int k, int trim)
@@ -79,7 +71,7 @@ static void check_against_sorting(fixture *f, int k, int trim)
     free(column);
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(averages_what_is_left_of_the_sorted_values, fixture *f)
 {

@@ -9,18 +9,9 @@ typedef struct fixture {
     float weights[N], buffer[N], gradient[N], after[N], expected[N];
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     for (int i = 0; i < N; i++) f->expected[i] = f->weights[i] = sinf((float)i);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static void set(pd_hypers *hypers, const char *const *options)
@@ -101,7 +92,7 @@ static void follows_the_definition(fixture *f, const char *const *options, bool 
         __VA_ARGS__, NULL                                                                                              \
     }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, NULL);
 
 TEST(plain, fixture *f)
 {

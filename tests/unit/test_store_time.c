@@ -7,12 +7,12 @@
 enum { N = 4 };
 static const int64_t sizes[N] = { 8, 8, 8, 8 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.batch_ns = 1; /* so short that a batch is one chunk or one step */
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 static int push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param)
@@ -34,7 +34,7 @@ static void lose(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
 
 /* ---- overdue rounds ---- */
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(an_overdue_round_names_who_is_missing, rig *r)
 {

@@ -76,7 +76,7 @@ static void expect_anew(const rig *r, uint32_t job)
 
 /* ---- resume ---- */
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(who_resumes_takes_a_rank_over_from_a_process_that_lives, rig *r)
 {

@@ -8,18 +8,6 @@
 #include "store_inside.h"
 #include "published.h"
 
-static int set_up(void **state)
-{
-    *state = scene_new_chunks(SHARED_CHUNK);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
 static uint64_t used(const scene *s)
 {
     return s->store->budget.used;
@@ -66,7 +54,7 @@ static void drop(scene *s, const char *job)
 
 /* ---- a job that trains ---- */
 
-FIXTURE(set_up, tear_down);
+OBJECT(scene_new_chunks(SHARED_CHUNK), scene_free);
 
 TEST(one_earlier_version_counts_nothing_and_further_ones_count_until_they_are_released, scene *s)
 {

@@ -13,9 +13,8 @@ typedef struct fixture {
     pd_disk_writer *writer;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     pd_disk_writer_config config = { PD_WRITES_WAL, .dir = LOG_ROOT };
 
     f->at = gated_disk_new(GATE_AT_SYNC_DATA);
@@ -24,18 +23,12 @@ static int set_up(void **state)
     config.disk = &f->at->disk;
     config.done = f->at->done;
     assert_int_equal(pd_disk_writer_start(&f->writer, &config, NULL), PD_OK);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(pd_disk_writer_stop(f->writer, UINT64_MAX, NULL), PD_OK);
     gated_disk_free(f->at);
-    free(f);
-    return 0;
 }
 
 static pd_effect *record_of(uint64_t step)
@@ -58,7 +51,7 @@ static void expect(fixture *f, uint64_t step, int code)
     pd_request_free(request);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(records_that_wait_are_written_together_and_come_back_in_order, fixture *f)
 {
@@ -101,7 +94,9 @@ TEST(at_the_end_all_records_are_written, fixture *f)
     pd_disk_writer_submit(f->writer, f->at->done, record_of(3));
     gated_disk_stop(f->at, stop, f);
     for (uint64_t step = 1; step <= 3; step++) expect(f, step, PD_OK);
-    assert_int_equal(pd_wal_read(&f->at->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&(pd_wal_source){ &f->at->real, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, NULL,
+                                 NULL, &about, NULL),
+                     PD_OK);
     assert_int_equal(about.entries, 3);
 }
 
