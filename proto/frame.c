@@ -86,7 +86,7 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
 
     if (in[0] == 0x16 && in[1] == 3) /* a handshake of TLS */
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "this address does not speak TLS: connect to tcp://host:port, or let the daemon listen on "
+                       "this address does not use TLS: connect to tcp://host:port, or let the daemon listen on "
                        "tls://host:port");
     if (get(in, 4) != PD_FRAME_MAGIC)
         return pd_fail(err, PD_INVALID_ARGUMENT,

@@ -213,8 +213,8 @@ static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t
     size_t bytes;
 
     if (!read_value(w, tag & 7, &body, &bytes))
-        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is cut or of no known wire type", type->short_name,
-                       (unsigned)(tag >> 3));
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is truncated or has an unknown wire type",
+                       type->short_name, (unsigned)(tag >> 3));
     if (field == NULL) {
         if (++w->unknown > PD_MAX_UNKNOWN)
             return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name,
@@ -237,8 +237,7 @@ static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
     while (w->at < w->end) {
         uint64_t tag;
         if (!read_varint(w, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
-            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: expected a field, got bytes that are none",
-                           type->short_name);
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: malformed field", type->short_name);
         int rc = check_field(w, type, tag);
         if (rc != PD_OK) return rc;
     }
@@ -265,7 +264,7 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
                        "entries in a frame",
                        type->short_name, bytes, arena->budget);
     if (arena->no_memory) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", type->short_name);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field does not have its type's wire form", type->short_name);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field has the wrong wire type", type->short_name);
 }
 
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err)

@@ -64,14 +64,6 @@ static void report_blas(void)
                             "libopenblas0-openmp)");
 }
 
-/* Lets malloc take blocks of less than 1 MiB from the heap, and return the heap's end to the kernel only above 64 MiB,
- * because returning memory page by page would be slow. Larger buffers are kept and used again by the buffer pools. */
-static void tune_malloc(void)
-{
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
-}
-
 typedef struct process {
     pd_config *config;
     pd_daemon *daemon;
@@ -125,15 +117,6 @@ static void begin_stop(process *p)
     snprintf(text, sizeof text, "EXTEND_TIMEOUT_USEC=%llu",
              (unsigned long long)(most_stop_ms(p->config) + STOP_GRACE_MS) * 1000);
     pd_notify(text);
-}
-
-/* Stops the step thread. A disk that does not answer is waited for until the time by which the daemon has stopped.
- * Returns false if it has not answered by then. */
-static bool stop_stepper(process *p)
-{
-    uint64_t by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
-
-    return pd_stepper_stop(p->stepper, by_ms * 1000000, &p->lost);
 }
 
 /* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. A daemon that stops
@@ -190,11 +173,6 @@ static bool has_unix_socket(const process *p)
     return workers == 0 && strstr(p->config->listen, "unix:") != NULL;
 }
 
-static bool has_http(const process *p)
-{
-    return p->config->http_listen[0] != '\0' || pd_notify_has_socket(PD_SOCKET_HTTP);
-}
-
 static void fill_stepper_config(const process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
@@ -210,7 +188,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .pool_threads = (int)config->pool_threads,
                    .shares = config->shared_memory && has_unix_socket(p),
                    .batch_ns = BATCH_NS,
-                   .stats_ns = has_http(p) ? PD_STATS_NS : 0,
+                   .stats_ns = config->http_listen[0] != '\0' || pd_notify_has_socket(PD_SOCKET_HTTP) ? PD_STATS_NS : 0,
                    .job_presets = config->job,
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
@@ -361,14 +339,6 @@ static void start_stepper(void *arg)
     p->started = pd_stepper_start(&p->starting, &stepper, &p->error);
 }
 
-static int start_tracer(process *p, pd_error *err)
-{
-    const pd_config *config = p->config;
-
-    if (config->trace_file[0] == '\0') return PD_OK;
-    return pd_tracer_start(&p->tracer, config->trace_file, config->trace_bytes, err);
-}
-
 static int start(process *p, pd_error *err)
 {
     pd_daemon_config daemon;
@@ -389,7 +359,8 @@ static int start(process *p, pd_error *err)
     /* HTTP comes first: programs that wait for the line of the other listeners then know both. */
     if (rc == PD_OK) rc = pd_daemon_listen_http(p->daemon, err);
     if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
-    if (rc == PD_OK) rc = start_tracer(p, err);
+    if (rc == PD_OK && p->config->trace_file[0] != '\0')
+        rc = pd_tracer_start(&p->tracer, p->config->trace_file, p->config->trace_bytes, err);
     if (rc != PD_OK) return rc;
     pd_daemon_load(p->daemon, start_stepper, p);
     p->stepper = p->starting;
@@ -412,12 +383,16 @@ static pd_exit serve(process *p)
 {
     pd_exit status;
     pd_error err;
+    uint64_t stop_by_ms;
     bool ended;
     int rc;
 
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN); /* SIGHUP is ignored until the daemon handles it, because by default it ends the process */
-    tune_malloc();
+    /* Blocks of less than 1 MiB come from the heap, whose end returns to the kernel only above 64 MiB: returning memory
+     * page by page would be slow. Larger buffers are in the buffer pools. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
     report_blas();
     choose_node(p);
     p->watchdog_ms = pd_notify_watchdog_ms();
@@ -432,7 +407,8 @@ static pd_exit serve(process *p)
         pd_log(rc == PD_CANCELLED ? LOG_NOTICE : LOG_ERR, "%s", err.text);
     }
     if (rc == PD_CANCELLED) rc = PD_OK; /* the daemon was stopped while it loaded jobs */
-    ended = stop_stepper(p);
+    stop_by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
+    ended = pd_stepper_stop(p->stepper, stop_by_ms * 1000000, &p->lost);
     pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);

@@ -4,7 +4,7 @@
 #include "checkpoint_files.h"
 #include "disk_pass.h"
 #include "job_dir.h"
-#include "keeper.h"
+#include "disk_writer.h"
 #include "log.h"
 #include "wal_files.h"
 #include "notify.h"

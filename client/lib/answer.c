@@ -85,7 +85,7 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     for (size_t i = 0; i < frame->n_pieces; i++) {
         bool update = core->receive.message->outcomes[i]->update;
         if (update && (frame->pieces[i].bytes == 0 || pd_piece_record(core, frame, i)->update == 0))
-            return pd_reply_broken(core, prefix, "an update that was not asked for");
+            return pd_reply_broken(core, prefix, "an update that was not requested");
         if (piece_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + piece_bytes(core, frame, i);
         if (is_buffered(core, frame, i)) room += piece_bytes(core, frame, i);
     }
@@ -129,7 +129,7 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
 
         if (bytes == 0) continue;
         if (outcome->place >= weights->bytes || bytes > weights->bytes - outcome->place)
-            return pd_reply_broken(core, prefix, "its weights do not lie in the shared memory");
+            return pd_reply_broken(core, prefix, "its weights are outside the shared memory");
         core->scratch->copy[core->receive.n_copies++] = (pd_copy){
             .to = is_buffered(core, frame, i) ? core->receive.buffer + used : frame->pieces[i].land,
             .from = weights->at + outcome->place,
@@ -162,7 +162,7 @@ void pd_core_copy(pd_core *core)
 static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
 {
     if (prefix->payload_bytes == expected || prefix->payload_bytes == pd_piece_end(expected, 0)) return PD_OK;
-    return pd_reply_broken(core, prefix, "its payload has not the length of what was asked");
+    return pd_reply_broken(core, prefix, "its payload length does not match the request");
 }
 
 /* Receives the payload of the answer to an operator's request in the core's buffer. Answers to other methods must have
@@ -173,7 +173,7 @@ static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_
     int rc = has_length(core, prefix, frame->op != NULL ? frame->op->payload_bytes : 0);
 
     if (rc == PD_OK && prefix->payload_bytes > 0 && (prefix->flags & PD_FLAG_SHARED) != 0)
-        rc = pd_reply_broken(core, prefix, "a payload in shared memory that holds no weights");
+        rc = pd_reply_broken(core, prefix, "a payload in shared memory without weights");
     if (rc == PD_OK) rc = make_room(core, prefix->payload_bytes);
     if (rc != PD_OK || prefix->payload_bytes == 0) return rc;
     core->scratch->landing[0] = (struct iovec){ core->receive.buffer, prefix->payload_bytes };
@@ -190,7 +190,7 @@ static int check_prefix(pd_core *core, const pd_prefix *prefix)
     /* The core is dropping this connection. Its answers are not used: they may belong to a job that is lost. */
     if (core->link.stage == STAGE_DROP) return PD_CANCELLED;
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
-        return pd_reply_broken(core, prefix, "not marked as an answer");
+        return pd_reply_broken(core, prefix, "not marked as a reply");
     if ((prefix->flags & PD_FLAG_SHARED) != 0 && core->sharing.weights.at == NULL)
         return pd_reply_broken(core, prefix, "in shared memory, but none is shared on this connection");
     return PD_OK;
@@ -207,7 +207,7 @@ static int land_outcomes(pd_core *core, const pd_prefix *prefix, const uint8_t *
     if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
     core->receive.message = reply;
     if (core->receive.message->n_outcomes != frame->n_pieces)
-        return pd_reply_broken(core, prefix, "not one outcome for each piece");
+        return pd_reply_broken(core, prefix, "the number of outcomes differs from the number of pieces");
     if ((rc = take_updates(core, prefix, frame, &payload)) != PD_OK) return rc;
     if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
     if ((prefix->flags & PD_FLAG_SHARED) != 0) return land_shared(core, prefix, frame);
@@ -228,7 +228,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     if ((rc = check_prefix(core, prefix)) != PD_OK) return rc;
     if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
         return discard(core, prefix, spans, n);
-    if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
+    if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than the request");
     if (frame->method == PD_RECALL && (rc = pd_worker_state_expect(core, frame, prefix, header)) != PD_OK) return rc;
     if (!has_outcomes(frame->method))
         rc = land_whole(core, prefix, frame, spans, n);
@@ -330,8 +330,8 @@ static void note_refused_step(pd_op *op, const pd_param_record *record, const Pa
     if (outcome->why[0] != '\0')
         pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
     else
-        pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64,
-                record->name, outcome->step);
+        pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: the optimizer refused step %" PRIu64, record->name,
+                outcome->step);
     pd_op_fail(op, &error);
 }
 

@@ -59,7 +59,7 @@ int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const 
     const Paramd__RecallReply *reply = message;
 
     if (rc != PD_OK) return rc;
-    if (reply->bytes > PD_WORKER_STATE_BYTES) return pd_reply_broken(core, prefix, "a note that is too long");
+    if (reply->bytes > PD_WORKER_STATE_BYTES) return pd_reply_broken(core, prefix, "a worker state that is too long");
     if (frame->op != NULL) frame->op->payload_bytes = reply->bytes;
     return PD_OK;
 }
@@ -71,7 +71,7 @@ static int read_scalars(pd_scalar_load *load, const pd_push_options *options, pd
     load->n = options != NULL ? options->n_scalars : 0;
     if (load->n == 0) return PD_OK;
     if (options->scalars == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu scalars, and no place where they are", load->n);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu scalars without a pointer to them", load->n);
     for (size_t i = 0; i < load->n && i < PD_PUSH_SCALARS; i++) {
         paramd__scalar__init(&load->scalar[i]);
         load->list[i] = &load->scalar[i];
@@ -176,10 +176,10 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; i < n; i++) {
         if (items[i].param >= core->n_params)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i,
-                           items[i].param, core->n_params);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i, items[i].param,
+                           core->n_params);
         if (method != PD_PUSH && items[i].weights == NULL && elements_of(&core->params[items[i].param]) > 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i,
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no buffer for its weights", i,
                            core->params[items[i].param].name);
     }
     return PD_OK;

@@ -151,9 +151,8 @@ static int begin(pd_lookup *lookup, pd_error *err)
     int rc = 0;
 
     if (n_under_way >= MOST_LOOKUPS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s: this process waits for the name servers with %d other names already", lookup->host,
-                       MOST_LOOKUPS);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: this process is already looking up %d other names",
+                       lookup->host, MOST_LOOKUPS);
     if ((lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) rc = errno;
     if (rc == 0) lookup->shares = 2;
     if (rc == 0) rc = spawn(lookup);
@@ -217,7 +216,7 @@ static int await(const pd_lookup *lookup, int stop_fd, int timeout_ms, pd_error 
     if (n < 0) return pd_fail(err, PD_UNAVAILABLE, "waiting for the name servers: %s", strerror(errno));
     if (wait[1].revents != 0) return pd_fail(err, PD_CANCELLED, "told to stop");
     if (n == 0)
-        return pd_fail(err, PD_DEADLINE_EXCEEDED, "looking up %s: no answer of the name servers yet", lookup->host);
+        return pd_fail(err, PD_DEADLINE_EXCEEDED, "looking up %s: no answer from the name servers yet", lookup->host);
     pthread_mutex_lock(&lock); /* the thread has had it since it wrote the result, which is seen now */
     pthread_mutex_unlock(&lock);
     return PD_OK;

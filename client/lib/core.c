@@ -151,7 +151,7 @@ int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
     }
     if (HASH_COUNT(core->calls.table) >= MAX_TICKETS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%d tickets are under way: wait for some of them "
+                       "%d tickets are pending: wait for some of them "
                        "(" PD_WAIT_CALL ")",
                        MAX_TICKETS);
     if ((*op = pd_op_new(core, method)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -315,7 +315,7 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     *reply = NULL;
     *bytes = 0;
     if (op == NULL)
-        return pd_fail(err, PD_NOT_FOUND, "ticket %llu: never given out, or waited for already",
+        return pd_fail(err, PD_NOT_FOUND, "unknown ticket %llu: never issued, or already waited for",
                        (unsigned long long)ticket);
     rc = op->error.code;
     if (rc != PD_OK && err != NULL) *err = op->error;
@@ -494,7 +494,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     end_hopeless(core, now_ns);
     pd_sharing_release(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
-        pd_core_drop(core, "the server has gone silent");
+        pd_core_drop(core, "the server sends nothing: heartbeat timeout");
     } else if (core->link.welcomed && !pd_outgoing_pending(&core->out) &&
                now_ns >= core->link.sent_ns + core->link.heartbeat_ns) {
         if (post_heartbeat(core) != PD_OK)

@@ -246,7 +246,7 @@ static void replace(pd_io *io)
     url = pd_core_url(io->core);
     pthread_mutex_unlock(&io->lock);
     pd_path_end(&io->path);
-    pd_pump_lose(&io->pump, now_ns(), "the network was cut");
+    pd_pump_lose(&io->pump, now_ns(), "the network path is broken");
     pd_io_enter(io);
     next = pd_core_url(io->core);
     ended = pd_core_ended(io->core) != NULL;

@@ -180,8 +180,8 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     record->update = param->update_dtype;
     if (record->update != 0 && (pd_dtype_size(record->update) == 0 || record->pull != PD_F32))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: updates of type %d beside weights of type %d: the "
-                       "weights beside updates are float32",
+                       "parameter %s: updates of type %d with weights of type %d: "
+                       "with updates, weights must be float32",
                        param->name, (int)record->update, (int)record->pull);
     if (pd_dtype_size(record->push) == 0 || pd_dtype_size(record->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
@@ -271,9 +271,9 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
     pd_op *op;
     int rc;
 
-    if (core->params != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are declared already");
+    if (core->params != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are already declared");
     if (core->setup.job[0] == '\0')
-        return pd_fail(err, PD_FAILED_PRECONDITION, "an operator's connection has no parameters");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "an operator's connection cannot declare parameters");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no parameters to declare");
     if ((rc = pd_op_begin(core, PD_DECLARE, &op, err)) != PD_OK) return rc;
     if ((core->params = calloc(n, sizeof *core->params)) == NULL) rc = no_memory(err);
@@ -316,7 +316,7 @@ static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
 
-    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL,
+    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 creates it again with " PD_RESTART_CALL,
              core->setup.job);
     if (pd_core_recreates(core))
         pd_core_drop(core, reason);
@@ -372,18 +372,18 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     pd_error error;
 
     if (reply->protocol != PD_PROTOCOL_VERSION) {
-        pd_fail(&error, PD_FAILED_PRECONDITION, "the server speaks protocol version %u, this library %d",
-                reply->protocol, PD_PROTOCOL_VERSION);
+        pd_fail(&error, PD_FAILED_PRECONDITION, "the server uses protocol version %u, this library %d", reply->protocol,
+                PD_PROTOCOL_VERSION);
         pd_core_end(core, &error);
         return PD_FAILED_PRECONDITION;
     }
     if (core->setup.job[0] != '\0' &&
         (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
-        return pd_reply_broken(core, prefix, "it gives no chunk size");
+        return pd_reply_broken(core, prefix, "it has no chunk size");
     if (!core->greeted || core->recovery.recreating || reply->chunk_elements == core->welcome.chunk_elements)
         return PD_OK;
     pd_fail(&error, PD_FAILED_PRECONDITION,
-            "the server came back with chunks of %" PRIu64 " elements, before they had "
+            "the server now has chunks of %" PRIu64 " elements, earlier "
             "%" PRIu64,
             reply->chunk_elements, core->welcome.chunk_elements);
     pd_core_end(core, &error);
@@ -568,7 +568,8 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
 
     if (rc != PD_OK) return rc;
     reply = message;
-    if (reply->n_parameters != count) return pd_reply_broken(core, prefix, "not one entry for each parameter");
+    if (reply->n_parameters != count)
+        return pd_reply_broken(core, prefix, "the number of entries differs from the number of parameters");
     if (keep_notes(core, first, reply) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;

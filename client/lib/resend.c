@@ -175,7 +175,8 @@ static void tell_reason(pd_core *core)
 
     if (record == NULL) return; /* only notes are sent again */
     snprintf(core->link.reason, sizeof core->link.reason,
-             "the server has gone back to step %" PRIu64 "; this worker sends its pushes up to step %" PRIu64 " again",
+             "the server has gone back to step %" PRIu64 "; this worker resends its pushes up to step %" PRIu64
+             " again",
              record->server_step, record->step);
 }
 
@@ -221,7 +222,7 @@ bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
 static void try_again(pd_core *core, pd_outgoing_frame *frame)
 {
     if (pd_restamp(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_QUEUE_LASTING))
-        pd_core_drop(core, "a push that was sent again was refused");
+        pd_core_drop(core, "a resent push was refused");
 }
 
 void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal)

@@ -281,7 +281,7 @@ static int await(int fd, short events, int stop_fd, int64_t deadline, pd_error *
     } while (n < 0 && errno == EINTR);
     if (n < 0) return pd_fail(err, PD_UNAVAILABLE, "waiting for the handshake: %s", strerror(errno));
     if (wait[1].revents != 0) return pd_fail(err, PD_CANCELLED, "told to stop");
-    if (n == 0) return pd_fail(err, PD_DEADLINE_EXCEEDED, "the TLS handshake took too long: is there a daemon?");
+    if (n == 0) return pd_fail(err, PD_DEADLINE_EXCEEDED, "TLS handshake timeout: is a daemon listening there?");
     return PD_OK;
 }
 

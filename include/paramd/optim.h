@@ -27,9 +27,9 @@ extern "C" {
 
 /* ---- the table of optimizers ---- */
 
-/* An optimizer: one entry of the table of optimizers. pd_optimizer_ops is the older name. */
+/* An optimizer: one entry of the table of optimizers. pd_row is the older name. */
 typedef struct pd_optimizer_ops pd_optimizer_ops;
-typedef struct pd_optimizer_ops pd_optimizer_ops;
+typedef struct pd_optimizer_ops pd_row;
 
 /* Returns the optimizer at this place in the table of optimizers, counted from 0; NULL behind the last one. */
 PD_API const pd_optimizer_ops *pd_optim_at(size_t index);

@@ -233,13 +233,6 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
                    (unsigned long long)push->step);
 }
 
-/* Returns whether the push was sent before and is sent again: the rounds of all its pieces are closed. The version
- * table answers such a push, and its payload is discarded. */
-static bool is_retry(const pd_conn *conn, const pd_wait *wait)
-{
-    return pd_version_table_would_answer(conn->daemon->versions, conn->job, wait) && !PD_MUTANT(duplicate_counted);
-}
-
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__PushRequest *push = message;
@@ -269,7 +262,12 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
                     });
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
-    return is_retry(conn, &pending->wait) ? PD_OK : fill_push(conn, prefix, push, err);
+    /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its payload
+     * is discarded. */
+    if (pd_version_table_would_answer(conn->daemon->versions, conn->job, &pending->wait) &&
+        !PD_MUTANT(duplicate_counted))
+        return PD_OK;
+    return fill_push(conn, prefix, push, err);
 }
 
 /* Puts the pieces of the push on the version table to wait for their rounds, then posts the contribution to the store.

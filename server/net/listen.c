@@ -140,16 +140,22 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     return PD_OK;
 }
 
+/* Returns who may reach the addresses that are being opened. */
+static pd_reach reach_of(const pd_daemon_config *config, bool http)
+{
+    return (pd_reach){ .http = http,
+                       .open = config->insecure || (http && config->http_token != NULL),
+                       .identifies = !http && config->tls != NULL && pd_tls_identifies(config->tls) };
+}
+
 static int listen_address(pd_uvloop *loop, const pd_address *address, pd_error *err)
 {
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    pd_reach reach = reach_of(&loop->daemon->config, loop->opens_http);
     struct addrinfo *list;
     int rc;
-    bool identifies = config->tls != NULL && pd_tls_identifies(config->tls);
 
     if (address->local) return listen_unix(loop, address->host, err);
-    rc = loop->opens_http ? pd_reach_resolve_http(address, config->insecure || config->http_token != NULL, &list, err)
-                          : pd_reach_resolve(address, config->insecure, identifies, &list, err);
+    rc = pd_reach_resolve(&reach, address, &list, err);
     for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
         rc = listen_tcp(loop, info, address->secure, err);
     if (list != NULL) freeaddrinfo(list);
@@ -172,17 +178,16 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
 static int check_given(const pd_daemon_config *config, const pd_given_socket *given, const struct sockaddr *address,
                        socklen_t length, pd_error *err)
 {
+    pd_reach reach = reach_of(config, given->use == PD_SOCKET_HTTP);
     bool secure = given->use == PD_SOCKET_TLS;
 
-    if (given->use == PD_SOCKET_HTTP)
-        return pd_reach_check_http_socket(address, length, config->insecure || config->http_token != NULL, err);
     if (secure && address->sa_family == AF_UNIX)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "descriptor %d of LISTEN_FDS is a Unix socket named tls: there is no TLS on Unix sockets, give "
                        "it another FileDescriptorName=",
                        given->fd);
     assert(!secure || config->tls != NULL);
-    return pd_reach_check(address, length, config->insecure || (secure && pd_tls_identifies(config->tls)), err);
+    return pd_reach_check(&reach, address, length, secure, err);
 }
 
 static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *err)
@@ -196,7 +201,7 @@ static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
         getsockname(fd, (struct sockaddr *)&address, &length) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
-    rc = check_given(pd_conversation_settings(loop->daemon), given, (struct sockaddr *)&address, length, err);
+    rc = check_given(&loop->daemon->config, given, (struct sockaddr *)&address, length, err);
     if (rc != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -207,7 +212,7 @@ static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *
 /* Takes the sockets for HTTP, or all others. Sets *any if there are such sockets. */
 static int take_sockets(pd_uvloop *loop, bool http, bool *any, pd_error *err)
 {
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    const pd_daemon_config *config = &loop->daemon->config;
     int rc = PD_OK;
 
     *any = false;
@@ -226,7 +231,7 @@ static void open_spare(pd_uvloop *loop)
 
 int pd_listen_http(pd_uvloop *loop, pd_error *err)
 {
-    const char *addresses = pd_conversation_settings(loop->daemon)->http_listen;
+    const char *addresses = loop->daemon->config.http_listen;
     bool given;
     int rc;
 
@@ -240,7 +245,7 @@ int pd_listen_http(pd_uvloop *loop, pd_error *err)
 
 int pd_listen(pd_uvloop *loop, pd_error *err)
 {
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    const pd_daemon_config *config = &loop->daemon->config;
     bool given;
     int rc;
 

@@ -1,6 +1,8 @@
 /* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "uvloop.h"
 
+#include "http.h"
+#include "loop.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -289,7 +291,7 @@ static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
     s->tls = tls;
     s->fd = fd;
     s->taken = s->attached = -1;
-    if (s->transport.ops != &local) tune(fd, pd_conversation_settings(loop->daemon));
+    if (s->transport.ops != &local) tune(fd, &loop->daemon->config);
     s->poll.data = s->idle.data = s;
     if (uv_poll_init(&loop->uv, &s->poll, fd) != 0) {
         free(s);
@@ -321,7 +323,7 @@ int pd_socket_adopt_http(pd_uvloop *loop, int fd, uint64_t origin)
     sock *s = make(loop, fd, NULL);
 
     if (s == NULL) return PD_NO_MEMORY;
-    return pd_conversation_accept_http(loop->daemon, &s->transport, origin) == PD_OK ? PD_OK : give_back(s);
+    return pd_http_accept(loop->daemon, &s->transport, origin) == PD_OK ? PD_OK : give_back(s);
 }
 
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd)

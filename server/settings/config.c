@@ -259,16 +259,9 @@ static const char *const section_help[][2] = {
 };
 enum { N_SECTIONS = sizeof section_help / sizeof section_help[0] };
 
-static size_t count_job_keys(void)
-{
-    size_t n = 0;
-    while (pd_job_keys[n].name != NULL) n++;
-    return n;
-}
-
 static int make_table(pd_config *config)
 {
-    config->n_job = count_job_keys();
+    while (pd_job_keys[config->n_job].name != NULL) config->n_job++;
     config->n_keys = N_KEYS + config->n_job;
     config->keys = calloc(config->n_keys, sizeof *config->keys);
     config->text = calloc(config->n_keys, sizeof *config->text);
@@ -290,17 +283,12 @@ static int make_table(pd_config *config)
     return PD_OK;
 }
 
-static size_t count_named(const pd_config *config, const char *name)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < config->n_keys; i++) n += strcmp(config->keys[i].name, name) == 0;
-    return n;
-}
-
 bool pd_key_is_short(const pd_config *config, const pd_key *key)
 {
-    return count_named(config, key->name) == 1 || strcmp(key->section, "server") == 0;
+    size_t named = 0;
+
+    for (size_t i = 0; i < config->n_keys; i++) named += strcmp(config->keys[i].name, key->name) == 0;
+    return named == 1 || strcmp(key->section, "server") == 0;
 }
 
 bool pd_key_is_flag(const pd_key *key)
@@ -423,18 +411,8 @@ void pd_config_free(pd_config *config)
         free(config->job[i].value);
     }
     for (size_t i = 0; config->text != NULL && i < config->n_keys; i++) free(config->text[i]);
-    free(config->listen);
-    free(config->port_file);
-    free(config->state_dir);
-    free(config->trace_file);
-    free(config->tls_certificate);
-    free(config->tls_key);
-    free(config->tls_client_ca);
-    free(config->tls_crl);
-    free(config->tls_tokens);
-    free(config->http_listen);
-    free(config->http_token);
-    free(config->roles);
+    for (size_t i = 0; i < N_KEYS; i++)
+        if (keys[i].type == PD_KEY_TEXT) free(*(char **)(void *)((char *)config + keys[i].offset));
     free(config->job);
     free(config->keys);
     free(config->text);
@@ -513,7 +491,8 @@ bool pd_config_identifies(const pd_config *config)
 static int check_listen(const pd_config *config, pd_error *err)
 {
     pd_tls_context *tls;
-    int rc = pd_reach_check_listen(config->listen, config->insecure, pd_config_identifies(config), err);
+    pd_reach reach = { .open = config->insecure, .identifies = pd_config_identifies(config) };
+    int rc = pd_reach_check_setting(&reach, config->listen, err);
 
     if (rc != PD_OK || (rc = pd_config_tls(config, config->listen, &tls, err)) != PD_OK) return rc;
     pd_tls_unref(tls);
@@ -523,6 +502,7 @@ static int check_listen(const pd_config *config, pd_error *err)
 int pd_config_check(pd_config *config, pd_error *err)
 {
     pd_error why;
+    pd_reach reach;
     pd_cpu set;
     int rc;
 
@@ -547,7 +527,8 @@ int pd_config_check(pd_config *config, pd_error *err)
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
     if ((rc = check_listen(config, err)) != PD_OK) return rc;
-    return pd_reach_check_http(config->http_listen, config->insecure || config->http_token[0] != '\0', err);
+    reach = (pd_reach){ .http = true, .open = config->insecure || config->http_token[0] != '\0' };
+    return pd_reach_check_setting(&reach, config->http_listen, err);
 }
 
 const char *pd_section_help(const char *section)

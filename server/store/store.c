@@ -33,13 +33,12 @@
 static int check_config(const pd_store_config *config, pd_error *err)
 {
     if (config->chunk_elements == 0 || config->chunk_elements % 16 != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "chunk_elements: expected a positive multiple of 16, got %llu",
                        (unsigned long long)config->chunk_elements);
     if (config->threads < 1)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d",
-                       config->threads);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "threads: expected at least 1, got %d", config->threads);
     if (!(config->batch_ns > 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "batch_ns: expected more than 0, got %g", config->batch_ns);
     return PD_OK;
 }
 
@@ -196,8 +195,8 @@ static void keep_last(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota (their frames use too
- * much memory), and answers drain requests. */
+/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota, and answers drain
+ * requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
@@ -262,7 +261,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last preconditioner task has come back. */
+    /* The job exists, because it is freed only after its last preconditioner task has return. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
@@ -370,8 +369,8 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_request_free(request);
 }
 
-/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory (for received
- * frames). The operator has no rank and so no quota: the import goes on when the whole ingest budget has room. */
+/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory. The operator has
+ * no rank and so no quota: the import continues when the whole ingest budget has room. */
 static void operator_stalled(pd_store *store, pd_request *request)
 {
     if (store->ingest.held > 0) store->ingest.exhausted = true;
@@ -553,7 +552,8 @@ int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t
 
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     if (!pd_image_is_possible(job))
-        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+        return pd_fail(err, PD_UNAVAILABLE,
+                       "job %.200s cannot be saved now: a step or a preconditioner task is under way", name);
     return pd_image_write(job, image, n, err);
 }
 

@@ -1,7 +1,7 @@
 /* store_hello.c - lets a worker into the job that its Hello names: into the job that is there, into the same job with
  * another number of workers, or into a new one.
  *
- * Three questions decide whether a Hello continues a job, waits, is refused, or begins the job anew. Does the process
+ * Three questions decide whether a Hello continues a job, waits, is refused, or begins the job again. Does the process
  * belong to the job's run? Is the job over, is a worker connected, or are all workers lost? And what has become of the
  * rank that the process asks for? The first row of the table that fits decides (PROTOCOL.md, section 7). */
 #include "checkpoint_policy.h"
@@ -20,7 +20,7 @@
 
 /* The answers to the questions. A row of the table names those that it demands; 0: any. */
 enum { BY_RUN = 1, RESUMES, ANEW }; /* intent: what the Hello wants of a job that is there */
-/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job anew since, so its
+/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job again since, so its
  * program was started from its beginning. UNKNOWN: one of them is not known */
 enum { SAME = 1, EARLIER, OTHER, UNKNOWN };
 enum {
@@ -40,7 +40,7 @@ typedef enum verdict {
     CONTINUE,
     BEGIN_ANEW,
     WAIT_FOR_END,   /* until those who have not left have left, too */
-    WAIT_FOR_BEGIN, /* until rank 0 has begun the job anew */
+    WAIT_FOR_BEGIN, /* until rank 0 has begun the job again */
     REFUSE_HELD,    /* the job is in training */
     REFUSE_OTHER,   /* the job belongs to another run, whose workers are lost */
 } verdict;
@@ -195,16 +195,17 @@ static int refuse_held(const pd_job *job, const pd_request *hello, const char *h
 static int refuse_other(pd_job *job, const char *holder, pd_error *err)
 {
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "job %.100s at step %" PRIu64 " belongs to another run, whose workers are gone: %s. Continue it "
-                   "(resume, PARAMD_RESUME=1), begin anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
+                   "job %.100s at step %" PRIu64
+                   " belongs to another run, whose workers are gone: %s. Continue it (resume, PARAMD_RESUME=1), begin "
+                   "anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
                    job->steps.name, pd_steps_least(&job->steps), holder);
 }
 
 static int wait_for_end(const pd_job *job, const char *holder, pd_error *err)
 {
     return pd_fail(err, PD_UNAVAILABLE,
-                   "job %.100s is about to end, but not yet: %s has not left it. To continue the job: resume, "
-                   "PARAMD_RESUME=1; or choose another name (job=, PARAMD_JOB)",
+                   "job %.100s is about to end: %s has not left it yet. To continue the job: resume, PARAMD_RESUME=1; "
+                   "or choose another name (job=, PARAMD_JOB)",
                    job->steps.name, holder);
 }
 
@@ -215,17 +216,16 @@ static int pd_succession_wait_for_creator(const pd_request *hello, pd_error *err
                    hello->u.hello.job_name);
 }
 
-/* Decides about a Hello that begins the job anew. A process that was in a job of this name does not create it. */
+/* Decides about a Hello that begins the job again. A process that was in a job of this name does not create it. */
 static int begin_anew(const pd_request *hello, pd_error *err)
 {
     if (!hello->u.hello.rejoins) return PD_OK;
     return pd_fail(err, PD_NOT_FOUND,
-                   "the job %.200s that this worker was in is over, and who rejoins a job does not "
-                   "create it",
+                   "the job %.200s that this worker was in is over, and a rejoining worker cannot create a job",
                    hello->u.hello.job_name);
 }
 
-/* Decides about a Hello for the name of this job. PD_OK: *anew says whether the Hello begins the job anew, which ends
+/* Decides about a Hello for the name of this job. PD_OK: *anew says whether the Hello begins the job again, which ends
  * this one, or continues it. PD_UNAVAILABLE: the worker must wait, and the text says for whom. PD_ALREADY_EXISTS: the
  * job is in training. PD_FAILED_PRECONDITION: the job belongs to another run. PD_NOT_FOUND: the Hello rejoins a job
  * that is over. */
@@ -271,15 +271,14 @@ static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
     while (store->jobs.n >= store->config.max_jobs)
         if (!pd_store_end_oldest(store, NULL, NULL))
             return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                           "job %.100s would be one more than the %u jobs allowed "
-                           "(limits.max_jobs)",
+                           "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)",
                            request->u.hello.job_name, store->config.max_jobs);
     while ((rc = pd_job_owner_check(&store->owners, store->roles, request, err)) != PD_OK && owner != NULL)
         if (!pd_store_end_oldest(store, pd_owner_budget(owner), NULL)) break;
     return rc;
 }
 
-/* Ends the job that a Hello begins anew, and makes room for the new one. */
+/* Ends the job that a Hello begins again, and makes room for the new one. */
 static int take_place(pd_store *store, pd_job *old, const pd_request *request, pd_error *err)
 {
     pd_error why;
@@ -298,7 +297,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     pd_job *job;
     int rc;
 
-    if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
+    if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and accepts no new jobs");
     if (old != NULL && (rc = pd_job_owner_may_begin_anew(old, store->roles, request, err)) != PD_OK) return rc;
     if ((rc = pd_hello_check_globs(request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
@@ -381,8 +380,8 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
 
     if (rc == PD_OK && rejoins_nothing(request, job))
         rc = pd_fail(&err, PD_NOT_FOUND,
-                     "the job %.200s that this worker was in is not on this server any more, and "
-                     "who rejoins a job does not create it",
+                     "the job %.200s that this worker was in is no longer on this server, and a rejoining worker "
+                     "cannot create a job",
                      request->u.hello.job_name);
     if (rc == PD_OK) rc = decide(store, job, request, now_ns, &created, &err);
     if (rc == PD_OK)

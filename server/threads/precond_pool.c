@@ -51,10 +51,10 @@ static pd_request *take(pd_precond_pool *pool, pd_precond_queue_choice choice)
 
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop && (next = pd_precond_queue_take(pool->queue, choice)) == NULL) {
-        if (choice == PD_ROOTQUEUE_LIGHT) pool->light_is_idle = true;
+        if (choice == PD_PRECOND_QUEUE_LIGHT) pool->light_is_idle = true;
         pthread_cond_wait(&pool->more[choice], &pool->lock);
     }
-    if (choice == PD_ROOTQUEUE_LIGHT) pool->light_is_idle = false;
+    if (choice == PD_PRECOND_QUEUE_LIGHT) pool->light_is_idle = false;
     pthread_mutex_unlock(&pool->lock);
     return next;
 }
@@ -93,7 +93,7 @@ static void wake(pd_precond_pool *pool, bool light)
     bool first = light && pool->light_is_idle;
 
     if (first) pool->light_is_idle = false;
-    pthread_cond_signal(&pool->more[first ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL]);
+    pthread_cond_signal(&pool->more[first ? PD_PRECOND_QUEUE_LIGHT : PD_PRECOND_QUEUE_ALL]);
 }
 
 int pd_precond_pool_submit(pd_precond_pool *pool, struct pd_task *task, uint32_t job, uint32_t param)
@@ -126,7 +126,7 @@ static int start_worker(pd_precond_pool *pool, pd_error *err)
     worker *w = &pool->worker[pool->n_workers];
     int rc;
 
-    *w = (worker){ .pool = pool, .choice = pool->n_workers == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL };
+    *w = (worker){ .pool = pool, .choice = pool->n_workers == 0 ? PD_PRECOND_QUEUE_LIGHT : PD_PRECOND_QUEUE_ALL };
     rc = pd_thread_start(&w->thread, run, w, "next thread of the preconditioner pool", err);
     if (rc == PD_OK) pool->n_workers++;
     return rc;
@@ -167,7 +167,7 @@ void pd_precond_pool_stop(pd_precond_pool *pool)
 
     if (pool == NULL) return;
     stop_workers(pool);
-    while ((unrun = pd_precond_queue_take(pool->queue, PD_ROOTQUEUE_ALL)) != NULL) bring_home(pool, unrun);
+    while ((unrun = pd_precond_queue_take(pool->queue, PD_PRECOND_QUEUE_ALL)) != NULL) bring_home(pool, unrun);
     pd_precond_queue_free(pool->queue);
     for (int i = 0; i < 2; i++) pthread_cond_destroy(&pool->more[i]);
     pthread_mutex_destroy(&pool->lock);

@@ -63,7 +63,7 @@ static void close_at_once(const char *urls)
 TEST(silent_name_servers_hold_no_call)
 {
     names_hang();
-    open_in_vain("tcp://localhost:7070", "no answer of the name servers");
+    open_in_vain("tcp://localhost:7070", "no answer from the name servers");
     close_at_once("tcp://localhost:7070");
     close_at_once("tls://localhost:7070");
     names_answer();

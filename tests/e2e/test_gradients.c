@@ -159,27 +159,15 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
     model_free(m);
 }
 
-TEST(the_mean_is_of_all_ranks, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "mean", "aggregate=mean", MEAN);
-}
-TEST(the_sum_is_of_all_ranks, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "sum", "aggregate=sum", SUM);
-}
-TEST(the_weighted_mean_counts_examples, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "weighted", "aggregate=weighted_mean", WEIGHTED);
-}
-TEST(presummed_gradients_are_divided_by_all_examples, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "presummed", "aggregate=weighted_mean", PRESUMMED);
-}
+HOLDS_FOR(test_daemon *daemon, the_mean_is_of_all_ranks, expect_aggregate(daemon, "mean", "aggregate=mean", MEAN));
+HOLDS_FOR(test_daemon *daemon, the_sum_is_of_all_ranks, expect_aggregate(daemon, "sum", "aggregate=sum", SUM));
+HOLDS_FOR(test_daemon *daemon, the_weighted_mean_counts_examples,
+          expect_aggregate(daemon, "weighted", "aggregate=weighted_mean", WEIGHTED));
+HOLDS_FOR(test_daemon *daemon, presummed_gradients_are_divided_by_all_examples,
+          expect_aggregate(daemon, "presummed", "aggregate=weighted_mean", PRESUMMED));
 
-TEST(adasum_merges_ranks_in_pairs, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "adasum", "aggregate=adasum", ADASUM);
-}
+HOLDS_FOR(test_daemon *daemon, adasum_merges_ranks_in_pairs,
+          expect_aggregate(daemon, "adasum", "aggregate=adasum", ADASUM));
 TEST(the_median_and_the_trimmed_mean_of_four_keep_the_middle_two, test_daemon *daemon)
 {
     expect_aggregate(daemon, "median", "aggregate=median", MEDIAN);

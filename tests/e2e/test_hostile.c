@@ -408,10 +408,8 @@ static void expect_piece_refused(scene *s, Paramd__Piece *pieces, size_t n, size
     expect_answer(s, PD_INVALID_ARGUMENT, words);
 }
 
-TEST(a_piece_of_an_unknown_handle_is_refused, scene *s)
-{
-    expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2");
-}
+HOLDS_FOR(scene *s, a_piece_of_an_unknown_handle_is_refused,
+          expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2"));
 
 TEST(a_piece_that_is_not_one_chunk_is_refused, scene *s)
 {
@@ -434,10 +432,8 @@ TEST(pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused, scene
     expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 4096, "4096");
 }
 
-TEST(the_same_chunk_twice_is_refused, scene *s)
-{
-    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1");
-}
+HOLDS_FOR(scene *s, the_same_chunk_twice_is_refused,
+          expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1"));
 
 TEST(the_same_want_twice_is_refused, scene *s)
 {
@@ -449,7 +445,7 @@ TEST(the_same_want_twice_is_refused, scene *s)
     pull.wants = wants;
     pull.n_wants = 2;
     send_message(s, PD_PULL, &pull.base, NULL, 0);
-    expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): the same chunk");
+    expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): duplicate chunk");
 }
 
 TEST(an_unknown_element_type_is_refused, scene *s)

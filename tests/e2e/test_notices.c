@@ -213,7 +213,7 @@ TEST(over_a_network_a_worker_waits_for_a_rank_that_is_held_and_says_so_once)
     for (double end = seconds_now() + patient(10); all.n == 0 && seconds_now() < end;)
         assert_int_equal(pd_client_join(second, &err), PD_DEADLINE_EXCEEDED);
     assert_int_equal(all.n, 1);
-    expect_words(all.last, "the server does not let this process into its job yet: job held is in training: rank 0 (");
+    expect_words(all.last, "the server does not admit this process to its job yet: job held is in training: rank 0 (");
     expect_words(all.last, ", for another 35 s");
     pd_client_close(first);
     while ((rc = pd_client_join(second, &err)) == PD_DEADLINE_EXCEEDED) assert_int_equal(all.n, 1);

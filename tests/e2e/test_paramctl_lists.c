@@ -236,10 +236,8 @@ TEST(watch_prints_block_after_block_in_a_pipe)
     assert_says("server ");
 }
 
-TEST(watch_ends_with_status_3_when_the_daemon_is_gone)
-{
-    assert_int_equal(paramctl("jobs --watch --server tcp://127.0.0.1:1 --timeout 0.2"), 3);
-}
+HOLDS(watch_ends_with_status_3_when_the_daemon_is_gone,
+      assert_int_equal(paramctl("jobs --watch --server tcp://127.0.0.1:1 --timeout 0.2"), 3));
 
 /* Runs a command on a pseudo-terminal, with the program `script`. It starts $SHELL, which may be unset or any shell,
  * so the test sets it to /bin/sh. */

@@ -153,10 +153,7 @@ static void cut_at_once(proxy *p, int step)
     if (step % 2 == 0) proxy_cut_now(p);
 }
 
-TEST(cut_between_steps, void *given)
-{
-    assert_true(run(given, "between", 10, cut_at_once).connects > 3);
-}
+HOLDS_FOR(void *given, cut_between_steps, assert_true(run(given, "between", 10, cut_at_once).connects > 3));
 
 static void cut_around_closes(proxy *p, int step)
 {
@@ -220,10 +217,8 @@ static void delay_a_little(proxy *p, int step)
     proxy_delay(p, step % 3 * 0.003);
 }
 
-TEST(a_slow_connection_is_only_slow, void *given)
-{
-    assert_int_equal(run(given, "slow", 6, delay_a_little).connects, 1);
-}
+HOLDS_FOR(void *given, a_slow_connection_is_only_slow,
+          assert_int_equal(run(given, "slow", 6, delay_a_little).connects, 1));
 
 /* ---- initial weights ---- */
 

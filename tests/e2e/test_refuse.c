@@ -40,12 +40,10 @@ static void expect_refusal(const test_daemon *daemon, const pd_client_options *f
     pd_client_close(a);
 }
 
-TEST(a_worker_with_another_world_size_is_told_so, test_daemon *daemon)
-{
-    expect_refusal(daemon, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
-                   &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION,
-                   "world_size");
-}
+HOLDS_FOR(test_daemon *daemon, a_worker_with_another_world_size_is_told_so,
+          expect_refusal(daemon, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
+                         &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION,
+                         "world_size"));
 
 TEST(a_worker_with_another_configuration_is_told_the_key, test_daemon *daemon)
 {

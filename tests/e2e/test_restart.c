@@ -300,7 +300,7 @@ static void start_anew(int behind, int steps)
     start_pair(&s, behind, patient(2));
     lose_the_job(&s, behind);
     assert_int_equal(restart(&s.w[1], &err), PD_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(err.text, "rank 0 starts it anew"));
+    assert_non_null(strstr(err.text, "rank 0 creates it again"));
     for (int r = 0; r < 2; r++) restart_at_last(&s.w[r]);
     expect_steps(&s, steps);
     step_both(&s);
@@ -309,15 +309,9 @@ static void start_anew(int behind, int steps)
     end_pair(&s);
 }
 
-TEST(a_rank_that_had_not_heard_of_the_last_step_gets_its_weights)
-{
-    start_anew(1, BEFORE + 1);
-}
+HOLDS(a_rank_that_had_not_heard_of_the_last_step_gets_its_weights, start_anew(1, BEFORE + 1));
 
-TEST(a_rank_that_is_further_than_rank_0_goes_back)
-{
-    start_anew(0, BEFORE);
-}
+HOLDS(a_rank_that_is_further_than_rank_0_goes_back, start_anew(0, BEFORE));
 
 TEST(a_new_process_takes_the_place_of_one_that_was_lost_too)
 {

@@ -150,7 +150,7 @@ static bool ask(worker *w)
         expect(0, "set job p2 lr= --from 20", "lr of 1 parameter (sgd): 0.2 -> 0.1 again, from step 20 on");
         expect(0, "settings job p2", "(withdrawn)");
         expect(1, "set job p lr=1", "no parameter of job job matches \"p\"; it has 3, the nearest is p0");
-        expect(1, "set job '*' lr=1 --from 1", "p0: step 1 has begun or is closed; the earliest it can be is step 2");
+        expect(1, "set job '*' lr=1 --from 1", "p0: step 1 has begun or is closed; the earliest possible is step 2");
         expect(1, "set job '*' momentum=0", "p0: sgd: momentum cannot change from 0.9 to 0 while the job runs");
         expect(1, "set nosuch '*' lr=1", "there is no job nosuch");
         expect(2, "set job '*' lr", "lr: expected NAME=VALUE");

@@ -100,50 +100,30 @@ static void expect_same_bits(const fixture *f, crew_job job)
 
 FIXTURE(set_up, tear_down);
 
-TEST(sgd_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = "* sgd lr=0.1 momentum=0.9" });
-}
+HOLDS_FOR(fixture *f, sgd_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = "* sgd lr=0.1 momentum=0.9" }));
 
-TEST(adam_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM });
-}
+HOLDS_FOR(fixture *f, adam_has_the_same_bits_by_every_way, expect_same_bits(f, (crew_job){ .rule = ADAM }));
 
-TEST(shampoo_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = SHAMPOO });
-}
+HOLDS_FOR(fixture *f, shampoo_has_the_same_bits_by_every_way, expect_same_bits(f, (crew_job){ .rule = SHAMPOO }));
 
-TEST(adafactor_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = "* adafactor learning_rate=0.01 min_dim_size_to_factor=8" });
-}
+HOLDS_FOR(fixture *f, adafactor_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = "* adafactor learning_rate=0.01 min_dim_size_to_factor=8" }));
 
-TEST(bfloat16_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .push = PD_BF16, .pull = PD_BF16 });
-}
+HOLDS_FOR(fixture *f, bfloat16_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .push = PD_BF16, .pull = PD_BF16 }));
 
-TEST(ranges_have_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .ranged = true });
-}
+HOLDS_FOR(fixture *f, ranges_have_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .ranged = true }));
 
-TEST(updates_have_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = SHAMPOO " communication_dtype=BF16", .update = PD_BF16 });
-}
+HOLDS_FOR(fixture *f, updates_have_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = SHAMPOO " communication_dtype=BF16", .update = PD_BF16 }));
 
-TEST(a_median_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=median" });
-}
+HOLDS_FOR(fixture *f, a_median_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=median" }));
 
-TEST(adasum_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=adasum" });
-}
+HOLDS_FOR(fixture *f, adasum_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=adasum" }));
 
 /* Workers of one job may come by different ways: those over TCP get their weights out of the same segment. */
 TEST(workers_that_come_by_different_ways_have_the_same_bits, const fixture *f)

@@ -81,10 +81,7 @@ static void expect_back_at(int step)
     daemon_kill(daemon);
 }
 
-TEST(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint)
-{
-    expect_back_at(21);
-}
+HOLDS(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint, expect_back_at(21));
 
 TEST(checkpoints_lists_what_is_there)
 {

@@ -281,7 +281,7 @@ TEST(three_workers_go_on_after_kill_9_of_a_daemon_with_two, fixture *f)
     kill_and_start(f, NULL);
     f->team.world = MORE;
     join(f, "j", NULL);
-    assert_true(daemon_says(f->daemon, "job j: goes on with 3 workers in place of 2", 0));
+    assert_true(daemon_says(f->daemon, "job j: continues with 3 workers instead of 2", 0));
     assert_int_equal(pd_client_step(f->workers[2].client, 0), 4);
     assert_true(model_same(f->m, before, f->workers[2].weights));
     train(f, 5);

@@ -294,10 +294,7 @@ static void judge_expressions(factored *f, const json_t *entry)
     assert_close(x, P, f->n);
 }
 
-TEST(the_products_are_those_of_the_expressions)
-{
-    each_product(judge_expressions);
-}
+HOLDS(the_products_are_those_of_the_expressions, each_product(judge_expressions));
 
 static void judge_contractions(factored *f, const json_t *entry)
 {
@@ -317,10 +314,7 @@ static void judge_contractions(factored *f, const json_t *entry)
     }
 }
 
-TEST(a_block_is_contracted_as_the_expressions_say)
-{
-    each_product(judge_contractions);
-}
+HOLDS(a_block_is_contracted_as_the_expressions_say, each_product(judge_contractions));
 
 /* ---- plans ---- */
 

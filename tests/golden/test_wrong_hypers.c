@@ -138,17 +138,8 @@ static void expect(void (*change)(json_t *config), bool holds)
     }
 }
 
-TEST(roots_of_the_recorded_hyperparameters_are_within_their_tolerance)
-{
-    expect(change_nothing, true);
-}
+HOLDS(roots_of_the_recorded_hyperparameters_are_within_their_tolerance, expect(change_nothing, true));
 
-TEST(roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance)
-{
-    expect(change_epsilon, false);
-}
+HOLDS(roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance, expect(change_epsilon, false));
 
-TEST(roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance)
-{
-    expect(change_beta2, false);
-}
+HOLDS(roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance, expect(change_beta2, false));

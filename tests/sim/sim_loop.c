@@ -214,7 +214,7 @@ static pd_transport *connect_to(sim_server *server, bool http, bool is_local, si
     if (server->stopped || server->n_ends == SIM_ENDS) return NULL;
     *link = sim_link_new(server->s, is_local, &ours, &theirs);
     before = sim_enter(SIM_SERVER);
-    rc = http ? pd_conversation_accept_http(server->daemon, ours, server->n_ends % 3)
+    rc = http ? pd_http_accept(server->daemon, ours, server->n_ends % 3)
               : pd_conversation_accept(server->daemon, ours, "sim");
     sim_enter(before);
     if (rc != PD_OK) {

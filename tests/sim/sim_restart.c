@@ -2,7 +2,7 @@
  * what the disk has. */
 #include "server_state.h"
 
-#include "control.h"
+#include "wal.h"
 #include "conversation.h"
 #include "image.h"
 #include "relaunch.h"
@@ -136,12 +136,13 @@ static void listen_again(sim *s, void *who, uint64_t what)
  * entries of its log, or in records of its control log. */
 static bool is_course_kept(const pd_job *job)
 {
-    const pd_control *control = job->steps.control;
+    const pd_wal *wal = job->steps.wal;
 
     for (uint32_t i = 0; i < job->steps.n_params && job->checkpointing.log.wanted; i++)
         if (job->steps.params[i].saved.step > job->checkpointing.durable_step) return false;
-    if (control == NULL) return true;
-    return job->checkpointing.control.on && job->checkpointing.control.under_way == 0 && control->made.first == NULL;
+    if (wal == NULL) return true;
+    return job->checkpointing.control.on && job->checkpointing.control.under_way == 0 &&
+           wal->decisions.made.first == NULL;
 }
 
 /* Returns whether an operator may set a value of the job while it repeats steps, which had other values before. */

@@ -168,7 +168,7 @@ static void tell_identity(const pd_transport *transport, pd_identity *identity)
 static int adopt_as(scene *s, int fd)
 {
     static pd_transport_ops ops;
-    pd_transport *transport = pd_socket_new(pd_conversation_platform(s->daemon)->arg, fd);
+    pd_transport *transport = pd_socket_new(s->daemon->platform.arg, fd);
 
     assert_non_null(transport);
     fcntl(fd, F_SETFL, O_NONBLOCK);

@@ -365,7 +365,7 @@ TEST(a_worker_that_has_lost_its_role_is_ended_at_its_next_request, scene *s)
     assert_false(scene_receive(s, fd));
     scene_data(s, fd, PD_INIT, 0, 0);
     scene_settle(s);
-    scene_expect_error(s, fd, PD_PERMISSION_DENIED, "may not be a worker of job j any more");
+    scene_expect_error(s, fd, PD_PERMISSION_DENIED, "may no longer be a worker of job j");
     assert_string_equal(scene_list(s, PD_INFO_WORKERS, "j")->workers[0]->state, "lost");
     close(fd);
 }

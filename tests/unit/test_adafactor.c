@@ -76,10 +76,8 @@ static pd_plan planned(const pd_declaration *declaration)
 
 EACH_TEST(set_up, tear_down);
 
-TEST(refuses_rank_three_without_a_rule)
-{
-    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule");
-}
+HOLDS(refuses_rank_three_without_a_rule,
+      is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule"));
 
 TEST(refuses_rank_three_by_heuristic)
 {
@@ -94,11 +92,10 @@ TEST(refuses_a_rule_of_another_rank)
                                                        "of 3 dimensions, got 2; a rule for it alone can stand before");
 }
 
-TEST(names_every_way_out_for_a_rank_above_two)
-{
+HOLDS(
+    names_every_way_out_for_a_rank_above_two,
     is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } },
-                         "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no");
-}
+                         "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no"));
 
 TEST(quotes_what_is_not_a_regular_expression)
 {

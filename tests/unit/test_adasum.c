@@ -189,15 +189,11 @@ static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths
 
 FIXTURE(fixture, set_up, tear_down);
 
-TEST(tree_of_any_number_is_the_butterfly, fixture *f)
-{
-    check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 });
-}
+HOLDS_FOR(fixture *f, tree_of_any_number_is_the_butterfly,
+          check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 }));
 
-TEST(dot_product_form_of_any_number_is_its_formula, fixture *f)
-{
-    check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 });
-}
+HOLDS_FOR(fixture *f, dot_product_form_of_any_number_is_its_formula,
+          check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 }));
 
 TEST(dot_products_run_over_the_whole_vector, fixture *f)
 {

@@ -46,10 +46,7 @@ TEST(a_quoted_key_holds_anything)
     reads("'\\w+\\':yes", "\\w+\\=yes");
 }
 
-TEST(a_value_may_be_a_list)
-{
-    reads("[a:(ROW, COLUMN),b:[ROW],c:()]", "a=(ROW, COLUMN)|b=[ROW]|c=()");
-}
+HOLDS(a_value_may_be_a_list, reads("[a:(ROW, COLUMN),b:[ROW],c:()]", "a=(ROW, COLUMN)|b=[ROW]|c=()"));
 
 TEST(a_text_that_is_no_list_of_pairs_is_refused)
 {

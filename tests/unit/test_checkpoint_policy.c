@@ -245,14 +245,14 @@ TEST(a_drain_is_answered_when_the_last_checkpoint_has_failed, rig *r)
     assert_int_equal(r->errors, 1);
     assert_string_equal(r->fault,
                         "job job: the last checkpoint before the server stops has failed, and steps 1 to 1 will be "
-                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or make room, and "
+                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or free space, and "
                         "call `paramctl checkpoint job` before the server stops; else workers send or compute these "
                         "steps again");
     assert_int_equal(r->answer, PD_EFF_ERROR);
     assert_int_equal(r->error.code, PD_ABORTED);
     assert_string_equal(r->error.text,
                         "drained, but the last checkpoint of job job has failed: Read-only file system. Steps after "
-                        "step 0 are lost when the server stops: make room or repair the disk, and call `paramctl "
+                        "step 0 are lost when the server stops: free space or repair the disk, and call `paramctl "
                         "checkpoint` or drain again before");
 }
 

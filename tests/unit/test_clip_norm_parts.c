@@ -294,10 +294,7 @@ static bool step_short_of_memory(float *out, int64_t n)
     return failed;
 }
 
-TEST(a_step_for_which_memory_is_short_is_scaled_once)
-{
-    oom_assert_same(step_short_of_memory, 374);
-}
+HOLDS(a_step_for_which_memory_is_short_is_scaled_once, oom_assert_same(step_short_of_memory, 374));
 
 TEST(what_clipping_holds_counts_against_the_limit, rig *r)
 {

@@ -99,7 +99,7 @@ TEST(after_its_end_a_step_takes_no_gradient_of_what_was_left_out, rig *r)
 
     assert_int_equal(end_step(r, job, 0, 1), PD_OK);
     assert_int_equal(push(r, job, 0, 1, 1), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->error.text, "has said that it has no gradient for step 1"));
+    assert_non_null(strstr(r->error.text, "has reported no gradient for step 1"));
 }
 
 TEST(a_step_cannot_be_ended_before_the_one_before_it_is_closed, rig *r)

@@ -145,9 +145,9 @@ TEST(items_that_cannot_be_replaced_are_refused)
 {
     peer *p = trained(&peer_first);
 
-    assert_refused(p, (uint32_t[]){ 0 }, 1, 0, PD_INVALID_ARGUMENT, "a number other than 0");
+    assert_refused(p, (uint32_t[]){ 0 }, 1, 0, PD_INVALID_ARGUMENT, "must not be 0");
     assert_refused(p, (uint32_t[]){ 0 }, 0, NUMBER, PD_INVALID_ARGUMENT, "no items");
-    assert_refused(p, (uint32_t[]){ PARAMS }, 1, NUMBER, PD_INVALID_ARGUMENT, "parameter 2 of 2");
+    assert_refused(p, (uint32_t[]){ PARAMS }, 1, NUMBER, PD_INVALID_ARGUMENT, "parameter 2, but 2 are declared");
     assert_refused(p, (uint32_t[]){ 1, 1 }, 2, NUMBER, PD_INVALID_ARGUMENT, "parameter p1 is in another item");
     peer_free(p);
 }

@@ -79,10 +79,7 @@ static pd_ticket_id restart(peer *p)
 
 /* ---- noticing ---- */
 
-TEST(a_server_without_the_job_ends_the_handle)
-{
-    peer_free(lost(&peer_four));
-}
+HOLDS(a_server_without_the_job_ends_the_handle, peer_free(lost(&peer_four)));
 
 TEST(a_job_that_another_process_created_is_not_the_same)
 {
@@ -313,7 +310,7 @@ TEST(the_other_ranks_wait_until_rank_0_has_created_it)
         assert_null(option(l.message, "start_step"));
         peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
         peer_frame_drop(&l);
-        assert_non_null(strstr(pd_core_reason(p->core), "rank 0 starts it"));
+        assert_non_null(strstr(pd_core_reason(p->core), "rank 0 creates it"));
         assert_null(pd_core_ended(p->core));
         peer_cut(p);
     }

@@ -235,8 +235,8 @@ TEST(an_invalid_scalar_is_refused_before_anything_is_sent)
             "scalar loss is nan: expected a finite number");
     refuses(&(pd_scalar){ .name = "loss", .value = -INFINITY }, 1, PD_INVALID_ARGUMENT, "scalar loss is -inf");
     refuses((const pd_scalar[]){ { .name = "a" }, { .name = "loss" }, { .name = "loss" } }, 3, PD_INVALID_ARGUMENT,
-            "scalar loss stands twice");
-    refuses(NULL, 1, PD_INVALID_ARGUMENT, "no place where they are");
+            "duplicate scalar loss");
+    refuses(NULL, 1, PD_INVALID_ARGUMENT, "without a pointer to them");
     for (int i = 0; i < 17; i++) {
         snprintf(names[i], sizeof names[i], "s%d", i);
         many[i] = (pd_scalar){ .name = names[i] };

@@ -90,15 +90,10 @@ static bool says_shares(const pd_core_config *config, bool local)
     return shares;
 }
 
-TEST(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors)
-{
-    assert_true(says_shares(&peer_four, true));
-}
+HOLDS(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors,
+      assert_true(says_shares(&peer_four, true)));
 
-TEST(a_worker_does_not_share_over_another_connection)
-{
-    assert_false(says_shares(&peer_four, false));
-}
+HOLDS(a_worker_does_not_share_over_another_connection, assert_false(says_shares(&peer_four, false)));
 
 TEST(a_worker_does_not_share_where_its_user_forbids_it)
 {

@@ -71,7 +71,7 @@ static void assert_outside(uint64_t place)
 
     assert_int_equal(rc, PD_INTERNAL);
     assert_int_equal(peer_finish(p, ticket, &err), PD_INTERNAL);
-    assert_non_null(strstr(err.text, "its weights do not lie in the shared memory"));
+    assert_non_null(strstr(err.text, "its weights are outside the shared memory"));
     peer_free(p);
 }
 

@@ -326,7 +326,7 @@ TEST(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason)
 {
     static const int64_t sizes[] = { 1, 1 };
     static const char *const reasons[] = { "p0: the root is not finite", "" }, *const texts[] = {
-        "p0: the root is not finite", "parameter p0: its optimizer has refused step 1"
+        "p0: the root is not finite", "parameter p0: the optimizer refused step 1"
     };
 
     for (int i = 0; i < 2; i++) {

@@ -378,7 +378,7 @@ TEST(model_state_needs_no_rule_and_other_parameters_do)
     rig r;
     begin_with(&r, rows, NULL, "nothing_has_this_name talking");
     assert_int_equal(declare_as(&r, 0, NULL, some), PD_INVALID_ARGUMENT);
-    assert_string_equal(r.error.text, "parameter b: none of the job's 1 rules matches it; a last rule \"* sgd\" would");
+    assert_string_equal(r.error.text, "parameter b: none of the job's 1 rules matches: add a catch-all \"* sgd\"");
     assert_int_equal(declare_as(&r, 0, NULL, all), PD_OK);
     rig_free(&r);
 }

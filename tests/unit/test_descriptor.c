@@ -190,10 +190,8 @@ TEST(bytes_come_without_their_descriptor_where_none_is_free, pair *p)
 
 /* ---- the connection's end ---- */
 
-TEST(a_connection_is_open_while_nobody_has_closed_it, const pair *p)
-{
-    assert_true(pd_descriptor_is_open(p->end[0]));
-}
+HOLDS_FOR(const pair *p, a_connection_is_open_while_nobody_has_closed_it,
+          assert_true(pd_descriptor_is_open(p->end[0])));
 
 TEST(bytes_that_wait_do_not_end_it, pair *p)
 {

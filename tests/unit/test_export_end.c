@@ -20,7 +20,7 @@ TEST(silence_ends_the_export_and_the_job_goes_on, exporting *f)
     rig_sleep(&f->r, 2);
     rig_work(&f->r);
     assert_int_equal(exporting_step_of(f, 0), 2);
-    assert_non_null(strstr(f->r.warning, "the export of step 1 by admin@host:9 ends: nothing was asked for in 30 s"));
+    assert_non_null(strstr(f->r.warning, "ended the export of step 1 by admin@host:9: no request for 30 s"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
 }
 

@@ -104,7 +104,7 @@ TEST(an_export_that_replaces_another_ends_it, exporting *f)
     before = f->r.answered;
     assert_int_equal(begin_as(&f->r, "j", EXPORTING_OTHER, 0, true), PD_OK);
     assert_true(exporting_is_answered(f, before));
-    assert_non_null(strstr(f->r.warning, "the export of step 1 by admin@host:9 ends: admin@host:9 has ended it"));
+    assert_non_null(strstr(f->r.warning, "ended the export of step 1 by admin@host:9: admin@host:9 has ended it"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_OK);
 }
@@ -125,7 +125,7 @@ TEST(an_export_ends_after_a_time_however_often_it_is_asked, exporting *f)
     assert_int_equal(exporting_step_of(f, 0), 1);
     rig_sleep(&f->r, 4);
     rig_work(&f->r);
-    assert_non_null(strstr(f->r.warning, "ends: it has taken too long: 8 MiB a second are expected"));
+    assert_non_null(strstr(f->r.warning, "admin@host:9: too slow: expected at least 8 MiB a second"));
     assert_int_equal(exporting_step_of(f, 0), 2);
 }
 
@@ -187,7 +187,7 @@ TEST(without_workers_weights_are_exported_until_one_comes, exporting *f)
     exporting_assert_weights(f, 0, then);
     assert_int_equal(rig_hello(&f->r, "j", 0, EXPORTING_WORLD, EXPORTING_CONN, 70, NULL, "* sgd lr=0.1 momentum=0.9"),
                      PD_OK);
-    assert_non_null(strstr(f->r.warning, "ends: a worker has come, and there is no memory for older weights"));
+    assert_non_null(strstr(f->r.warning, "admin@host:9: a worker has come, and there is no memory for older weights"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     budget->limit = limit;
 }
@@ -204,7 +204,7 @@ TEST(an_export_of_weights_ends_when_a_job_needs_its_memory, exporting *f)
     exporting_begin(f, false);
     assert_int_equal(rig_hello(&f->r, "other", 0, 1, 50, 50, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(&f->r, f->r.job, 0, 50, name, &shape, NULL, 1, PD_F32), PD_OK);
-    assert_non_null(strstr(f->r.warning, "ends: its memory is needed for a job"));
+    assert_non_null(strstr(f->r.warning, "admin@host:9: its memory is needed for a job"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_RESOURCE_EXHAUSTED);
     budget->limit = limit;
@@ -304,7 +304,7 @@ TEST(an_export_of_weights_ends_when_the_number_of_workers_changes)
     assert_int_equal(export_begin(&next, "job", EXPORTING_OPERATOR, false, 30), PD_OK);
     assert_int_equal(export_begin(&next, "job", EXPORTING_OTHER, false, 30), PD_OK);
     assert_int_equal(rig_hello(&next, "job", 0, 1, 500, 500, NULL, "* adam"), PD_OK);
-    assert_non_null(strstr(next.warning, "ends: the job goes on with another number of workers"));
+    assert_non_null(strstr(next.warning, "admin@host:9: the job continues with another number of workers"));
     assert_int_equal(export_weights(&next, "job", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     assert_int_equal(export_weights(&next, "job", EXPORTING_OTHER, "p0", 0, 1), PD_OK); /* its turn has come */
     assert_int_equal(export_end(&next, "job", EXPORTING_OTHER), PD_OK);

@@ -311,20 +311,12 @@ static void check_all(course p)
     }
 }
 
-TEST(every_optimizer_goes_on_with_the_same_bits)
-{
-    check_all((course){ 0 });
-}
+HOLDS(every_optimizer_goes_on_with_the_same_bits, check_all((course){ 0 }));
 
-TEST(a_state_from_before_the_first_step_goes_on)
-{
-    check_all((course){ .before = -1 });
-}
+HOLDS(a_state_from_before_the_first_step_goes_on, check_all((course){ .before = -1 }));
 
-TEST(a_parameter_that_had_no_gradient_yet_goes_on)
-{
-    check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 });
-}
+HOLDS(a_parameter_that_had_no_gradient_yet_goes_on,
+      check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 }));
 
 TEST(rank_0_alone_brings_the_state_while_others_push_or_are_not_there)
 {

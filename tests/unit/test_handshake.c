@@ -8,6 +8,7 @@
 #include "await.h"
 #include "daemon.h"
 #include "daemon_process.h"
+#include "loop.h"
 #include "uvloop.h"
 #include "pki.h"
 #include "small_daemon.h"
@@ -68,7 +69,7 @@ static void set_up(fixture *f)
     config.max_connections = MOST;
     config.tls = f->server;
     assert_int_equal(pd_daemon_new(&f->daemon, &config, NULL), PD_OK);
-    f->loop = pd_conversation_platform(f->daemon)->arg;
+    f->loop = f->daemon->platform.arg;
     f->requests = pd_mailbox_new(NULL, NULL);
     pd_daemon_begin(f->daemon, f->requests);
 }

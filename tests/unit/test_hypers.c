@@ -62,11 +62,8 @@ static void reads(const char *name, const char *text, int index, double value)
 
 EACH_TEST(set_up, tear_down);
 
-TEST(begins_with_the_presets)
-{
-    assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 && h.value[FAST] == 1 &&
-                h.value[GRAFT] == 1);
-}
+HOLDS(begins_with_the_presets, assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 &&
+                                           h.value[FAST] == 1 && h.value[GRAFT] == 1));
 
 TEST(refuses_upstreams_name_with_ours)
 {

@@ -332,11 +332,9 @@ TEST(weights_decay_where_there_are_dimensions_enough)
     assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25 scale_by_kron_only=yes") == 2);
 }
 
-TEST(the_bare_update_is_that_of_rate_one_without_decay)
-{
-    assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1",
-                                   "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3));
-}
+HOLDS(the_bare_update_is_that_of_rate_one_without_decay,
+      assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1",
+                                     "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3)));
 
 TEST(the_update_is_what_was_added)
 {
@@ -555,7 +553,5 @@ TEST(nan_reaches_the_weights_and_no_factor)
 
 /* ---- memory ---- */
 
-TEST(an_update_without_memory_leaves_the_factors)
-{
-    shampoo_assert_steps_without_memory("kron", SHAPE(12, 5), "merge_small_dims=no block_size=8", 2);
-}
+HOLDS(an_update_without_memory_leaves_the_factors,
+      shampoo_assert_steps_without_memory("kron", SHAPE(12, 5), "merge_small_dims=no block_size=8", 2));

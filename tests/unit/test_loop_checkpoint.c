@@ -183,7 +183,7 @@ TEST(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives)
 
     note(s, fd, 1, PD_WORKER_STATE_MAX + 1, 3);
     scene_turn(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Note of 1048577 bytes: a note has at most 1048576 bytes");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "worker state of 1048577 bytes: at most 1048576");
     scene_say(s, fd, PD_HEARTBEAT);
     scene_turn(s);
     scene_expect(s, fd, PD_HEARTBEAT);
@@ -281,7 +281,7 @@ TEST(a_worker_cannot_ask_for_a_checkpoint_of_another_job, scene *s)
 
     ask_checkpoint(s, fd, "k", 0, 0);
     scene_turn(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Checkpoint of job k: a worker asks for its own job");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Checkpoint of job k: a worker must not name a job");
     close(fd);
 }
 
@@ -327,7 +327,7 @@ TEST(nobody_waits_longer_than_ten_minutes_for_a_checkpoint, scene *s)
 
     ask_checkpoint(s, fd, "j", 0, 600001);
     scene_turn(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "wait_ms of 600001, at most 600000");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "wait_ms 600001: at most 600000");
     ask_checkpoint(s, fd, "j", 0, 600000);
     answer(s, take(s, PD_REQ_CHECKPOINT), PD_EFF_CHECKPOINT);
     expect_reply(s, fd, PD_CHECKPOINT);

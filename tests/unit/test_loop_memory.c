@@ -280,15 +280,9 @@ static void import_beside_ranks(scene *s, uint32_t before)
     close(operator);
 }
 
-TEST(a_piece_of_an_import_does_not_stand_against_a_later_declare, scene *s)
-{
-    import_beside_ranks(s, 3);
-}
+HOLDS_FOR(scene *s, a_piece_of_an_import_does_not_stand_against_a_later_declare, import_beside_ranks(s, 3));
 
-TEST(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, scene *s)
-{
-    import_beside_ranks(s, 4);
-}
+HOLDS_FOR(scene *s, a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, import_beside_ranks(s, 4));
 
 TEST(a_piece_of_an_import_takes_nothing_of_a_ranks_share, scene *s)
 {

@@ -240,7 +240,7 @@ TEST(refuses_to_release_more_than_is_lent, scene *s)
     shared_expect_weights(&w);
     shared_send_release(&w, 2);
     scene_settle(s);
-    scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "Release of 2 answers: 1 are lent");
+    scene_expect_error(s, w.fd, PD_OUT_OF_RANGE, "Release of 2 answers: 1 are outstanding");
     shared_end(&w);
 }
 

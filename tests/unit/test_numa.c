@@ -287,10 +287,7 @@ static int stay(void)
     return pd_numa_bind(&numa) == 0 ? 0 : 4;
 }
 
-TEST(the_calling_thread_stays_on_the_processors_of_the_node)
-{
-    in_child(stay);
-}
+HOLDS(the_calling_thread_stays_on_the_processors_of_the_node, in_child(stay));
 
 static int bind_to_none(void)
 {
@@ -299,10 +296,7 @@ static int bind_to_none(void)
     return pd_numa_bind(&numa) == EINVAL ? 0 : 1;
 }
 
-TEST(a_node_without_processors_is_refused_by_the_system)
-{
-    in_child(bind_to_none);
-}
+HOLDS(a_node_without_processors_is_refused_by_the_system, in_child(bind_to_none));
 
 /* Prefers the memory of node 0, which every machine with memory policies has. Exits with 77 if a container forbids
  * it. */
@@ -317,7 +311,4 @@ static int prefer_first(void)
     return policy == MPOL_PREFERRED && nodes[0] == 1 ? 0 : 2;
 }
 
-TEST(memory_is_taken_from_the_node_first)
-{
-    in_child(prefer_first);
-}
+HOLDS(memory_is_taken_from_the_node_first, in_child(prefer_first));

@@ -5,7 +5,7 @@
 #include "clipped.h"
 #include "global_clip.h"
 #include "job_keys.h"
-#include "outlier.h"
+#include "global_clip.h"
 #include "store_inside.h"
 
 /* ---- which norm is an outlier ---- */

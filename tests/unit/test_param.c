@@ -88,7 +88,7 @@ static const bad bads[] = {
     { "w", { 9, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "shape" },
     { "w", { 1, { -4 } }, PD_F32, PD_INVALID_ARGUMENT, "shape" },
     { "w", { 2, { INT64_MAX / 4, INT64_MAX / 4 } }, PD_F32, PD_INVALID_ARGUMENT, "64 bits" },
-    { "w", { 1, { 4 } }, 7, PD_INVALID_ARGUMENT, "7 is no element type" },
+    { "w", { 1, { 4 } }, 7, PD_INVALID_ARGUMENT, "7 is not a supported pull dtype" },
     { "w", { 2, { 1024, 1024 } }, PD_F32, PD_RESOURCE_EXHAUSTED, "1048576 bytes" },
     { "w", { 1, { 80 * 1024 } }, PD_F32, PD_RESOURCE_EXHAUSTED, "max_total_bytes" },
 };

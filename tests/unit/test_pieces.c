@@ -58,10 +58,7 @@ static void assert_refused(const payload *p, const char *names)
 
 FIXTURE(payload, set_up, NULL);
 
-TEST(takes_chunks_of_several_parameters_and_types, payload *p)
-{
-    assert_int_equal(check(p, NULL), PD_OK);
-}
+HOLDS_FOR(payload *p, takes_chunks_of_several_parameters_and_types, assert_int_equal(check(p, NULL), PD_OK));
 
 TEST(takes_a_payload_with_or_without_the_last_padding, payload *p)
 {
@@ -241,7 +238,7 @@ TEST(refuses_a_chunk_twice_wherever_it_stands, payload *p)
 {
     p->piece[2] = piece_at(0, 1, 0, 100, 704);
     p->bytes = 704 + 400;
-    assert_refused(p, "pieces 0 and 2 (kernel): the same chunk, from element 0, twice");
+    assert_refused(p, "pieces 0 and 2 (kernel): duplicate chunk at element 0");
     p->piece[0].absent = true;
     p->piece[0].count = 0;
     p->list[0] = &p->piece[3];
@@ -249,13 +246,13 @@ TEST(refuses_a_chunk_twice_wherever_it_stands, payload *p)
     p->list[1] = &p->piece[0];
     p->n = 2;
     p->bytes = 0;
-    assert_refused(p, "pieces 0 and 1 (kernel): the same chunk");
+    assert_refused(p, "pieces 0 and 1 (kernel): duplicate chunk");
 }
 
 TEST(refuses_a_chunk_of_a_parameter_that_is_absent, payload *p)
 {
     p->piece[3].handle = 0;
-    assert_refused(p, "and 3 (kernel): one has data, the other says that there is none");
+    assert_refused(p, "and 3 (kernel): one has data, the other is absent");
     p->piece[0] = piece_at(0, 0, 0, 0, 0); /* the order does not matter: here the absent piece comes first */
     p->piece[0].absent = true;
     p->piece[1].offset = 0;
@@ -313,7 +310,7 @@ TEST(refuses_a_want_twice_wherever_it_stands)
     pd_error err;
 
     assert_int_equal(pd_wants_check_distinct(wants, 3, handles, &err), PD_INVALID_ARGUMENT);
-    assert_string_equal(err.text, "wants 0 and 2 (kernel): the same chunk, from element 100, twice");
+    assert_string_equal(err.text, "wants 0 and 2 (kernel): duplicate chunk at element 100");
 }
 
 TEST(refuses_neighbouring_wants_that_are_the_same)

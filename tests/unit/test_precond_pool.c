@@ -364,7 +364,7 @@ TEST(a_small_jobs_task_is_next_beside_a_job_that_is_behind)
  * whatever it costs. */
 static bool is_aged(int i)
 {
-    return (i + 1) % PD_ROOTQUEUE_AGED == 0;
+    return (i + 1) % PD_PRECOND_QUEUE_AGED == 0;
 }
 
 TEST(orders_thousands_of_tasks_by_cost_then_by_age)

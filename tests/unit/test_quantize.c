@@ -360,15 +360,9 @@ static float from_f16(uint16_t h)
     return pd_f32_from_f16(h);
 }
 
-TEST(bfloat16_is_a_cast_and_keeps_what_is_not_finite)
-{
-    is_a_cast(PD_STORE_BF16, to_bf16, from_bf16);
-}
+HOLDS(bfloat16_is_a_cast_and_keeps_what_is_not_finite, is_a_cast(PD_STORE_BF16, to_bf16, from_bf16));
 
-TEST(float16_is_a_cast_and_keeps_what_is_not_finite)
-{
-    is_a_cast(PD_STORE_F16, to_f16, from_f16);
-}
+HOLDS(float16_is_a_cast_and_keeps_what_is_not_finite, is_a_cast(PD_STORE_F16, to_f16, from_f16));
 
 /* ---- runs ---- */
 

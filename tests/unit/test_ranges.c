@@ -462,7 +462,7 @@ TEST(pieces_of_one_range_stand_once_in_a_frame, rig *r)
     rig_piece(frame, 0, PD_F32, 128, 22, g);
     rig_piece(frame, 0, PD_F32, 70, 58, g);
     assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(r->error.text, "the piece at element 70 stands twice"));
+    assert_non_null(strstr(r->error.text, "the piece at element 70 is in the frame twice"));
 }
 
 /* A parameter without any gradient takes no step. A parameter with a gradient for only some of its elements takes no

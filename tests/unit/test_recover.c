@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "disk_pass.h"
-#include "keeper.h"
+#include "disk_writer.h"
 #include "kept_sample.h"
 #include "wal_sample.h"
 #include "recover.h"

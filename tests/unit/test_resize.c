@@ -194,20 +194,11 @@ static void change(uint32_t from, uint32_t to)
     rig_free(&next);
 }
 
-TEST(two_workers_become_three)
-{
-    change(2, 3);
-}
+HOLDS(two_workers_become_three, change(2, 3));
 
-TEST(three_workers_become_one)
-{
-    change(3, 1);
-}
+HOLDS(three_workers_become_one, change(3, 1));
 
-TEST(one_worker_becomes_two)
-{
-    change(1, 2);
-}
+HOLDS(one_worker_becomes_two, change(1, 2));
 
 /* ---- crashes ---- */
 
@@ -268,15 +259,10 @@ static void change_with(const char *how)
     same_until = SAVED;
 }
 
-TEST(jobs_with_checkpoints_go_on_in_any_world_after_any_crash)
-{
-    change_with(plain);
-}
+HOLDS(jobs_with_checkpoints_go_on_in_any_world_after_any_crash, change_with(plain));
 
-TEST(jobs_with_logs_go_on_in_any_world_after_any_crash)
-{
-    change_with("durability=log checkpoint_every=4 clip_global_norm=2.5");
-}
+HOLDS(jobs_with_logs_go_on_in_any_world_after_any_crash,
+      change_with("durability=log checkpoint_every=4 clip_global_norm=2.5"));
 
 TEST(rounds_of_another_world_are_in_no_control_log)
 {
@@ -399,8 +385,8 @@ TEST(notes_of_ranks_that_still_exist_are_recalled)
 
     save_and_restore(&next, 3);
     join(&next, 2, NEW);
-    assert_string_equal(
-        next.warning, "job job: dropped the worker states of ranks above 1, which the job no longer has");
+    assert_string_equal(next.warning,
+                        "job job: dropped the worker states of ranks above 1, which the job no longer has");
     assert_int_equal(rig_recall(&next, 1, NEW + 1), PD_OK);
     assert_int_equal(next.note_step, SAVED);
     assert_string_equal(next.note, "of rank 1");
@@ -556,7 +542,7 @@ TEST(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes)
     used = next.store->budget.used;
     next.store->budget.limit = used;
     hello(&next, 0, 3, NEW);
-    expect(&next, PD_RESOURCE_EXHAUSTED, "restored job job has 1 workers and cannot go on with 3: ");
+    expect(&next, PD_RESOURCE_EXHAUSTED, "restored job job has 1 workers and cannot continue with 3: ");
     expect(&next, PD_RESOURCE_EXHAUSTED, "limits.max_total_bytes");
     assert_int_equal(next.store->budget.used, used);
     assert_int_equal(next.store->jobs.n, 1);

@@ -140,10 +140,8 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     pd_checkpoint_image_free(kept);
 }
 
-TEST(a_checkpoint_of_a_job_that_exists_is_refused, rig *r)
-{
-    assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION);
-}
+HOLDS_FOR(rig *r, a_checkpoint_of_a_job_that_exists_is_refused,
+          assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION));
 
 TEST(the_restored_job_knows_what_is_durable, void *given)
 {

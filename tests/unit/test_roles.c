@@ -203,10 +203,7 @@ static int parse_and_copy(const void *what)
     return rc;
 }
 
-TEST(no_memory_is_survived)
-{
-    assert_true(oom_each(parse_and_copy, sample) >= 7);
-}
+HOLDS(no_memory_is_survived, assert_true(oom_each(parse_and_copy, sample) >= 7));
 
 /* ---- the file ---- */
 

@@ -230,26 +230,15 @@ static const manner usual = { 2, false, false }, late = { 2, false, true };
 
 /* ---- tests ---- */
 
-TEST(uses_roots_of_its_own_step_with_delay_0, fixture *f)
-{
-    follows_twin(f, &usual, OPTIONS("interval", "3"));
-}
-TEST(uses_roots_one_step_later_with_delay_1, fixture *f)
-{
-    follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "1"));
-}
-TEST(uses_roots_two_steps_later_with_delay_2, fixture *f)
-{
-    follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "2"));
-}
-TEST(delay_may_be_as_long_as_the_interval, fixture *f)
-{
-    follows_twin(f, &late, OPTIONS("interval", "2", "root_delay", "2"));
-}
-TEST(delay_may_be_longer_than_the_interval, fixture *f)
-{
-    follows_twin(f, &late, OPTIONS("interval", "1", "root_delay", "3"));
-}
+HOLDS_FOR(fixture *f, uses_roots_of_its_own_step_with_delay_0, follows_twin(f, &usual, OPTIONS("interval", "3")));
+HOLDS_FOR(fixture *f, uses_roots_one_step_later_with_delay_1,
+          follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "1")));
+HOLDS_FOR(fixture *f, uses_roots_two_steps_later_with_delay_2,
+          follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "2")));
+HOLDS_FOR(fixture *f, delay_may_be_as_long_as_the_interval,
+          follows_twin(f, &late, OPTIONS("interval", "2", "root_delay", "2")));
+HOLDS_FOR(fixture *f, delay_may_be_longer_than_the_interval,
+          follows_twin(f, &late, OPTIONS("interval", "1", "root_delay", "3")));
 
 TEST(bits_do_not_depend_on_the_number_of_threads, fixture *f)
 {
@@ -401,10 +390,7 @@ static void a_failed_root_keeps_the_last_good_one(fixture *f, const char *how)
     finish(f);
 }
 
-TEST(a_root_that_fails_keeps_the_last_good_one, fixture *f)
-{
-    a_failed_root_keeps_the_last_good_one(f, "error");
-}
+HOLDS_FOR(fixture *f, a_root_that_fails_keeps_the_last_good_one, a_failed_root_keeps_the_last_good_one(f, "error"));
 
 TEST(a_root_that_is_not_finite_keeps_the_last_good_one, fixture *f)
 {

@@ -99,11 +99,9 @@ TEST(ready_roots_are_used_once_they_are_there)
                    "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=ready", 7));
 }
 
-TEST(precision_changes_nothing)
-{
-    assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1",
-                           "block_size=8 start_preconditioning_step=1 precision=default", 5));
-}
+HOLDS(precision_changes_nothing,
+      assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1",
+                             "block_size=8 start_preconditioning_step=1 precision=default", 5)));
 
 /* A second parameter with a larger block changes the ridge of a smaller block. padding_coupling=no switches that
  * off. */
@@ -411,10 +409,8 @@ TEST(out_of_memory_is_told_and_leaves_nothing)
 }
 
 /* A root without memory counts as failed. The last root stays in use, and the step is taken. */
-TEST(a_root_without_memory_is_a_root_that_failed)
-{
-    shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1);
-}
+HOLDS(a_root_without_memory_is_a_root_that_failed,
+      shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1));
 
 /* ---- refusals ---- */
 

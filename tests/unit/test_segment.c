@@ -219,10 +219,7 @@ TEST(maps_a_memfd_of_any_length_up_to_that_of_the_file)
     }
 }
 
-TEST(refuses_that_none_came)
-{
-    assert_refuses(-1, BYTES, "no descriptor came");
-}
+HOLDS(refuses_that_none_came, assert_refuses(-1, BYTES, "no descriptor came"));
 
 /* Every set of seals but the whole one leaves the peer a way to change the size, or to do so later. */
 TEST(refuses_a_memfd_whose_size_is_not_sealed)
@@ -237,20 +234,13 @@ TEST(refuses_a_memfd_whose_size_is_not_sealed)
     }
 }
 
-TEST(refuses_a_memfd_that_is_shorter_than_announced)
-{
-    assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "12389 bytes are announced, the memfd has 12388");
-}
+HOLDS(refuses_a_memfd_that_is_shorter_than_announced,
+      assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "12389 bytes are announced, the memfd has 12388"));
 
-TEST(refuses_a_length_of_all_ones)
-{
-    assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "18446744073709551615 bytes are announced");
-}
+HOLDS(refuses_a_length_of_all_ones,
+      assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "18446744073709551615 bytes are announced"));
 
-TEST(refuses_a_segment_of_no_bytes)
-{
-    assert_refuses(memfd_sealed(BYTES, 1), 0, "0 bytes are announced");
-}
+HOLDS(refuses_a_segment_of_no_bytes, assert_refuses(memfd_sealed(BYTES, 1), 0, "0 bytes are announced"));
 
 TEST(refuses_a_pipe)
 {
@@ -273,10 +263,7 @@ static int new_file(const char *folder)
     return fd;
 }
 
-TEST(refuses_a_file_of_a_disk)
-{
-    assert_refuses(new_file("/var/tmp"), BYTES, "shared memory: ");
-}
+HOLDS(refuses_a_file_of_a_disk, assert_refuses(new_file("/var/tmp"), BYTES, "shared memory: "));
 
 /* /dev/shm is the file system that a memfd is in. But other processes can shorten a file there. */
 TEST(refuses_a_file_in_dev_shm)
@@ -364,15 +351,9 @@ TEST(says_that_no_descriptor_is_free)
     assert_non_null(strstr(err.text, "memfd_create: Too many open files"));
 }
 
-TEST(says_that_the_memory_cannot_be_mapped)
-{
-    assert_cannot_make((uint64_t)1 << 48, "mapping it");
-}
+HOLDS(says_that_the_memory_cannot_be_mapped, assert_cannot_make((uint64_t)1 << 48, "mapping it"));
 
-TEST(says_that_no_file_is_so_long)
-{
-    assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes are too many");
-}
+HOLDS(says_that_no_file_is_so_long, assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes are too many"));
 
 TEST(passes_no_descriptor_where_none_is_free)
 {

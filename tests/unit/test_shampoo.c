@@ -133,13 +133,11 @@ TEST(a_start_of_minus_1_is_the_frequency)
                             BLOCKS "precondition_frequency=3 start_preconditioning_step=4", 7));
 }
 
-TEST(what_concerns_execution_alone_changes_nothing)
-{
-    assert_true(runs_agree(&matrix, BLOCKS,
-                           BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT "
-                                  "precision_config=PrecisionConfig()",
-                           4));
-}
+HOLDS(what_concerns_execution_alone_changes_nothing,
+      assert_true(runs_agree(&matrix, BLOCKS,
+                             BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT "
+                                    "precision_config=PrecisionConfig()",
+                             4)));
 
 /* Coupled weight decay acts like a term added to the gradient, also in everything that is computed from the
  * gradient. */

@@ -192,7 +192,7 @@ TEST(a_bad_line_is_named_by_its_number)
         { "\n\nw 0 3", PD_INVALID_ARGUMENT, ":3: w: shape (0, 3) has no elements" },
         { "w 9223372036854775808", PD_INVALID_ARGUMENT, "19 digits does not fit" },
         { "w 184467440737095516160", PD_INVALID_ARGUMENT, "21 digits does not fit" },
-        { "w 4294967296 4294967296", PD_INVALID_ARGUMENT, "has no size that fits 64 bits" },
+        { "w 4294967296 4294967296", PD_INVALID_ARGUMENT, "has a size that exceeds 64 bits" },
         { "w 2\nv 3\nw 4", PD_INVALID_ARGUMENT, ":3: w: the name stands in line 1 already" },
         { "w\x01 2", PD_INVALID_ARGUMENT, "control character at byte 1" },
         { "w\xff 2", PD_INVALID_ARGUMENT, "not UTF-8" },

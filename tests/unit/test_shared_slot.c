@@ -192,20 +192,11 @@ static void assert_runs_as_its_twin(const pd_optimizer_ops *row, bool in_place, 
     }
 }
 
-TEST(a_task_sees_and_writes_its_own_box_and_item_alone)
-{
-    assert_runs_as_its_twin(&stacked_row, false, NULL);
-}
+HOLDS(a_task_sees_and_writes_its_own_box_and_item_alone, assert_runs_as_its_twin(&stacked_row, false, NULL));
 
-TEST(the_direction_is_captured_wherever_it_lies)
-{
-    assert_runs_as_its_twin(&stacked_row, true, NULL);
-}
+HOLDS(the_direction_is_captured_wherever_it_lies, assert_runs_as_its_twin(&stacked_row, true, NULL));
 
-TEST(a_row_that_adopts_finds_its_items)
-{
-    assert_runs_as_its_twin(&stacked_row_adopting, false, NULL);
-}
+HOLDS(a_row_that_adopts_finds_its_items, assert_runs_as_its_twin(&stacked_row_adopting, false, NULL));
 
 TEST(given_draws_take_the_place_of_the_streams)
 {

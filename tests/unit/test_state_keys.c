@@ -41,10 +41,8 @@ TEST(the_step_is_a_counter)
     assert_int_equal(read_key("layers.0.weight.step"), PD_KEY_COUNT);
 }
 
-TEST(what_follows_from_the_rest_is_passed_over)
-{
-    assert_int_equal(read_key("a[\"block_0\", \"shampoo\", \"is_factor_matrices_diagonal\", 0]"), PD_KEY_DERIVED);
-}
+HOLDS(what_follows_from_the_rest_is_passed_over,
+      assert_int_equal(read_key("a[\"block_0\", \"shampoo\", \"is_factor_matrices_diagonal\", 0]"), PD_KEY_DERIVED));
 
 TEST(reads_our_own_names)
 {

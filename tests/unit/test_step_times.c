@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "rig.h"
-#include "step_times.h"
+#include "steps.h"
 
 enum { WORLD = 3, CONN = 10, MS = 1000000 };
 

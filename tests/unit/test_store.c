@@ -291,7 +291,7 @@ TEST(a_hyperparameter_twice_in_one_push_is_refused, fixture *f)
     rig_hyper(frame, "lr", "0.25");
     rig_hyper(frame, "lr", "0.5");
     assert_int_equal(rig_send(&f->r, frame), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(f->r.error.text, "lr of sgd stands twice"));
+    assert_non_null(strstr(f->r.error.text, "lr of sgd is in the push twice"));
 }
 
 TEST(a_rank_that_sends_another_value_in_its_next_push_is_refused, fixture *f)

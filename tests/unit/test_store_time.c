@@ -55,7 +55,7 @@ TEST(an_overdue_round_names_who_is_missing, rig *r)
     assert_string_equal(r->timeout.text,
                         "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) "
                         "for 20 s; "
-                        "the contributions that came stand, push again to go on waiting");
+                        "contributions so far are kept, push again to keep waiting");
     assert_non_null(strstr(r->warning, "rank 2"));
 }
 
@@ -317,8 +317,8 @@ TEST(a_deadline_with_a_round_open_is_told_with_what_it_misses, rig *r)
     drain(r, 5);
     rig_sleep(r, 5);
     assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
-    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions that "
-                                       "came stand, drain again to go on waiting");
+    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions so far "
+                                       "are kept, drain again to keep waiting");
 }
 
 TEST(a_held_step_names_the_parameter_that_it_waits_for, rig *r)

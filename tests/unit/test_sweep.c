@@ -34,15 +34,15 @@ static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
     uint32_t n = 0;
 
     for (uint32_t r = 0; r < pd_round_ranks(round); r++) {
-        if (!has(round, r, sweep->run.first)) continue;
+        if (!has(round, r, sweep->range.first)) continue;
         assert_int_equal(pd_sweep_rank(sweep, n), r);
         n++;
     }
     assert_int_equal(sweep->n, n);
-    assert_int_equal(pd_round_count_covering(round, sweep->run), n);
+    assert_int_equal(pd_round_count_covering(round, sweep->range), n);
     for (uint32_t r = 0; r < pd_round_ranks(round); r++)
-        for (int64_t e = sweep->run.first; e < sweep->run.first + sweep->run.n; e++)
-            assert_int_equal(has(round, r, e), has(round, r, sweep->run.first));
+        for (int64_t e = sweep->range.first; e < sweep->range.first + sweep->range.n; e++)
+            assert_int_equal(has(round, r, e), has(round, r, sweep->range.first));
 }
 
 TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
@@ -59,9 +59,9 @@ TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
         memset(ranges, 0, sizeof ranges);
         lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, ranges);
         draw_ranges(&round, &seed);
-        for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.run.n) {
-            assert_int_equal(sweep.run.first, at);
-            assert_true(sweep.run.n > 0);
+        for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.range.n) {
+            assert_int_equal(sweep.range.first, at);
+            assert_true(sweep.range.n > 0);
             assert_stretch(&round, &sweep);
         }
         assert_int_equal(at, ELEMENTS);
@@ -78,7 +78,7 @@ TEST(without_ranges_there_is_one_stretch_of_all_ranks)
     lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, NULL);
     sweep = pd_sweep_begin(&round, 10, 50);
     assert_true(pd_sweep_next(&sweep));
-    assert_int_equal(sweep.run.n, 40);
+    assert_int_equal(sweep.range.n, 40);
     assert_int_equal(sweep.n, WORLD);
     assert_int_equal(pd_sweep_rank(&sweep, 3), 3);
     assert_false(pd_sweep_next(&sweep));

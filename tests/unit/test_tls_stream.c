@@ -428,10 +428,7 @@ static int try_connection(const void *unused)
     return rc;
 }
 
-TEST(says_that_memory_is_out)
-{
-    assert_true(oom_each(try_connection, NULL) >= 3);
-}
+HOLDS(says_that_memory_is_out, assert_true(oom_each(try_connection, NULL) >= 3));
 
 TEST(bytes_that_cannot_be_kept_break_the_connection)
 {

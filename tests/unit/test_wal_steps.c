@@ -5,7 +5,7 @@
 #include "kept_job.h"
 #include "wal_copy.h"
 #include "rig.h"
-#include "step_log.h"
+#include "wal.h"
 #include "store_inside.h"
 
 #define OPTIONS "durability=log checkpoint_every=100"
@@ -222,10 +222,10 @@ TEST(entries_that_wait_go_when_their_checkpoint_fails)
     r.log_error = NULL;
     kept_job_step(&r, 2);
     kept_job_step(&r, 3);
-    assert_true(job_of(&r)->steps.log->on);
+    assert_true(job_of(&r)->steps.wal->inputs.on);
     r.disk_error = "Input/output error";
     rig_kept(&r);
-    assert_false(job_of(&r)->steps.log->on);
+    assert_false(job_of(&r)->steps.wal->inputs.on);
     assert_int_equal(r.recorded, 0);
     r.disk_error = NULL;
     for (uint64_t step = 4; step <= 6; step++) {

@@ -1,11 +1,10 @@
 /* checkpoint_image.h - a checkpoint of a job in memory: on its way from the step thread to the disk, or back from the
  * disk.
  *
- * The step thread makes a pd_checkpoint_image at a cut (a moment at which the whole state of a job is known) and hands
- * it to the checkpoint writer in an effect PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns it and
- * reads it, until it hands it back in a request PD_REQ_CHECKPOINT_WRITTEN with the result. Weights are not copied: the
- * checkpoint refers to published versions (published weights), which nobody changes, and the step thread drops these
- * references when the checkpoint has come back. All other state is a copy.
+ * The step thread makes a pd_checkpoint_image at a cut and hands it to the checkpoint writer in an effect
+ * PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns it and reads it, until it hands it back in a request
+ * PD_REQ_CHECKPOINT_WRITTEN with the result. Weights are not copied: the checkpoint refers to published versions, which
+ * nobody changes, and the step thread drops these references when the checkpoint has return. All other state is a copy.
  *
  * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
  * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,

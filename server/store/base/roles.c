@@ -215,7 +215,7 @@ int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name,
     if (n > PD_ROLES_BYTES)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.200s: more than %u bytes of roles", name, PD_ROLES_BYTES);
     if (memchr(text, '\0', n) != NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s: a byte 0, expected lines of text", name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s: expected lines of text, got a zero byte", name);
     copy = strndup(text, n);
     r.roles = new_roles(count_lines(text, n));
     rc = copy != NULL && r.roles != NULL ? read_lines(&r, copy, n)

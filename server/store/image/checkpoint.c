@@ -2,10 +2,10 @@
 #include "checkpoint.h"
 
 #include "checkpoint_state.h"
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "global_clip.h"
 #include "header_image.h"
@@ -108,7 +108,7 @@ static void free_making(pd_job *job)
     free(making);
 }
 
-/* Ends the cut of the checkpoint: all parameters go on. */
+/* Ends the cut of the checkpoint: all parameters continue. */
 static void end_cut(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -130,7 +130,7 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     else
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = err->code },
-               "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err->text);
+               "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err->text);
     end_cut(job, now_ns);
     free_making(job);
     pd_logging_not_kept(job, step);
@@ -156,8 +156,8 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
     char ranks[160];
 
     if (late == NULL) {
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: %u results of root tasks are still missing", job->steps.name,
-                job->steps.tasks_out);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: %u results of preconditioner tasks are still missing",
+                job->steps.name, job->steps.tasks_out);
         return;
     }
     pd_round_missing(&late->round, ranks, sizeof ranks);
@@ -166,7 +166,7 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
                 late->saved.step + 1, late->name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "job %.100s: %.160s has not reached step %" PRIu64 ", which others have: it waits for %s%s",
+                "job %.100s: %.160s has not reached step %" PRIu64 ", which others have: waiting for %s%s",
                 job->steps.name, late->name, job->steps.cut->step, late->round.open ? "rank " : "every rank",
                 late->round.open ? ranks : "");
 }
@@ -178,13 +178,13 @@ static int write_head(pd_job *job, pd_error *err)
 
     making->headed = job->steps.cut->fixed = true;
     job->checkpointing.cut.changes = job->checkpointing.changes;
-    if (pd_control_put_overrides(&job->steps, err) != PD_OK) return err->code;
+    if (pd_wal_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_header_image_write(&archive, job);
     return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);
 }
 
-/* Goes on with a checkpoint whose parameters have not all been at its step yet. */
+/* Continues a checkpoint whose parameters have not all been at its step yet. */
 static void await_params(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -305,7 +305,7 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
     return rc;
 }
 
-/* Adds a parameter that is copied to the checkpoint, and lets it go on. */
+/* Adds a parameter that is copied to the checkpoint, and lets it continue. */
 static void add_copy(pd_job *job, pd_param *param)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -449,23 +449,18 @@ static void hand_over(pd_job *job)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-static void give_up_failed(pd_job *job, uint64_t now_ns)
-{
-    const pd_error err = job->checkpointing.making->error;
-
-    give_up(job, &err, now_ns);
-}
-
 void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
 
-    if (!making->headed)
+    if (!making->headed) {
         await_params(job, now_ns);
-    else if (making->failed)
-        give_up_failed(job, now_ns);
-    else if (is_complete(job) && making->states_at == job->steps.members.ranks)
+    } else if (making->failed) {
+        const pd_error err = making->error;
+        give_up(job, &err, now_ns);
+    } else if (is_complete(job) && making->states_at == job->steps.members.ranks) {
         hand_over(job);
+    }
 }
 
 static int make(pd_job *job, uint64_t step, pd_error *err)
@@ -475,7 +470,7 @@ static int make(pd_job *job, uint64_t step, pd_error *err)
     job->checkpointing.making = making;
     job->checkpointing.cut.step = step;
     if (making == NULL || make_kept(&making->kept, job) != PD_OK ||
-        (making->effect = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, job->steps.number)) == NULL ||
+        (making->effect = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
     return PD_OK;
@@ -490,7 +485,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         free_making(job);
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
-               "the checkpoint of step %" PRIu64 " is given up: %.300s", step, err.text);
+               "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err.text);
         pd_logging_not_kept(job, step);
         pd_control_kept(job, false);
         pd_checkpoint_failed(job, step, &err);

@@ -8,13 +8,13 @@
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "import.h"
 #include "logging.h"
 #include "mutant.h"
 #include "ranks.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static uint64_t checkpoint_limit(const pd_job *job)
 
 static bool has_entries(const pd_job *job)
 {
-    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->checkpointing.log.waits;
+    return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.log.waits;
 }
 
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
@@ -87,9 +87,9 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 {
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &job->checkpointing.cut.step },
-           "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
-           "%" PRIu64 " are durable",
-           job->checkpointing.cut.step, seconds(&job->checkpointing.watch, now_ns), job->checkpointing.durable_step);
+           "the disk has not answered for %.3g s: it has the checkpoint of step %" PRIu64 "; steps up to %" PRIu64
+           " are durable",
+           seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
     /* Entries that wait for this checkpoint would hold the job back. */
     if (goes_on(job) && job->checkpointing.log.waits) pd_logging_leave(job);
     pd_pause_begin(job);
@@ -97,12 +97,14 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 
 static void tell_entries(pd_job *job, uint64_t now_ns)
 {
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
-           " are durable; %s (on_disk_error)",
-           job->steps.log->under_way, seconds(&job->checkpointing.log.watch, now_ns), job->checkpointing.durable_step,
-           goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
-                        : "the job waits for the disk");
+    pd_job_say(job, PD_SAY_WARNING,
+               "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
+               "(on_disk_error)",
+               seconds(&job->checkpointing.log.watch, now_ns), job->steps.wal->inputs.under_way,
+               job->checkpointing.durable_step,
+               goes_on(job)
+                   ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
+                   : "the job waits for the disk");
     if (goes_on(job)) pd_logging_leave(job);
 }
 
@@ -123,10 +125,10 @@ static bool has_state(const pd_job *job)
 static bool is_asked_for(const pd_job *job)
 {
     uint64_t step = job->checkpointing.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
-    bool logs = pd_step_log_is_on(&job->steps);
+    bool logs = pd_wal_records_steps(&job->steps);
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+         request = pd_request_next(request))
         /* A worker wants to know that a step is durable: with a log that needs no checkpoint. */
         if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
     return false;
@@ -137,11 +139,11 @@ static void skip(pd_job *job)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint32_t window = pd_checkpoint_policy_window(job);
-    const char *why = checkpointing->writing || checkpointing->making != NULL
-                          ? "the one before it is still being written: the disk is too slow for this distance "
-                            "(checkpoint_every)"
-                      : job->steps.cut != NULL ? "the job is being exported"
-                                               : "optimizer state is being imported";
+    const char *why =
+        checkpointing->writing || checkpointing->making != NULL
+            ? "the one before it is still being written: the disk is too slow for this distance (checkpoint_every)"
+        : job->steps.cut != NULL ? "the job is being exported"
+                                 : "optimizer state is being imported";
     char more[128] = "";
 
     if (!pd_is_power_of_two(++checkpointing->counts.skipped)) return;
@@ -165,8 +167,8 @@ static bool is_first(const pd_job *job)
            job->checkpointing.every > 0;
 }
 
-/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started anew
- * does not wait for its workers. A job that has nothing on the disk does not come back. */
+/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started again
+ * does not wait for its workers. A job that has nothing on the disk does not return. */
 static bool must_say_over(const pd_job *job)
 {
     return pd_job_is_over(job) && job->checkpointing.on_disk && !job->checkpointing.says_over;
@@ -371,7 +373,7 @@ void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, ui
     if (kept->ended || job == NULL) {
         if (kept->error.code != PD_OK)
             pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = kept->job, .code = kept->error.code },
-                   "the end of the job could not be noted on the disk, or its last checkpoint not written: %.300s",
+                   "could not record the end of the job on the disk, or write its last checkpoint: %.300s",
                    kept->error.text);
         pd_request_free(request);
     } else {
@@ -390,7 +392,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
     if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+         request = pd_request_next(request))
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
     return at;
 }
@@ -405,7 +407,7 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
     else if (!has_state(job))
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights have not all come", job->steps.name);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights are incomplete", job->steps.name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s has not reached step %" PRIu64 ", of which a checkpoint was asked for", job->steps.name,
@@ -414,12 +416,11 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
 
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.asked;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
+    pd_request *request;
     pd_error err;
 
-    job->checkpointing.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (now_ns < request->u.checkpoint.wait_ns) {
             pd_request_queue_add(&job->checkpointing.asked, request);
             continue;

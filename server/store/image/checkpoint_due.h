@@ -5,7 +5,7 @@
 
 #include "job.h"
 
-/* Begins a checkpoint of the job if one is due, or goes on with the one under way. Call it after each batch of the
+/* Begins a checkpoint of the job if one is due, or continues with the one under way. Call it after each batch of the
  * job's work, and after requests that the functions below do not take. Cheap if the job has no checkpoints. */
 void pd_checkpoint_look(pd_job *job, uint64_t now_ns);
 

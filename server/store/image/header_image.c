@@ -3,7 +3,7 @@
 #include "header_image.h"
 
 #include "checkpoint_policy.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
 #include "job.h"
@@ -11,7 +11,7 @@
 #include "override.h"
 #include "printable.h"
 #include "step_group.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +76,7 @@ static const pd_table left_table = { "left", sizeof(pd_rank), left_fields };
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override as a record of the image (the saved state of a
- * job). */
+/* An override as a record of the image. */
 typedef struct record {
     uint32_t rule;
     uint64_t mask, withdrawn, scheduled;
@@ -296,13 +295,13 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
+/* Returns the step after which parameters are stopped, by a cut (consistent_cut.h) or by the job's log (wal.h);
  * UINT64_MAX: nothing stops them. */
 static uint64_t stopped_at(const pd_steps *steps)
 {
     uint64_t step = steps->cut != NULL && steps->cut->rests ? steps->cut->step : UINT64_MAX - 1;
 
-    return pd_step_log_is_on(steps) && steps->log->step < step ? steps->log->step : step;
+    return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
 /* Returns what a step group must have in the image. While its members are
@@ -502,7 +501,7 @@ static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
 static int check_identity(const char *text, const pd_job *job, pd_error *err)
 {
     if (text == NULL || (text[0] != '\0' && text[pd_text_printable(text, strlen(text))] == '\0')) return PD_OK;
-    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is no printable text", job->steps.name);
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is not printable text", job->steps.name);
 }
 
 static int check_texts(const pd_job *job, pd_error *err)
@@ -533,7 +532,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     /* The loop thread has none of the job's weights yet. */
     job->restart.unpublished = true;
     job->restart.restored = true;
-    /* The presets may have changed since. Workers that come back must agree only with what they name. */
+    /* The presets may have changed since. Workers that return must agree only with what they name. */
     job->presets = &job->steps.values;
     pd_checkpoint_policy_plan(job);
     job->timers.linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];

@@ -81,19 +81,19 @@ int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, si
 static int check_head(const pd_job *job, const pd_checkpoint_image *kept, pd_error *err)
 {
     if (strcmp(job->steps.name, kept->job) != 0)
-        return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its head of job %.100s", kept->job,
+        return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its header of job %.100s", kept->job,
                        job->steps.name);
     if (job->saved.creator != kept->creator)
         return pd_fail(err, PD_DATA_LOSS,
-                       "job %.100s: the checkpoint has creator %016" PRIx64 ", but its head %016" PRIx64, kept->job,
+                       "job %.100s: the checkpoint has creator %016" PRIx64 ", but its header %016" PRIx64, kept->job,
                        kept->creator, job->saved.creator);
     if (kept->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: other BLAS kernels or instructions have made the checkpoint, so later steps may "
-                       "differ in their last bits, and the job says exact = yes",
+                       "job %.100s: the checkpoint was made with other BLAS kernels or instructions, so later steps "
+                       "may differ in their last bits, which exact = yes refuses",
                        kept->job);
     if (job->steps.n_params == kept->n_params) return PD_OK;
-    return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its head %u", kept->job,
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its header %u", kept->job,
                    kept->n_params, job->steps.n_params);
 }
 
@@ -102,11 +102,11 @@ static int check_param(const pd_param *param, const pd_checkpoint_param *kept, u
     char ours[128], theirs[128];
 
     if (kept->name == NULL || strcmp(param->name, kept->name) != 0)
-        return pd_fail(err, PD_DATA_LOSS, "parameter %u of the checkpoint is %.160s, but %.160s in its head", i,
+        return pd_fail(err, PD_DATA_LOSS, "parameter %u of the checkpoint is %.160s, but %.160s in its header", i,
                        kept->name != NULL ? kept->name : "without a name", param->name);
     if (!pd_shape_equal(&param->shape, &kept->shape) || param->elements != kept->elements)
         return pd_fail(err, PD_DATA_LOSS,
-                       "%.160s has the shape %s and %lld elements in the checkpoint, but %s and %lld in its head",
+                       "%.160s has the shape %s and %lld elements in the checkpoint, but %s and %lld in its header",
                        param->name, pd_shape_text(&kept->shape, theirs, sizeof theirs), (long long)kept->elements,
                        pd_shape_text(&param->shape, ours, sizeof ours), (long long)param->elements);
     return PD_OK;

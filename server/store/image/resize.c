@@ -1,8 +1,8 @@
-/* resize.c - makes a job with another number of workers from a restored job: plans it anew from the same
+/* resize.c - makes a job with another number of workers from a restored job: plans it again from the same
  * declarations, and copies the state through the functions that write and read images. */
 #include "resize.h"
 
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "declared_job.h"
 #include "declaration.h"
@@ -75,7 +75,7 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     return rc;
 }
 
-/* Visits part i of a job's state: parameter i, or after the last parameter the head. */
+/* Visits part i of a job's state: parameter i, or after the last parameter the header. */
 static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
 {
     if (i < job->steps.n_params)
@@ -131,7 +131,7 @@ static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_
     return PD_OK;
 }
 
-/* Copies the state of all parameters, and the head. */
+/* Copies the state of all parameters, and the header. */
 static int copy_state(pd_job *to, pd_job *from, pd_error *err)
 {
     scratch memory = { NULL, 0 };
@@ -207,7 +207,7 @@ static void say(pd_job *job, const pd_job *old)
     const pd_log_facts facts = { .job = job->steps.name, .step = &step };
 
     for (uint32_t r = world; r < old->steps.members.ranks; r++) dropped |= old->ranks[r].n_worker_states > 0;
-    pd_say(job->steps.outbox, PD_SAY_INFO, facts, "goes on with %u workers in place of %u", world,
+    pd_say(job->steps.outbox, PD_SAY_INFO, facts, "continues with %u workers instead of %u", world,
            old->steps.members.ranks);
     if (dropped)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
@@ -220,8 +220,7 @@ static int check(const pd_job *old, const pd_request *hello, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (pd_image_is_possible(old) && old->checkpointing.making == NULL && !old->checkpointing.writing) return PD_OK;
-    return pd_fail(err, PD_UNAVAILABLE,
-                   "an export, an import or a checkpoint of it is under way: come again when it has ended");
+    return pd_fail(err, PD_UNAVAILABLE, "an export, an import or a checkpoint is under way: retry when it has ended");
 }
 
 static int make(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world, uint64_t now_ns,
@@ -256,19 +255,19 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
     pd_error why;
     int rc;
 
-    pd_export_give_way(old, "the job goes on with another number of workers");
+    pd_export_give_way(old, "the job continues with another number of workers");
     rc = check(old, hello, &why);
-    if (rc == PD_OK) rc = pd_control_put_overrides(&old->steps, &why);
+    if (rc == PD_OK) rc = pd_wal_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
-        return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
-                       old->steps.members.ranks, world, why.text);
+        return pd_fail(err, rc, "restored job %.60s has %u workers and cannot continue with %u: %.360s",
+                       old->steps.name, old->steps.members.ranks, world, why.text);
     made->checkpointing.asked = old->checkpointing.asked;
     made->checkpointing.exports.waiting = old->checkpointing.exports.waiting;
     old->checkpointing.asked = old->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
-    pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);
+    pd_fail(&why, PD_UNAVAILABLE, "job %.100s continues with another number of workers: set it again", old->steps.name);
     pd_job_refuse_sets(old, &why);
     pd_checkpoint_policy_soon(made);
     pd_jobs_drop(jobs, old);

@@ -174,79 +174,25 @@ static void fill_slot(pd_info *info, const pd_param *param, uint64_t slot)
 #define FIELD(entry, field) ARRAY(entry, field, field)
 
 #define JOB(field) FIELD(pd_job_info, field)
-static const pd_info_field job_fields[] = { JOB(name),
-                                            JOB(state),
-                                            JOB(world_size),
-                                            JOB(connected),
-                                            JOB(params),
-                                            JOB(elements),
-                                            JOB(weight_bytes),
-                                            JOB(state_bytes),
-                                            JOB(held_bytes),
-                                            JOB(committed_bytes),
-                                            JOB(step_least),
-                                            JOB(step_most),
-                                            JOB(contributions),
-                                            JOB(steps),
-                                            JOB(skipped),
-                                            JOB(refused_steps),
-                                            JOB(refused),
-                                            JOB(duplicates),
-                                            JOB(roots_due),
-                                            JOB(roots_adopted),
-                                            JOB(roots_failed),
-                                            JOB(roots_unused),
-                                            JOB(root_waits),
-                                            JOB(gradient_norm),
-                                            JOB(clipped_steps),
-                                            JOB(outlier_steps),
-                                            JOB(optimizer),
-                                            JOB(steps_per_second),
-                                            JOB(loss),
-                                            JOB(loss_step),
-                                            JOB(waits_for),
-                                            JOB(waits_ms),
-                                            JOB(roots_failing),
-                                            JOB(bytes_in),
-                                            JOB(bytes_out),
-                                            JOB(durability),
-                                            JOB(durable_step),
-                                            JOB(checkpoint_age_ms),
-                                            JOB(checkpoint_bytes),
-                                            JOB(checkpoint_error),
-                                            JOB(timed_steps),
-                                            JOB(waiting_seconds),
-                                            JOB(summing_seconds),
-                                            JOB(stepping_seconds),
-                                            JOB(publishing_seconds),
-                                            JOB(root_age),
-                                            JOB(replayed),
-                                            { 0 } };
+#define JOB_FIELDS                                                                                                     \
+    JOB(name), JOB(state), JOB(world_size), JOB(connected), JOB(params), JOB(elements), JOB(weight_bytes),             \
+        JOB(state_bytes), JOB(held_bytes), JOB(committed_bytes), JOB(step_least), JOB(step_most), JOB(contributions),  \
+        JOB(steps), JOB(skipped), JOB(refused_steps), JOB(refused), JOB(duplicates), JOB(roots_due),                   \
+        JOB(roots_adopted), JOB(roots_failed), JOB(roots_unused), JOB(root_waits), JOB(gradient_norm),                 \
+        JOB(clipped_steps), JOB(outlier_steps), JOB(optimizer), JOB(steps_per_second), JOB(loss), JOB(loss_step),      \
+        JOB(waits_for), JOB(waits_ms), JOB(roots_failing), JOB(bytes_in), JOB(bytes_out), JOB(durability),             \
+        JOB(durable_step), JOB(checkpoint_age_ms), JOB(checkpoint_bytes), JOB(checkpoint_error), JOB(timed_steps),     \
+        JOB(waiting_seconds), JOB(summing_seconds), JOB(stepping_seconds), JOB(publishing_seconds), JOB(root_age),     \
+        JOB(replayed)
+static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)
-static const pd_info_field param_fields[] = { PARAM(name),
-                                              PARAM(optimizer),
-                                              PARAM(shape),
-                                              PARAM(step),
-                                              PARAM(version),
-                                              PARAM(count),
-                                              PARAM(skipped),
-                                              PARAM(refused_steps),
-                                              PARAM(contributions),
-                                              PARAM(state_bytes),
-                                              PARAM(initialised),
-                                              PARAM(missing),
-                                              PARAM(roots),
-                                              PARAM(roots_failing),
-                                              PARAM(roots_failed),
-                                              PARAM(root_waits),
-                                              PARAM(root_error),
-                                              PARAM(note),
-                                              PARAM(axes),
-                                              PARAM(aggregate),
-                                              PARAM(collect_bytes),
-                                              ARRAY(pd_param_info, scalars, n_scalars),
-                                              { 0 } };
+#define PARAM_FIELDS                                                                                                   \
+    PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),            \
+        PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),            \
+        PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),    \
+        PARAM(axes), PARAM(aggregate), PARAM(collect_bytes)
+static const pd_info_field param_fields[] = { PARAM_FIELDS, ARRAY(pd_param_info, scalars, n_scalars), { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
 static const pd_info_field worker_fields[] = { WORKER(rank),        WORKER(label),        WORKER(state),

@@ -23,12 +23,11 @@
  * their quota of memory are summed earlier. */
 #include "initial_weights.h"
 
-#include "chunk_queue.h"
+#include "sums.h"
 #include "contribute.h"
 #include "convert.h"
 #include "data_frame.h"
-#include "frames.h"
-#include "initial_mean.h"
+#include "work.h"
 #include "kernels.h"
 #include "mutant.h"
 
@@ -89,11 +88,11 @@ static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_err
     if (!is_taken_over(job, param, rank) || PD_MUTANT(init_mixed)) return PD_OK;
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_SUMMED)
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "%.160s: part of rank %u's initial weights has come from "
-                           "another process and is in the mean already; all must come from one process: let that "
-                           "process come back, or drop the job and start anew",
-                           param->name, rank);
+            return pd_fail(
+                err, PD_FAILED_PRECONDITION,
+                "%.160s: part of rank %u's initial weights has come from another process and is already in the mean; "
+                "all must come from one process: let that process return, or drop the job and start again",
+                param->name, rank);
     return PD_OK;
 }
 
@@ -243,14 +242,13 @@ static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effe
 
 void pd_init_take(pd_job *job, pd_request *frame)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
     pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
     pd_error err;
     int rc = pd_frame_may_come(job, frame, &err);
 
     if (rc == PD_OK) rc = check(job, frame, &err);
-    if (rc == PD_OK && (effect == NULL || closed == NULL))
-        rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_job_no_memory(job, &err);
     if (rc == PD_OK) rc = make_weights(job, frame, &err);
     if (rc != PD_OK) {
         free(closed);
@@ -265,7 +263,7 @@ void pd_init_take(pd_job *job, pd_request *frame)
 }
 
 /* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
- * checked that none of their chunks (sections of parameters) is summed. */
+ * checked that none of their chunks is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {

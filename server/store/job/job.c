@@ -97,17 +97,13 @@ fail:
     return rc;
 }
 
-static void free_notes(pd_job *job)
-{
-    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
-        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
-}
-
 void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
-    free_notes(job);
-    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
+    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) {
+        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
+        free(job->ranks[r].identity);
+    }
     pd_unread_end(job->steps.unread, job->owner);
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
@@ -161,8 +157,7 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, const pd
             (k == PD_JOB_KEY_SEED && any_seed))
             continue;
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s has %s = %s, this worker comes with %s: give every "
-                       "rank the same options",
+                       "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
                        job->steps.name, pd_job_keys[k].name,
                        pd_job_values_text(&job->steps.values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
                        pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
@@ -184,14 +179,12 @@ static int compare_rules(const pd_job *job, const pd_rule *theirs, size_t n, pd_
 {
     if (n != job->steps.n_rules)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s has %zu optimizer rules, this worker comes with %zu: "
-                       "give every rank the same",
+                       "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank the same",
                        job->steps.name, job->steps.n_rules - 1, n - 1);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->steps.rules[i].text, theirs[i].text) != 0)
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker "
-                           "comes with \"%.160s\"",
+                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
                            job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
     return PD_OK;
 }
@@ -264,8 +257,8 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
     if (ms == 0) return;
     /* The command needs the whole name, and the client puts its address in: both have room. */
     pd_fail(err, refusal.code,
-            "%.*s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.256s`, or choose "
-            "another name",
+            "%.*s. Job %.40s is at step %" PRIu64
+            " and lingers for another %u s: `paramctl drop %.256s`, or choose another name",
             name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_steps_least(&job->steps), (ms + 999) / 1000,
             job->steps.name);
 }
@@ -355,8 +348,7 @@ static const pd_speed_mark *mark_at(const pd_speed *speed, uint32_t i)
     return &speed->marks[(speed->first + i) % PD_SPEED_MARKS];
 }
 
-/* Adds a mark (a step and the time at which it was reached) to the ring buffer. If it is full, the oldest mark is
- * dropped. */
+/* Adds a mark to the ring buffer. If it is full, the oldest mark is dropped. */
 static void add_mark(pd_speed *speed, pd_speed_mark mark)
 {
     if (speed->n == PD_SPEED_MARKS)

@@ -81,11 +81,11 @@ static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *chec
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error, "%s", checkpointing->error);
     else if (late == checkpoint)
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
-                 "the disk has had the checkpoint of step %llu for %llu s and does not answer",
-                 (unsigned long long)checkpointing->cut.step, (unsigned long long)seconds);
+                 "the disk has not answered for %llu s: it has the checkpoint of step %llu",
+                 (unsigned long long)seconds, (unsigned long long)checkpointing->cut.step);
     else
         snprintf(info->checkpoint_error, sizeof info->checkpoint_error,
-                 "the disk has had entries of the log for %llu s and does not answer", (unsigned long long)seconds);
+                 "the disk has not answered for %llu s: it has WAL records", (unsigned long long)seconds);
 }
 
 static void fill_keeping(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
@@ -136,7 +136,8 @@ void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t r)
     info->late_seconds = (double)times->rank[r].late_ns / 1e9;
 }
 
-void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns)
+/* Fills the entry of a job. The job's sums are counted before (job_figures.h). */
+static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
     snprintf(info->state, sizeof info->state, "%s", state_text(job));
@@ -228,7 +229,7 @@ bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *j
             continue;
         }
         if (!pd_totals_some(&listed->counting, job, budget_ns)) return false;
-        pd_listed_job_fill(&info->jobs[info->n++], job, now_ns);
+        fill_job(&info->jobs[info->n++], job, now_ns);
         *budget_ns -= ENTRY_NS + RANK_NS * job->steps.members.ranks;
     }
     info->total = listed->n_seen;
@@ -418,7 +419,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
 
     if (stats == NULL) return NULL;
     stats->at_ns = now_ns;
-    pd_listed_job_fill(&stats->info, job, now_ns);
+    fill_job(&stats->info, job, now_ns);
     stats->root_age = job->figures.totals.root_age;
     copy_workers(stats, job);
     copy_progress(stats, job);
@@ -441,7 +442,7 @@ void pd_publishing_note(pd_publishing *publishing, pd_job *job)
 
 static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_STATS, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_STATS);
 
     if (effect == NULL || (effect->u.stats = copy(job, now_ns)) == NULL) {
         free(effect);

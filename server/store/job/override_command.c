@@ -1,19 +1,19 @@
 /* override_command.c - handles an operator's command that sets hyperparameters of a job's parameters from a step on.
  * The command is checked as a whole, then applied as a whole.
  *
- * For each rule (which gives its parameters one optimizer), the command's values are read once, into a pd_override
- * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
- * have at any later step. Only if all checks pass, the override is added to all parameters.
+ * For each rule, the command's values are read once, into a pd_override that the rule's parameters share. Then, for
+ * each parameter, every combination of values is checked that it would have at any later step. Only if all checks pass,
+ * the override is added to all parameters.
  *
  * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The
  * commands of a job wait for each other. From the first check of a parameter until the override is added no step of the
  * job begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks
- * begin anew. */
+ * begin again. */
 #include "override_command.h"
 
 #include "archive.h"
 #include "checkpoint_policy.h"
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "glob.h"
 #include "override_values.h"
@@ -42,7 +42,7 @@ typedef enum stage {
     FINDING,   /* the parameters whose names match */
     READING,   /* the values, for each optimizer rule of these parameters */
     PREPARING, /* checks and memory for each parameter */
-    RECORDING, /* the record for the control log */
+    RECORDING, /* the record for the decision records */
     TAKING,    /* the values come into force */
 } stage;
 
@@ -63,7 +63,7 @@ typedef struct command {
     pd_override_shown *shown; /* for each change of the result */
     uint64_t known;  /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
     uint64_t news;   /* value of pd_job.pushed_hypers when the parameters were checked */
-    uint8_t *record; /* the command's record for the control log; NULL: there is none */
+    uint8_t *record; /* the command's record for the decision records; NULL: there is none */
     size_t record_bytes;
 } command;
 
@@ -94,8 +94,8 @@ static int none_matches(const command *c, pd_error *err)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameters yet: its workers have not declared them",
                        job->steps.name);
     return pd_fail(err, PD_NOT_FOUND,
-                   "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
-                   "(`paramctl params %.256s` lists them)",
+                   "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s (`paramctl params "
+                   "%.256s` lists them)",
                    job->steps.name, c->request->u.set.pattern, job->steps.n_params, job->steps.params[c->nearest].name,
                    job->steps.name);
 }
@@ -283,7 +283,7 @@ static int make_result(command *c, pd_error *err)
                                                      : pd_fail(err, PD_NO_MEMORY, "out of memory for the answer");
 }
 
-/* Begins to prepare the parameters, or begins anew because pushes have brought hyperparameters meanwhile. */
+/* Begins to prepare the parameters, or begins again because pushes have brought hyperparameters meanwhile. */
 static void begin_preparing(command *c)
 {
     c->at = 0;
@@ -302,9 +302,8 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
     if (added.mask == 0) return PD_OK;
     if (added.from < next_step(param))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: step %llu has begun or is closed; the earliest it can be "
-                       "is step %llu",
-                       param->name, (unsigned long long)added.from, (unsigned long long)next_step(param));
+                       "%.160s: step %llu has begun or is closed; the earliest possible is step %llu", param->name,
+                       (unsigned long long)added.from, (unsigned long long)next_step(param));
     if ((rc = pd_overrides_reserve(param, err)) != PD_OK) return rc;
     if ((rc = pd_override_check(reading_of(c, param), param, added, &why)) != PD_OK)
         return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
@@ -324,8 +323,7 @@ static int check_prepared(const command *c, pd_error *err)
 {
     if (c->result->params > 0) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "nothing to withdraw: no operator has set this for a parameter that "
-                   "matches \"%.100s\"",
+                   "nothing to withdraw: no operator has set this for a parameter that matches \"%.100s\"",
                    c->request->u.set.pattern);
 }
 
@@ -348,11 +346,10 @@ static void say(const command *c, const pd_set_change *change)
     if (change->from_most > change->from_least)
         snprintf(last, sizeof last, " (the last from %llu)", (unsigned long long)change->from_most);
     pd_say(c->job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = c->job->steps.name, .step = &change->from_least },
-           "%.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from "
-           "step %llu on%s",
-           c->request->u.set.by, change->withdrawn ? "withdraws" : "sets", change->name, change->params,
-           c->request->u.set.pattern, change->before, change->mixed ? " and others" : "", change->value,
-           (unsigned long long)change->from_least, last);
+           "%.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from step %llu on%s", c->request->u.set.by,
+           change->withdrawn ? "withdraws" : "sets", change->name, change->params, c->request->u.set.pattern,
+           change->before, change->mixed ? " and others" : "", change->value, (unsigned long long)change->from_least,
+           last);
 }
 
 /* Removes those changes from the command's result that apply to no parameter. */
@@ -365,7 +362,7 @@ static void sweep_changes(pd_set_result *result)
     result->n = kept;
 }
 
-/* Writes the record of the command for the job's control log. If out of memory there is none: then a checkpoint is
+/* Writes the record of the command for the job's decision records. If out of memory there is none: then a checkpoint is
  * made. */
 static void write_record(command *c)
 {
@@ -386,14 +383,14 @@ static void write_record(command *c)
     free(record.next);
 }
 
-/* Gives the record to the job's control log. Returns false if there is none. */
+/* Gives the record to the job's decision records. Returns false if there is none. */
 static bool note(command *c)
 {
     uint8_t *record = c->record;
 
     c->record = NULL;
     if (record != NULL && pd_control_is_on(c->job))
-        return pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
+        return pd_wal_record_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
     free(record);
     return false;
 }
@@ -429,18 +426,17 @@ static int check_request(const pd_request *request, bool draining, pd_error *err
         return pd_fail(err, PD_INVALID_ARGUMENT, "1 to %d hyperparameters can be set at once, not %zu", PD_MAX_OPTIONS,
                        request->u.set.n);
     if (check_texts(request, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    return draining ? pd_fail(err, PD_UNAVAILABLE, "the server is draining: nothing is set any more") : PD_OK;
+    return draining ? pd_fail(err, PD_UNAVAILABLE, "the server is draining: it accepts no settings") : PD_OK;
 }
 
 static int check_job(const pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.set.job_name);
-    if (!pd_control_repeats(&job->steps)) return PD_OK;
-    return pd_fail(
-        err, PD_UNAVAILABLE,
-        "job %.200s repeats steps after a restart, with the values that they had: set others when it has come "
-        "to the step at which the server ended",
-        job->steps.name);
+    if (!pd_wal_repeats(&job->steps)) return PD_OK;
+    return pd_fail(err, PD_UNAVAILABLE,
+                   "job %.200s repeats steps after a restart, with the values that they had: retry when it has reached "
+                   "the step at which the server ended",
+                   job->steps.name);
 }
 
 static int make_room(command *c, pd_error *err)
@@ -633,12 +629,12 @@ void pd_job_refuse_sets(pd_job *job, const pd_error *err)
 static int add_records(command *c, const pd_set_record *set, pd_error *err)
 {
     for (uint32_t i = 0; i < c->n; i++) {
-        pd_control_record *record = pd_control_record_new(PD_CONTROL_SET, c->params[i]->index, set->next[i], 0);
+        pd_decision *record = pd_decision_new(PD_DECISION_SET, c->params[i]->index, set->next[i], 0);
         if (record == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
         record->override = reading_of(c, c->params[i])->override;
         record->override->refs++;
         record->from = set->from_step > 0 ? set->from_step : set->next[i];
-        pd_control_add(&c->job->steps, record);
+        pd_wal_add_read(&c->job->steps, record);
     }
     return PD_OK;
 }

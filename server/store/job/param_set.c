@@ -1,12 +1,12 @@
 /* param_set.c - finds a job's parameters by name, counts their bytes, and frees them. */
 #include "param_set.h"
 
-#include "control.h"
+#include "wal.h"
 #include "name_hash.h"
 #include "override.h"
 #include "reserves.h"
 #include "round_scalars.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +45,8 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 
     if (pd_budget_fits(budget, more)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: weights, sums, contributions collected, optimizer state, "
-                   "roots and snapshots need %llu bytes more; of %llu allowed for %.100s, %llu are in use "
-                   "(%s)",
+                   "job %.100s: published weights, sums, collected contributions, optimizer state and roots need %llu "
+                   "bytes more; of %llu allowed for %.100s, %llu are in use (%s)",
                    job->steps.name, (unsigned long long)more, (unsigned long long)budget->limit, budget->whose,
                    (unsigned long long)budget->used, budget->key);
 }
@@ -76,8 +75,7 @@ static void clear_param(pd_unread *unread, pd_param *param)
 
 void pd_param_set_leave(pd_job *job)
 {
-    pd_step_log_free(&job->steps);
-    pd_control_free(&job->steps);
+    pd_wal_free(&job->steps);
     pd_unread_leave(job->steps.unread);
     pd_account_give(&job->steps.account, job->steps.account.used);
     pd_reserves_forget(job);

@@ -16,8 +16,7 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err);
 /* Frees the job's parameters, and takes back the bytes that are counted for them and the ranks' reserves in the ingest
  * budget. Afterwards the job is as if no rank had declared. The caller makes sure that the job holds no contribution,
- * that none of its preconditioner tasks is running, and that no planning is under way
- * (planning.h). */
+ * that none of its preconditioner tasks is running, and that no planning is under way (planning.h). */
 void pd_param_set_forget(pd_job *job);
 
 /* The same in parts, for a job that has ended: takes back the bytes and the reserves; frees at most n parameters, and

@@ -16,9 +16,9 @@ struct pd_reset {
     bool keeps_counts;
     bool matched, begun; /* all names have been compared; state is being set back */
     bool filled;         /* all state is set back, except counts of steps */
-    uint32_t param;      /* parameter at which the reset goes on */
+    uint32_t param;      /* parameter at which the reset continues */
     uint32_t n;          /* number of parameters that are reset */
-    pd_fill at;          /* place in the state of `param` at which it goes on */
+    pd_fill at;          /* place in the state of `param` at which it continues */
     uint64_t bytes;      /* bytes that count against max_total_bytes */
     bool hit[];          /* for each parameter whether it is reset */
 };
@@ -53,7 +53,7 @@ int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_count
     if ((reset = calloc(1, bytes)) == NULL || (reset->pattern = strdup(glob)) == NULL ||
         (reset->glob = pd_glob_new(glob)) == NULL) {
         free_reset(reset);
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        return pd_job_no_memory(job, err);
     }
     reset->keeps_counts = keeps_counts;
     reset->bytes = bytes;
@@ -109,8 +109,7 @@ static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
             job->steps.params[i].group->members == &job->steps.params[i] &&
             !pd_step_group_is_even(job->steps.params[i].group))
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: the parameters that count their steps with %.160s are at different steps: try "
-                           "again",
+                           "job %.100s: the parameters of the step group of %.160s are at different steps: try again",
                            job->steps.name, job->steps.params[i].name);
     return PD_OK;
 }

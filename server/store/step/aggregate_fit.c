@@ -2,11 +2,8 @@
  * contributions take while they are collected. */
 #include "aggregate_fit.h"
 
-#include "adasum_tree.h"
 #include "effects.h"
-#include "stretch.h"
-
-/* ---- checks of the number of ranks ---- */
+#include "round_ranges.h"
 
 static bool wants_power_of_two(const pd_job_values *values)
 {
@@ -55,7 +52,17 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
     return PD_OK;
 }
 
-/* ---- memory for collected contributions ---- */
+/* Returns the bytes that the Adasum of a round takes besides the contributions and the result. UINT64_MAX: too many. */
+static uint64_t adasum_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
+{
+    uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
+
+    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes) ||
+        __builtin_mul_overflow(slots, sizeof(pd_vector_run), &sources) ||
+        __builtin_add_overflow(bytes, sources, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
 
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
 {
@@ -86,8 +93,7 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
     if (!pd_is_collected(how)) return 0;
-    if (pd_is_adasum(how) && all.most > 0)
-        more = pd_adasum_tree_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
+    if (pd_is_adasum(how) && all.most > 0) more = adasum_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
     if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes))
         return UINT64_MAX;
     return bytes;

@@ -3,7 +3,14 @@
 #ifndef PD_AGGREGATE_FIT_H
 #define PD_AGGREGATE_FIT_H
 
+#include "adasum.h"
 #include "param.h"
+
+/* Returns the form of Adasum that the way `how` to aggregate uses. */
+static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
+{
+    return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT;
+}
 
 /* Checks that the number of workers suits the way in which the job aggregates: a trimmed mean must not leave out all
  * values. PD_INVALID_ARGUMENT. */

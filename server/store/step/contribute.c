@@ -2,9 +2,9 @@
  * contribution). */
 #include "contribute.h"
 
-#include "chunk_queue.h"
+#include "sums.h"
 #include "collect.h"
-#include "control.h"
+#include "wal.h"
 #include "step_group.h"
 
 #include <utlist.h>
@@ -56,7 +56,7 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribut
     else
         pd_chunk_list_to_sum(steps, chunk, complete);
     look_at_waiting(steps, param);
-    if (pd_control_round_is_full(param)) pd_contribute_no_more(steps, param);
+    if (pd_wal_round_is_full(param)) pd_contribute_no_more(steps, param);
 }
 
 /* Queues the chunks of an aggregate that needs all contributions at once, after a rank's range has become known. The

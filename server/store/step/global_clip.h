@@ -17,8 +17,18 @@
 #ifndef PD_GLOBAL_CLIP_H
 #define PD_GLOBAL_CLIP_H
 
-#include "outlier.h"
 #include "steps.h"
+
+enum {
+    PD_OUTLIER_STEPS = 64, /* number of steps whose norms are kept */
+    PD_OUTLIER_LEAST = 8   /* number of norms without which no step is an outlier */
+};
+
+/* The norms of the last steps. Zeros at first. The norm of step s is at index s % PD_OUTLIER_STEPS. */
+typedef struct pd_outlier_norms {
+    uint64_t step[PD_OUTLIER_STEPS]; /* step of each norm; 0: none */
+    double norm[PD_OUTLIER_STEPS];
+} pd_outlier_norms;
 
 typedef struct pd_global_clip pd_global_clip;
 
@@ -64,5 +74,12 @@ uint64_t pd_global_clip_outliers(const pd_steps *steps);
 /* Returns the part of the clip's record that an image stores. NULL: the job does not clip by a global
  * norm. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
+
+/* Returns whether the norm of a step is more than `factor` times the median of the norms before it, and stores the
+ * median and their number. Of an even number of norms the median is the larger one in the middle. A median of 0, and
+ * fewer than PD_OUTLIER_LEAST norms, make no step an outlier. */
+bool pd_outlier_is(const pd_outlier_norms *norms, uint64_t step, double norm, double factor, double *median, size_t *n);
+/* Records the norm of a step, unless it is not finite. */
+void pd_outlier_note(pd_outlier_norms *norms, uint64_t step, double norm);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "global_clip.h"
 #include "riders.h"
-#include "stretch.h"
+#include "round_ranges.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -12,7 +12,8 @@
 #include "job_keys.h"
 #include "kernels.h"
 #include "published.h"
-#include "stretch.h"
+#include "round_ranges.h"
+#include "steps.h"
 
 /* A unit, which is the work that one thread does at a time: the sum of consecutive elements of one chunk. */
 typedef struct pd_sum {
@@ -68,5 +69,17 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 /* Returns whether a contribution takes part in the sum. It must be HELD (in its frame). If the job takes the weighted
  * mean, a contribution of weight 0 takes no part, because it may be NaN, as a mean over no examples. */
 bool pd_contribution_counts(const pd_contribution *slot, pd_aggregation how);
+
+/* Queues a chunk to be summed. A complete chunk goes into the queue of complete chunks. Another one goes into the queue
+ * of partial chunks, if contributions of its lowest ranks have come that are not summed yet. */
+void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
+/* Removes a chunk from the queue of chunks to be summed that it is in; does nothing if it is in none. */
+void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
+/* Returns whether some chunk can be summed now. */
+bool pd_chunks_have_work(const pd_steps *steps);
+/* Sums chunks for about one batch of work. Returns the estimated time that it took, in nanoseconds of one core.
+ * *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for each parameter
+ * whose sums are complete. */
+double pd_chunks_sum(pd_steps *steps, pd_param **starved);
 
 #endif

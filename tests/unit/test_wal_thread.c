@@ -1,37 +1,37 @@
-/* Tests the WAL thread: entries come back in order with the result, those that wait are written together, and
+/* Tests the WAL thread: records come back in order with the result, those that wait are written together, and
  * nothing is lost at its end. */
 #include "test.h"
 
 #include "effects.h"
 #include "gated_disk.h"
-#include "journal.h"
+#include "disk_writer.h"
 #include "wal_sample.h"
 
-/* A journal whose thread can be made to wait when it syncs, at the end of a group. */
+/* A writer whose thread can be made to wait when it syncs, at the end of a group. */
 typedef struct fixture {
     gated_disk *at;
-    pd_journal *journal;
+    pd_disk_writer *writer;
 } fixture;
 
 static void set_up(fixture *f)
 {
-    pd_journal_config config = { .dir = LOG_ROOT };
+    pd_disk_writer_config config = { PD_WRITES_WAL, .dir = LOG_ROOT };
 
     f->at = gated_disk_new(GATE_AT_SYNC_DATA);
     assert_int_equal(f->at->real.make_dir(f->at->real.arg, LOG_ROOT), 0);
     assert_int_equal(f->at->real.make_dir(f->at->real.arg, LOG_JOB_DIR), 0);
     config.disk = &f->at->disk;
     config.done = f->at->done;
-    assert_int_equal(pd_journal_start(&f->journal, &config, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_start(&f->writer, &config, NULL), PD_OK);
 }
 
 static void tear_down(fixture *f)
 {
-    assert_int_equal(pd_journal_stop(f->journal, UINT64_MAX, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_stop(f->writer, UINT64_MAX, NULL), PD_OK);
     gated_disk_free(f->at);
 }
 
-static pd_effect *entry_of(uint64_t step)
+static pd_effect *record_of(uint64_t step)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, 9);
 
@@ -53,25 +53,25 @@ static void expect(fixture *f, uint64_t step, int code)
 
 FIXTURE(fixture, set_up, tear_down);
 
-TEST(entries_that_wait_are_written_together_and_come_back_in_order, fixture *f)
+TEST(records_that_wait_are_written_together_and_come_back_in_order, fixture *f)
 {
     gate_shut(&f->at->gate, true);
-    pd_journal_submit(f->journal, entry_of(1));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(1));
     gate_await(&f->at->gate);
-    for (uint64_t step = 2; step <= 4; step++) pd_journal_submit(f->journal, entry_of(step));
+    for (uint64_t step = 2; step <= 4; step++) pd_disk_writer_submit(f->writer, f->at->done, record_of(step));
     gate_shut(&f->at->gate, false);
     for (uint64_t step = 1; step <= 4; step++) expect(f, step, PD_OK);
     assert_int_equal(gate_passes(&f->at->gate), 2);
 }
 
-TEST(an_error_of_the_disk_comes_back_with_all_entries_after_it, fixture *f)
+TEST(an_error_of_the_disk_comes_back_with_all_records_after_it, fixture *f)
 {
-    pd_journal_submit(f->journal, entry_of(1));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(1));
     expect(f, 1, PD_OK);
     mem_disk_fail_at(f->at->memory, 0, EIO);
-    pd_journal_submit(f->journal, entry_of(2));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(2));
     expect(f, 2, PD_UNAVAILABLE);
-    pd_journal_submit(f->journal, entry_of(3));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(3));
     expect(f, 3, PD_FAILED_PRECONDITION);
 }
 
@@ -79,19 +79,19 @@ static void stop(void *arg)
 {
     fixture *f = arg;
 
-    assert_int_equal(pd_journal_stop(f->journal, UINT64_MAX, NULL), PD_OK);
-    f->journal = NULL;
+    assert_int_equal(pd_disk_writer_stop(f->writer, UINT64_MAX, NULL), PD_OK);
+    f->writer = NULL;
 }
 
-TEST(at_the_end_all_entries_are_written, fixture *f)
+TEST(at_the_end_all_records_are_written, fixture *f)
 {
     pd_wal_about about;
 
     gate_shut(&f->at->gate, true);
-    pd_journal_submit(f->journal, entry_of(1));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(1));
     gate_await(&f->at->gate);
-    pd_journal_submit(f->journal, entry_of(2));
-    pd_journal_submit(f->journal, entry_of(3));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(2));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(3));
     gated_disk_stop(f->at, stop, f);
     for (uint64_t step = 1; step <= 3; step++) expect(f, step, PD_OK);
     assert_int_equal(pd_wal_read(&f->at->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
@@ -103,16 +103,16 @@ TEST(a_disk_that_does_not_answer_is_left_at_the_deadline, fixture *f)
     pd_error err = { 0 };
 
     gate_shut(&f->at->gate, true);
-    pd_journal_submit(f->journal, entry_of(1));
+    pd_disk_writer_submit(f->writer, f->at->done, record_of(1));
     gate_await(&f->at->gate);
-    assert_int_equal(pd_journal_stop(f->journal, 1, &err), PD_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(err.text, "the last entries of the logs of jobs are not written"));
-    gate_shut(&f->at->gate, false); /* the disk answers: the same journal can be ended */
+    assert_int_equal(pd_disk_writer_stop(f->writer, 1, &err), PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(err.text, "last records of the WAL not written"));
+    gate_shut(&f->at->gate, false); /* the disk answers: the same writer can be ended */
     expect(f, 1, PD_OK);
 }
 
-TEST(without_a_journal_an_entry_comes_back_as_cancelled, fixture *f)
+TEST(without_a_writer_a_record_comes_back_as_cancelled, fixture *f)
 {
-    f->at->mail = &pd_journal_refuse(entry_of(5))->mail;
+    pd_disk_writer_submit(NULL, f->at->done, record_of(5));
     expect(f, 5, PD_CANCELLED);
 }

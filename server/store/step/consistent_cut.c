@@ -1,6 +1,6 @@
-/* cut.c - for an export or a checkpoint, keeps the weights that all parameters have at one step (the cut), and stops
+/* consistent_cut.c - for an export or a checkpoint, keeps the weights that all parameters have at one step (the cut), and stops
  * parameters there. */
-#include "cut.h"
+#include "consistent_cut.h"
 
 #include "global_clip.h"
 #include "mutant.h"

@@ -1,6 +1,5 @@
-/* stretch.c - finds stretches (consecutive elements that the same ranks contribute) from the sorted ranges of the
- * ranks. */
-#include "stretch.h"
+/* round_ranges.c - finds common ranges and gaps from the sorted ranges of the ranks. */
+#include "round_ranges.h"
 
 pd_range pd_round_common_range(const pd_round *round, int64_t first, int64_t end)
 {
@@ -16,18 +15,18 @@ pd_range pd_round_common_range(const pd_round *round, int64_t first, int64_t end
     return (pd_range){ first, end - first };
 }
 
-uint32_t pd_round_count_covering(const pd_round *round, pd_range stretch)
+uint32_t pd_round_count_covering(const pd_round *round, pd_range range)
 {
     if (round->ranges.at == NULL) return pd_round_ranks(round);
-    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges, stretch.first) -
-           pd_ranges_ending(&round->ranges, stretch.first);
+    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges, range.first) -
+           pd_ranges_ending(&round->ranges, range.first);
 }
 
-bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range stretch)
+bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range range)
 {
-    pd_rank_range range = pd_round_range(round, rank);
+    pd_rank_range own = pd_round_range(round, rank);
 
-    return range.start <= stretch.first && range.end >= stretch.first + stretch.n;
+    return own.start <= range.first && own.end >= range.first + range.n;
 }
 
 bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
@@ -61,11 +60,9 @@ pd_given pd_round_given(const pd_round *round)
     return absent > 0 && round->ranges.at != NULL && pd_round_gap(round, true, &gap) ? PD_GIVEN_PART : PD_GIVEN_ALL;
 }
 
-/* ---- a sweep over stretches ---- */
-
 pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
 {
-    pd_sweep sweep = { .round = round, .run = { first, 0 }, .end = end };
+    pd_sweep sweep = { .round = round, .range = { first, 0 }, .end = end };
 
     if (round->ranges.at == NULL) {
         sweep.n = pd_round_ranks(round);
@@ -80,8 +77,7 @@ pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
     return sweep;
 }
 
-/* A sweep is a loop over stretches (elements that the same ranks contribute). It keeps a list of the ranks that
- * contribute the stretch which it has reached. Returns the rank's index in this list, or, if the rank is not in it, the
+/* Returns the index of the rank in the list of a sweep, or, if the rank is not in it, the
  * index at which the rank would be inserted. */
 static uint32_t place_of(const pd_sweep *sweep, uint32_t rank)
 {
@@ -117,7 +113,7 @@ static void let_out(pd_sweep *sweep, uint32_t rank)
 bool pd_sweep_next(pd_sweep *sweep)
 {
     const pd_round *round = sweep->round;
-    int64_t at = sweep->run.first + sweep->run.n;
+    int64_t at = sweep->range.first + sweep->range.n;
 
     if (at >= sweep->end) return false;
     for (; sweep->ends < round->ranges.n_ordered && pd_ranges_end(&round->ranges, sweep->ends) <= at; sweep->ends++)
@@ -125,6 +121,6 @@ bool pd_sweep_next(pd_sweep *sweep)
     for (; sweep->starts < round->ranges.n_ordered && pd_ranges_start(&round->ranges, sweep->starts) <= at;
          sweep->starts++)
         let_in(sweep, round->ranges.at[sweep->starts].by_start);
-    sweep->run = pd_round_common_range(round, at, sweep->end);
+    sweep->range = pd_round_common_range(round, at, sweep->end);
     return true;
 }

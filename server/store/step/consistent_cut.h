@@ -1,12 +1,12 @@
-/* cut.h - a cut through a job, for an export or a checkpoint: the weights that all its parameters have at one step. If
+/* consistent_cut.h - a cut through a job, for an export or a checkpoint: the weights that all its parameters have at one step. If
  * the parameters rest at this step, their optimizer state can be read, too. Step thread.
  *
  * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter can
  * still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training goes
  * on. A cut with `rests` also stops each parameter at that step: its next round may collect contributions, but the
  * round's step begins only after the cut has ended. */
-#ifndef PD_CUT_H
-#define PD_CUT_H
+#ifndef PD_CONSISTENT_CUT_H
+#define PD_CONSISTENT_CUT_H
 
 #include "steps.h"
 

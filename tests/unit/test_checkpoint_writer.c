@@ -5,31 +5,31 @@
 
 #include "effects.h"
 #include "gated_disk.h"
-#include "keeper.h"
+#include "disk_writer.h"
 #include "kept_sample.h"
 
 #define ROOT "/state"
 
-/* A keeper whose thread can be made to wait when it makes a directory, at the beginning of a checkpoint. */
+/* A writer whose thread can be made to wait when it makes a directory, at the beginning of a checkpoint. */
 typedef struct fixture {
     gated_disk *at;
-    pd_keeper *keeper;
+    pd_disk_writer *writer;
 } fixture;
 
 static void set_up(fixture *f)
 {
-    pd_keeper_config config = { .dir = ROOT };
+    pd_disk_writer_config config = { PD_WRITES_CHECKPOINTS, .dir = ROOT };
 
     f->at = gated_disk_new(GATE_AT_MAKE_DIR);
     assert_int_equal(f->at->real.make_dir(f->at->real.arg, ROOT), 0);
     config.disk = &f->at->disk;
     config.done = f->at->done;
-    assert_int_equal(pd_keeper_start(&f->keeper, &config, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_start(&f->writer, &config, NULL), PD_OK);
 }
 
 static void tear_down(fixture *f)
 {
-    assert_int_equal(pd_keeper_stop(f->keeper, UINT64_MAX, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_stop(f->writer, UINT64_MAX, NULL), PD_OK);
     gated_disk_free(f->at);
 }
 
@@ -45,7 +45,7 @@ static pd_effect *checkpoint_of(uint64_t step, bool ended)
 
 static void submit(fixture *f, uint64_t step, bool ended)
 {
-    pd_keeper_submit(f->keeper, checkpoint_of(step, ended));
+    pd_disk_writer_submit(f->writer, f->at->done, checkpoint_of(step, ended));
 }
 
 /* Takes the next checkpoint that comes back, and checks its step. Returns its result. */
@@ -84,8 +84,8 @@ static void stop(void *arg)
 {
     fixture *f = arg;
 
-    assert_int_equal(pd_keeper_stop(f->keeper, UINT64_MAX, NULL), PD_OK);
-    f->keeper = NULL;
+    assert_int_equal(pd_disk_writer_stop(f->writer, UINT64_MAX, NULL), PD_OK);
+    f->writer = NULL;
 }
 
 TEST(at_the_end_all_checkpoints_come_back, fixture *f)
@@ -116,33 +116,33 @@ TEST(a_disk_that_does_not_answer_is_left_at_the_deadline_and_named, fixture *f)
     gate_shut(&f->at->gate, true);
     submit(f, 7, false);
     gate_await(&f->at->gate);
-    assert_int_equal(pd_keeper_stop(f->keeper, 1, &err), PD_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(err.text, "the disk does not answer: the last checkpoint of job " SAMPLE_JOB));
-    gate_shut(&f->at->gate, false); /* the disk answers: the same keeper can be ended */
+    assert_int_equal(pd_disk_writer_stop(f->writer, 1, &err), PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(err.text, "disk not responding: last checkpoint of job " SAMPLE_JOB));
+    gate_shut(&f->at->gate, false); /* the disk answers: the same writer can be ended */
     assert_int_equal(take(f, 7), PD_OK);
 }
 
-TEST(without_a_keeper_a_checkpoint_comes_back_as_cancelled, fixture *f)
+TEST(without_a_writer_a_checkpoint_comes_back_as_cancelled, fixture *f)
 {
-    f->at->mail = &pd_keeper_refuse(checkpoint_of(5, false))->mail;
+    pd_disk_writer_submit(NULL, f->at->done, checkpoint_of(5, false));
     assert_int_equal(take(f, 5), PD_CANCELLED);
 }
 
-TEST(two_keepers_do_not_share_a_directory)
+TEST(two_writers_do_not_share_a_directory)
 {
-    char dir[] = "/tmp/keeper-XXXXXX", path[64];
+    char dir[] = "/tmp/writer-XXXXXX", path[64];
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_keeper_config config = { .dir = dir, .done = done };
-    pd_keeper *first, *second;
+    pd_disk_writer_config config = { PD_WRITES_CHECKPOINTS, .dir = dir, .done = done };
+    pd_disk_writer *first, *second;
     pd_error err = { 0 };
 
     assert_non_null(mkdtemp(dir));
-    assert_int_equal(pd_keeper_start(&first, &config, NULL), PD_OK);
-    assert_int_equal(pd_keeper_start(&second, &config, &err), PD_UNAVAILABLE);
+    assert_int_equal(pd_disk_writer_start(&first, &config, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_start(&second, &config, &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "in use by another process"));
-    assert_int_equal(pd_keeper_stop(first, UINT64_MAX, NULL), PD_OK);
-    assert_int_equal(pd_keeper_start(&second, &config, NULL), PD_OK);
-    assert_int_equal(pd_keeper_stop(second, UINT64_MAX, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_stop(first, UINT64_MAX, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_start(&second, &config, NULL), PD_OK);
+    assert_int_equal(pd_disk_writer_stop(second, UINT64_MAX, NULL), PD_OK);
     pd_mailbox_free(done);
     snprintf(path, sizeof path, "%s/lock", dir);
     assert_int_equal(pd_disk_posix.remove(NULL, path), 0);
