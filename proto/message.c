@@ -1,7 +1,7 @@
 /* message.c - packs and unpacks the headers of frames, which are protobuf messages. */
 #include "message.h"
 
-#include "printable.h"
+#include "text.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "paramd/tensor.h"
-#include "printable.h"
+#include "text.h"
 
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
 {

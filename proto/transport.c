@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "printable.h"
+#include "text.h"
 
 static const char *const kinds[] = {
     [PD_IDENTITY_USER] = "user", [PD_IDENTITY_TOKEN] = "token", [PD_IDENTITY_CERTIFICATE] = "certificate"

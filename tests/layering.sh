@@ -26,7 +26,7 @@ only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '
 only '#include <ini\.h>'                      'INI parsing'    '^server/settings/config'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \
     '^client/(ctl|tools|example)/' '^server/tools/'
-only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/pattern\.c'
+only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/factor_rules\.c'
 only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/(net|tools)/' '^client/'
 only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/(net|tools)/' '^client/'
 only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/clip\.c' \

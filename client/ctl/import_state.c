@@ -529,7 +529,7 @@ static int tell(const state_import *im, bool imported)
         pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts,
                       pd_bytes_text(bytes, im->bytes), im->counts, im->job);
     else
-        printf("nothing imported: the job does not know %zu names of the file, and the file lacks %zu of its tensors "
+        printf("nothing imported: %zu names of the file are unknown to the job, %zu tensors are missing in the file "
                "(--partial imports the rest)\n",
                im->n_unknown, count_missing(im));
     return imported ? PD_CTL_OK : PD_CTL_FAILED;

@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "connection.h"
 #include "format.h"
-#include "nearest.h"
+#include "text.h"
 #include "programs.h"
 
 #define CLEAR "\033[H\033[2J" /* terminal codes that move to the upper left corner and erase the screen */

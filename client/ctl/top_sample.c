@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "format.h"
-#include "printable.h"
+#include "text.h"
 
 const char *const pd_top_orders[PD_TOP_ORDERS] = {
     [PD_TOP_NAME] = "name", [PD_TOP_SPEED] = "speed", [PD_TOP_MEMORY] = "memory", [PD_TOP_TRAFFIC] = "traffic"

@@ -8,7 +8,7 @@
 
 #include "notice.h"
 #include "convert.h"
-#include "copy.h"
+#include "pages.h"
 #include "core_state.h"
 #include "call.h"
 #include "pieces.h"

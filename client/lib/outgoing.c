@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy.h"
+#include "pages.h"
 #include "frame.h"
 #include "mutant.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "copy.h"
+#include "pages.h"
 #include "frame.h"
 #include "hash.h"
 #include "core_state.h"

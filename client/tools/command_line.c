@@ -11,9 +11,8 @@
 
 #include "format.h"
 #include "local_daemons.h"
-#include "nearest.h"
+#include "text.h"
 #include "sock.h"
-#include "units.h"
 
 const pd_command_option pd_common_options[] = {
     { "server", 's', PD_OPTION_TEXT, "ADDRESS",

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "printable.h"
+#include "text.h"
 
 char *pd_bytes_text(char text[PD_CELL], uint64_t bytes)
 {

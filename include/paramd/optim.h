@@ -108,7 +108,7 @@ typedef struct pd_hypers {
 } pd_hypers;
 
 /* Sets all hyperparameters to their defaults, without schedules. */
-PD_API void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *row);
+PD_API void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *ops);
 /* Sets one hyperparameter from text, for instance "lr" to "0.05". The text depends on the hyperparameter's type:
  *   flag     yes/no, true/false or 1/0
  *   list     all its numbers: "0.9,0.999", also in () or []
@@ -138,10 +138,10 @@ PD_API void pd_hypers_free(pd_hypers *hypers);
  * number of steps before it; 0: the first step. */
 PD_API void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value);
 /* Returns the index of a named hyperparameter in pd_optimizer_hypers; -1: the optimizer has none of that name. */
-PD_API int pd_hypers_find(const pd_optimizer_ops *row, const char *name);
+PD_API int pd_hypers_find(const pd_optimizer_ops *ops, const char *name);
 /* Returns, as bits, the hyperparameters that a name stands for. The name of a list stands for all its numbers. 0:
  * the optimizer has no such hyperparameter. */
-PD_API uint64_t pd_hypers_bits(const pd_optimizer_ops *row, const char *name);
+PD_API uint64_t pd_hypers_bits(const pd_optimizer_ops *ops, const char *name);
 /* Checks the conditions that tie several hyperparameters together (sgd: nesterov needs momentum > 0 and dampening
  * 0). They must also hold at every step where a schedule changes a value. PD_INVALID_ARGUMENT: a condition is
  * broken. */

@@ -1,4 +1,4 @@
-/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows only the sets of x86-64, as clones.h
+/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows only the sets of x86-64, as cpu.h
  * does. */
 #include "cpu.h"
 
@@ -15,7 +15,7 @@ static pd_error wrong_value; /* the error about the value of PARAMD_CPU; its cod
 
 pd_cpu pd_cpu_newest(void)
 {
-/* clang compiles no variants of our loops for newer instruction sets (clones.h), so with it the basic set is the only
+/* clang compiles no variants of our loops for newer instruction sets (cpu.h), so with it the basic set is the only
  * one. */
 #if defined(__x86_64__) && !defined(__clang__)
     __builtin_cpu_init();
@@ -37,8 +37,8 @@ int pd_cpu_find(const char *name, pd_cpu *set, pd_error *err)
     if (found == PD_CPU_SETS)
         return pd_fail(err, PD_INVALID_ARGUMENT, "instruction set \"%s\": expected %s", name, PD_CPU_CHOICES);
     if (found > newest)
-        return pd_fail(err, PD_UNAVAILABLE, "instruction set %s: the newest one of this CPU is %s", name,
-                       pd_cpu_names[newest]);
+        return pd_fail(err, PD_UNAVAILABLE, "instruction set %s is not available: the newest one of this CPU is %s",
+                       name, pd_cpu_names[newest]);
     *set = found;
     return PD_OK;
 }

@@ -47,4 +47,30 @@ int pd_cpu_check(pd_error *err);
  * there are none for this architecture. OpenBLAS reads that variable once, when it is loaded. */
 const char *pd_cpu_blas_core(pd_cpu set);
 
+/* Put PD_INLINE before each helper that a function made by PD_CLONES calls. The helper is then compiled into every
+ * variant of that function, for its instruction set. */
+#define PD_INLINE static inline __attribute__((always_inline))
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PD_CLONES(result, name, params, args)                                                                          \
+    PD_INLINE result name##_body params;                                                                               \
+    __attribute__((noinline, target("arch=x86-64-v4"))) static result name##_avx512 params                             \
+    {                                                                                                                  \
+        return name##_body args;                                                                                       \
+    }                                                                                                                  \
+    __attribute__((noinline, target("arch=x86-64-v3"))) static result name##_avx2 params                               \
+    {                                                                                                                  \
+        return name##_body args;                                                                                       \
+    }                                                                                                                  \
+    static result name params                                                                                          \
+    {                                                                                                                  \
+        if (pd_cpu_in_use == PD_CPU_AVX512) return name##_avx512 args;                                                 \
+        if (pd_cpu_in_use == PD_CPU_AVX2) return name##_avx2 args;                                                     \
+        return name##_body args;                                                                                       \
+    }                                                                                                                  \
+    PD_INLINE result name##_body params
+#else
+#define PD_CLONES(result, name, params, args) static result name params
+#endif
+
 #endif

@@ -32,8 +32,6 @@ struct pd_glob {
     uint8_t class_of[]; /* class of each byte: bytes of one class match the same elements. Only there if words > 0 */
 };
 
-/* ---- elements ---- */
-
 typedef struct element {
     enum { BYTE, ANY, SET, STAR } kind;
     uint8_t byte;
@@ -76,8 +74,6 @@ static const uint8_t *read_element(element *out, const uint8_t *at)
     out->byte = *at;
     return at + 1;
 }
-
-/* ---- classes of bytes ---- */
 
 typedef struct classes {
     uint8_t of[BYTES];
@@ -129,8 +125,6 @@ static void classify(classes *c, const uint8_t *rest, size_t *n, size_t *stars)
             ++*n;
     }
 }
-
-/* ---- compiling ---- */
 
 /* Copies the bytes at the beginning of a glob that stand for themselves. Returns the rest of the glob. */
 static const uint8_t *read_prefix(const uint8_t *text, char *prefix, size_t *n)
@@ -234,8 +228,6 @@ void pd_glob_free(pd_glob *glob)
 {
     free(glob);
 }
-
-/* ---- comparing ---- */
 
 /* Compares the rest of a name with the rest of a glob whose set of states is one word. */
 static bool run_one(const pd_glob *glob, const uint8_t *at)

@@ -1,8 +1,8 @@
 /* mutant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
  *
- * A mutant is one condition in the code, at the place where the bug once was or might be. The daemon is built
- * without PD_MUTANTS: PD_MUTANT(name) is then the constant false, and the compiler drops the mutant code. The
- * simulator builds the same sources with PD_MUTANTS, and switches on one bug in each of its runs. */
+ * A mutant is one condition in the code, at the place where the bug once was or might be. The daemon is built without
+ * PD_MUTANTS: PD_MUTANT(name) is then the constant false, and the compiler drops the mutant code. The simulator builds
+ * the same sources with PD_MUTANTS, and switches on one bug in each of its runs. */
 #ifndef PD_MUTANT_H
 #define PD_MUTANT_H
 

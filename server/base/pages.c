@@ -3,7 +3,10 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+
+#include "cpu.h"
 
 #define ALIGN ((size_t)64)
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -27,4 +30,70 @@ float *pd_floats_new(int64_t n)
 int64_t pd_floats_padded(int64_t n)
 {
     return (n + 15) / 16 * 16;
+}
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum {
+    VECTOR = 32,
+    STEP = 4,
+    LINE = 64,           /* bytes of a cache line */
+    PAST_CACHE = 1 << 18 /* copies of so many bytes bypass the cache */
+};
+
+typedef uint8_t vector __attribute__((vector_size(VECTOR), aligned(1), may_alias));
+
+/* Copies `steps` times STEP vectors. Without the barrier the compiler would call memcpy. */
+PD_CLONES(void, copy_steps, (uint8_t *restrict to, const uint8_t *restrict from, size_t steps), (to, from, steps))
+{
+    for (; steps > 0; steps--, to += STEP * VECTOR, from += STEP * VECTOR) {
+        const vector *in = (const vector *)from;
+        vector *out = (vector *)to, a = in[0], b = in[1], c = in[2], d = in[3];
+        out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+        __asm__ volatile("" : : : "memory");
+    }
+}
+
+static void copy_plainly(uint8_t *to, const uint8_t *from, size_t n)
+{
+    size_t whole = n / (STEP * VECTOR) * (STEP * VECTOR);
+
+    copy_steps(to, from, whole / (STEP * VECTOR));
+    if (n > whole) memcpy(to + whole, from + whole, n - whole);
+}
+
+/* Copies whole cache lines past the cache: a line that is written whole need not be read first. `to` is the beginning
+ * of a line. Returns the number of bytes that it has copied: 0 on CPUs other than x86-64. */
+static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
+{
+#ifdef __SSE2__
+    size_t whole = n / LINE * LINE;
+
+    for (size_t i = 0; i < whole; i += LINE) {
+        const __m128i *in = (const __m128i *)(from + i);
+        __m128i *out = (__m128i *)(to + i), a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1),
+                c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
+        _mm_stream_si128(out, a), _mm_stream_si128(out + 1, b);
+        _mm_stream_si128(out + 2, c), _mm_stream_si128(out + 3, d);
+    }
+    _mm_sfence(); /* otherwise another process could be told of the bytes before it can see them */
+    return whole;
+#else
+    (void)to, (void)from, (void)n;
+    return 0;
+#endif
+}
+
+void pd_copy_bytes(void *to, const void *from, size_t n)
+{
+    size_t done = 0;
+
+    if (n >= PAST_CACHE) {
+        done = -(uintptr_t)to % LINE;
+        copy_plainly(to, from, done);
+        done += copy_lines((uint8_t *)to + done, (const uint8_t *)from + done, n - done);
+    }
+    copy_plainly((uint8_t *)to + done, (const uint8_t *)from + done, n - done);
 }

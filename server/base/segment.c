@@ -71,7 +71,8 @@ static int make(pd_segment *out, uint64_t bytes, int seals, pd_error *err)
     if (fd < 0) return unavailable("memfd_create", err);
     if (bytes > INT64_MAX) {
         close(fd);
-        return pd_fail(err, PD_UNAVAILABLE, "shared memory: %llu bytes are too many", (unsigned long long)bytes);
+        return pd_fail(err, PD_UNAVAILABLE, "shared memory: %llu bytes exceed the largest size",
+                       (unsigned long long)bytes);
     }
     if ((rc = fill(out, fd, bytes, seals, err)) == PD_OK) return PD_OK;
     if (out->at != NULL)
@@ -111,18 +112,17 @@ static int check(int fd, uint64_t bytes, pd_error *err)
     struct stat file;
     int seals = fd >= 0 ? fcntl(fd, F_GET_SEALS) : -1;
 
-    if (fd < 0) return pd_fail(err, PD_INVALID_ARGUMENT, "shared memory: no descriptor came with the request");
+    if (fd < 0) return pd_fail(err, PD_INVALID_ARGUMENT, "shared memory: the request has no file descriptor");
     if (seals < 0 || fstatfs(fd, &fs) != 0 || (long)fs.f_type != TMPFS_MAGIC)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "shared memory: the descriptor is no memfd of ordinary pages: make it with memfd_create and "
-                       "MFD_ALLOW_SEALING");
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "shared memory: expected a memfd of ordinary pages, made by memfd_create with MFD_ALLOW_SEALING");
     if ((seals & FIXED_SIZE) != FIXED_SIZE && !PD_MUTANT(any_seals))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "shared memory: its size must be sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, and "
-                       "its seals are 0x%x",
+                       "shared memory: expected the seals F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, got 0x%x",
                        (unsigned)seals);
     if (bytes == 0 || fstat(fd, &file) != 0 || (uint64_t)file.st_size < bytes)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "shared memory: %llu bytes are announced, the memfd has %lld",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "shared memory: expected a memfd of %llu bytes, got %lld",
                        (unsigned long long)bytes, (long long)file.st_size);
     return PD_OK;
 }
@@ -136,16 +136,17 @@ static int check_full(int fd, pd_error *err)
     struct stat file;
 
     if ((fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0 && !PD_MUTANT(holes_lent))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "shared memory: it must be sealed with F_SEAL_FUTURE_WRITE, too: without it pages can be freed "
-                       "while they are read");
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "shared memory: the seal F_SEAL_FUTURE_WRITE is missing: without it pages can be freed while they "
+            "are read");
     if (fstat(fd, &file) != 0) return unavailable("fstat", err);
     there = (uint64_t)file.st_blocks * 512;
     whole = round_up((uint64_t)file.st_size, page);
     if (there == whole || PD_MUTANT(holes_lent)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "shared memory: %llu of its %llu bytes are allocated, and all must be: write to each page before "
-                   "Share, and where pages are huge, make the size a multiple of theirs",
+                   "shared memory: only %llu of %llu bytes are allocated: write to each page before Share; with huge "
+                   "pages make the size a multiple of their size",
                    (unsigned long long)there, (unsigned long long)whole);
 }
 

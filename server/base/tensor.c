@@ -80,8 +80,6 @@ int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t firs
     return (int64_t)(left < to_grid ? left : to_grid);
 }
 
-/* ---- axes ---- */
-
 static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';

@@ -1,8 +1,8 @@
 /* overlapped.c - reads ahead, writes behind and touches memory in threads of their own, and measures the disk. */
 #include "overlapped.h"
 
-#include "disk_pass.h"
-#include "keep_names.h"
+#include "disk.h"
+#include "state_dir.h"
 #include "pages.h"
 #include "thread.h"
 

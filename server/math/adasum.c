@@ -1,5 +1,4 @@
-/* adasum.c - computes the Adasum of vectors in passes over fixed ranges of
- * elements. */
+/* adasum.c - computes the Adasum of vectors in passes over fixed ranges of elements. */
 #include "adasum.h"
 
 #include <assert.h>
@@ -31,8 +30,7 @@ typedef struct stage {
 struct pd_adasum {
     pd_adasum_form form;
     pd_vectors in;
-    /* number of elements of a unit (the part that one thread computes at a time); number of such ranges in the
-     * vectors */
+    /* number of elements of a unit; number of such ranges in the vectors */
     int64_t n, range, ranges;
     float *to;
     stage stage;
@@ -42,8 +40,7 @@ struct pd_adasum {
     /* whether this level of the tree reads the contributions; later levels read the results of the level before */
     bool first;
     bool combines; /* whether this pass combines the vectors; otherwise it computes their dot products */
-    /* number of dot products that one unit computes (the work of one thread: a group of vectors over a range of
-     * elements) */
+    /* number of dot products that one unit computes */
     int n_dots;
     /* the dot products, indexed by group, range and number of the dot product */
     double *dots;
@@ -81,8 +78,6 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
     return form == PD_ADASUM_VDOT ? 0 : largest_power(k) / first_leaves(k) - 1;
 }
 
-/* ---- members of a group ---- */
-
 /* Writes the numbers of the vectors that group g merges: first its leaves, then the surplus vectors that are merged
  * into the leaves. Returns how many vectors these are. */
 static int members(const pd_adasum *a, int g, int *member)
@@ -118,8 +113,6 @@ static const float *load(const pd_adasum *a, int vector, size_t run, int64_t fir
     return tile;
 }
 
-/* ---- the blocks of a range ---- */
-
 typedef struct block {
     int64_t first, n;
     size_t run;
@@ -144,8 +137,6 @@ static bool next_block(const pd_adasum *a, int64_t range, block *b)
     while (a->first && a->in.ends[b->run] <= b->first) b->run++;
     return true;
 }
-
-/* ---- sums of vectors ---- */
 
 /* Adds k vectors, each times its factor, to the sum, in order, in one loop. `first`: the sum starts with these vectors.
  * The callers pass `k` and `first` as constants, so the compiler unrolls the loop. */
@@ -197,8 +188,6 @@ static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *me
         sum_block(sum, x, scale + j, some, j == 0);
     }
 }
-
-/* ---- dot products ---- */
 
 PD_CLONES(void, widen, (double *restrict to, const float *restrict x), (to, x))
 {
@@ -254,8 +243,6 @@ static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
             dots_with_sum(dots + 2 * r, load(a, r, b.run, b.first, b.n, BLOCK, tile), sum);
     } while (next_block(a, range, &b));
 }
-
-/* ---- coefficients ---- */
 
 /* The vectors of a group while they are merged in pairs. Node m stands for a merged vector, the sum over i of
  * scale[m][i] times vector i. dot[a][b] is the dot product of nodes a and b. */
@@ -317,8 +304,6 @@ static double *fold_ranges(const pd_adasum *a, int g)
     return sum;
 }
 
-/* ---- combination ---- */
-
 /* Rounds sums to float32. Returns the largest magnitude (pd_largest). */
 PD_CLONES(float, store, (float *restrict to, const double *restrict sum, int64_t n), (to, sum, n))
 {
@@ -345,8 +330,6 @@ static float combine(const pd_adasum *a, int k, const int *member, const double 
     } while (next_block(a, range, &b));
     return largest;
 }
-
-/* ---- passes ---- */
 
 static void plan_stage(pd_adasum *a)
 {

@@ -64,8 +64,7 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
                     float *const *scratch);
 void pd_adasum_end(pd_adasum *a); /* accepts NULL */
 
-/* Returns the number of units of this pass over the vectors. 0: the result is
- * complete. */
+/* Returns the number of units of this pass over the vectors. 0: the result is complete. */
 int64_t pd_adasum_units(const pd_adasum *a);
 /* Returns the estimated time in ns of one unit of this pass on one core. */
 double pd_adasum_unit_ns(const pd_adasum *a);

@@ -27,9 +27,9 @@ const char *pd_blas_poor_choice(void);
  *   - If OPENBLAS_CORETYPE is not set, and OpenBLAS made a poor choice, returns "auto". */
 const char *pd_blas_wanted_core(void);
 
-/* Makes BLAS compute on the calling thread alone from here on; in a parallel region, on each of its threads alone.
- * So the bits of a result do not depend on the number of threads. OPENBLAS_NUM_THREADS does not help here: an
- * OpenBLAS that was built for OpenMP takes the number of threads from OpenMP. */
+/* Makes BLAS compute on the calling thread alone from here on; in a parallel region, on each of its threads alone. So
+ * the bits of a result do not depend on the number of threads. OPENBLAS_NUM_THREADS does not help here: an OpenBLAS
+ * that was built for OpenMP takes the number of threads from OpenMP. */
 void pd_blas_one_thread(void);
 
 /* Returns why the OpenBLAS kernels with the name `core` are a poor choice for a CPU with these features; NULL: they are

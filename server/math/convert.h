@@ -7,14 +7,12 @@
 
 #include <string.h>
 
-#include "clones.h"
+#include "cpu.h"
 
 /* Converts elements [0, n) of `from` into `to`; the two must not overlap. Values go through float32 and are rounded to
  * nearest even. NaN stays NaN, a value that float16 cannot hold becomes infinite, and subnormal numbers are kept. Equal
  * types are copied bit for bit. */
 void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type, int64_t n);
-
-/* ---- conversions of one element, for loops over elements; they have no branches, so that the loops vectorise ---- */
 
 PD_INLINE uint32_t pd_f32_bits(float x)
 {

@@ -11,8 +11,8 @@
 enum { TILE = 4, PAIR = 2 };
 
 /* Adds the dot products of all pairs among the n vectors x[first] ... x[first + n - 1]. Each dot product is split into
- * eight lanes: if half is 0, the function computes lanes 0 to 3, otherwise lanes 4 to 7. The callers
- * pass n and half as constants, so that the loops are unrolled.
+ * eight lanes: if half is 0, the function computes lanes 0 to 3, otherwise lanes 4 to 7. The callers pass n and half as
+ * constants, so that the loops are unrolled.
  *
  * In this file the compiler may fuse a product and a sum into one instruction. That changes no bit of the result, since
  * products of two float32 are exact in float64. */

@@ -18,8 +18,8 @@ typedef struct pd_gram {
  * elements. The vectors begin at multiples of 64 bytes. All elements must be values of float32: their products are
  * exact in float64. */
 void pd_gram_add(pd_gram *gram, const double *const *x, int k);
-/* Writes the dot products summed so far. The eight lanes of each are added pairwise. The bits of a dot
- * product depend on its two vectors alone, not on k or on the other vectors. */
+/* Writes the dot products summed so far. The eight lanes of each are added pairwise. The bits of a dot product depend
+ * on its two vectors alone, not on k or on the other vectors. */
 void pd_gram_fold(const pd_gram *gram, double dots[PD_GRAM_DOTS]);
 
 #endif

@@ -5,7 +5,7 @@
 #include "lanes.h"
 
 /* Number of elements of the sum `acc` that are computed at a time. They stay in the first-level cache while the addends
- * (vectors) are added one after the other. */
+ * are added one after the other. */
 enum { TILE = 2048 };
 
 PD_INLINE bool finite_bits(uint32_t bits)
@@ -13,13 +13,11 @@ PD_INLINE bool finite_bits(uint32_t bits)
     return (bits & 0x7fffffffu) < 0x7f800000u;
 }
 
-/* ---- accumulation ---- */
-
 /* Largest number of float32 addends that one loop adds. Four make the loop as fast as memory. */
 enum { GROUP = 4 };
 
-/* Adds k vectors, each times its weight, to the sum `acc` in one loop. `first`: they replace what `acc`
- * holds. The callers pass `k` and `first` as constants, so that the loop has no branches. */
+/* Adds k vectors, each times its weight, to the sum `acc` in one loop. `first`: they replace what `acc` holds. The
+ * callers pass `k` and `first` as constants, so that the loop has no branches. */
 PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {
     const float *a = (const float *)x[0].at + offset, *b = a, *c = a, *d = a;
@@ -69,8 +67,7 @@ SUM_SHORT(add_bf16, pd_f32_from_bf16, +=)
 
 typedef void sum_function(float *acc, const pd_addend *x, int64_t offset, int64_t n);
 
-/* Returns how many of the next k addends (vectors to sum) one loop adds: up to GROUP if they are float32, otherwise
- * one. */
+/* Returns how many of the next k addends one loop adds: up to GROUP if they are float32, otherwise one. */
 static int group_size(const pd_addend *x, int k)
 {
     int n = 0;
@@ -133,8 +130,6 @@ float pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int 
     return pd_f32_from_bits((uint32_t)most);
 }
 
-/* ---- magnitudes ---- */
-
 float pd_largest(const float *x, int64_t n)
 {
     return pd_f32_from_bits((uint32_t)largest_bits(x, n));
@@ -144,8 +139,6 @@ float pd_larger(float a, float b)
 {
     return pd_f32_bits(a) > pd_f32_bits(b) ? a : b;
 }
-
-/* ---- finiteness ---- */
 
 PD_CLONES(bool, finite_16, (const uint16_t *x, uint16_t exponent, int64_t n), (x, exponent, n))
 {
@@ -186,8 +179,6 @@ bool pd_all_finite_f64(const double *x, int64_t n)
         if (!finite_f64(x + i, n - i < TILE ? n - i : TILE)) return false;
     return true;
 }
-
-/* ---- sums ---- */
 
 /* Copies the last n < 16 elements of a vector, and pads them with zeros to 16 elements, as many as one turn of the loop
  * reads. */
@@ -230,8 +221,6 @@ double pd_sum_squares(const float *x, int64_t n)
 {
     return dot(x, x, n);
 }
-
-/* ---- scaling ---- */
 
 PD_CLONES(void, scale, (float *to, const float *from, float by, int64_t n), (to, from, by, n))
 {

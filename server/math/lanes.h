@@ -6,7 +6,7 @@
 #ifndef PD_LANES_H
 #define PD_LANES_H
 
-#include "clones.h"
+#include "cpu.h"
 
 typedef double pd_doubles __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float pd_floats __attribute__((vector_size(16), aligned(4), may_alias));

@@ -18,11 +18,9 @@
 #include <string.h>
 
 #include "convert.h"
-#include "clones.h"
+#include "cpu.h"
 
 enum { TILE = 1024, ALIGN = 64 };
-
-/* ---- sizes ---- */
 
 static const struct {
     const char *name;
@@ -108,8 +106,6 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
     return q;
 }
 
-/* ---- loops over a run of rows; element j belongs to the same column in every run of a tile ---- */
-
 /* Computes the maxima top[j] <- max(top[j], |x[j]|) by comparing the bits of the numbers as integers. As integers they
  * have the same order as the numbers, with infinity above all numbers and NaN above infinity. */
 PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t n), (top, x, n))
@@ -153,8 +149,6 @@ PD_INLINE int32_t code_of(float x, float divisor, float most)
     }
 CODES(int8_t, encode_8, decode_8, INT8_MAX)
 CODES(int16_t, encode_16, decode_16, INT16_MAX)
-
-/* ---- tiles and runs ---- */
 
 /* A tile: columns [col, col + cols) of the tensor. Its rows are processed in runs of `rows` rows: several rows if the
  * tile has all columns of the tensor, otherwise one row. */

@@ -64,8 +64,8 @@ void pd_dequantize(float *x, const pd_quantized *q);
 /* Dequantizes elements [first, first + n) of the tensor in row-major order. They have the same bits as those that
  * pd_dequantize writes. */
 void pd_dequantize_run(float *x, const pd_quantized *q, int64_t first, int64_t n);
-/* Returns whether x equals the dequantized tensor bit for bit. Then x need not be quantized again. This check takes
- * one pass that writes nothing and stops at the first difference; quantizing takes two passes. */
+/* Returns whether x equals the dequantized tensor bit for bit. Then x need not be quantized again. This check takes one
+ * pass that writes nothing and stops at the first difference; quantizing takes two passes. */
 bool pd_quantized_holds(const pd_quantized *q, const float *x);
 
 const char *pd_storage_name(pd_storage storage); /* returns "float32", "bfloat16", "int8", "int16", "float16" or

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "convert.h"
-#include "clones.h"
-
-/* ---- the cipher ---- */
+#include "cpu.h"
 
 PD_INLINE uint32_t turned(uint32_t x, int bits)
 {
@@ -52,8 +50,6 @@ void pd_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[
     out[1] = y;
 }
 
-/* ---- streams ---- */
-
 pd_random pd_random_fold(pd_random stream, uint64_t number)
 {
     const uint32_t counter[2] = { (uint32_t)number, (uint32_t)(number >> 32) };
@@ -76,8 +72,6 @@ pd_random pd_random_stream(uint64_t seed, const char *name)
     /* The name's length is mixed into the stream's key last, so that "a" and "a\0" give different streams. */
     return pd_random_fold(stream, n);
 }
-
-/* ---- words ---- */
 
 enum { TILE = 1024 }; /* random words that are computed at a time; an even number */
 
@@ -127,8 +121,6 @@ static void draw(pd_random stream, uint64_t key, uint64_t first, float *out, int
     }
 }
 
-/* ---- uniform ---- */
-
 PD_CLONES(void, uniform_numbers, (const uint32_t *words, float *out, int64_t n), (words, out, n))
 {
     for (int64_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f;
@@ -139,10 +131,8 @@ void pd_random_uniform(pd_random stream, uint64_t key, uint64_t first, float *ou
     draw(stream, key, first, out, n, uniform_numbers);
 }
 
-/* ---- normal ---- */
-
-/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25. It splits y = 2^e
- * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). */
+/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25. It splits y = 2^e (1 +
+ * f) with 1 + f between sqrt(1/2) and sqrt(2). */
 PD_INLINE float minus_log(float y)
 {
     static const float q[] = { 0.33333311f,  -0.24999987f, 0.20002146f, -0.16669214f, 0.1422001f,

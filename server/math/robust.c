@@ -4,7 +4,7 @@
 #include <assert.h>
 
 #include "convert.h"
-#include "clones.h"
+#include "cpu.h"
 #include "kernels.h"
 
 /* Number of elements that are sorted at the same time: WIDE for up to FEW vectors, NARROW for more vectors. So one row

@@ -17,8 +17,8 @@
  * mean is the median. */
 int pd_median_trim(int k);
 
-/* Returns the bytes of scratch memory that pd_trimmed_mean needs for k vectors, at most 256 KiB for up to 4096
- * vectors. Each thread needs its own, aligned as floats are. */
+/* Returns the bytes of scratch memory that pd_trimmed_mean needs for k vectors, at most 256 KiB for up to 4096 vectors.
+ * Each thread needs its own, aligned as floats are. */
 size_t pd_trimmed_mean_scratch(int k);
 /* Writes the trimmed mean of each element: to[i] is the mean of x[0][i] ... x[k - 1][i] without the `trim` smallest and
  * the `trim` largest, 0 <= trim <= pd_median_trim(k). `to` may be the memory of one of the vectors, if this vector is

@@ -4,12 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "root_coupled.h"
-#include "root_diagonal.h"
-#include "root_eigh.h"
-#include "root_newton.h"
-#include "root_parts.h"
-#include "root_tracked.h"
+#include "root_types.h"
 
 static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
@@ -86,8 +81,7 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
     return 5 * product;
 }
 
-/* Returns how many n by n matrices a method has in memory at once, counted in float32 (a float64 matrix counts
- * twice):
+/* Returns how many n by n matrices a method has in memory at once, counted in float32 (a float64 matrix counts twice):
  *
  *   - Newton: the float64 matrices M, H and T, and two or three more for the power T^p of an inverse p-th root.
  *   - Eigendecomposition: two for LAPACK. In float64 (also for small matrices): two for LAPACK and the matrix itself.

@@ -36,13 +36,13 @@ double pd_form_half(const pd_form *form, double eigenvalue);
 /* Decomposes the matrix A by LAPACK's ssyevd, and computes its root from the eigenvectors. Q gets the eigenvectors, X
  * the root. If Q and X are the same matrix, only the root is kept. A is not changed.
  *
- * Fills the form and the report, but report->error only if form->p is 0.
- * Errors are those of root_types.h. After an error, Q is undefined. */
+ * Fills the form and the report, but report->error only if form->p is 0. Errors are those of root_types.h. After an
+ * error, Q is undefined. */
 int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report);
 
-/* Fills `largest` and `condition` of the report, and the form, from the
- * smallest and the largest eigenvalue of a matrix A, which were computed with rounding unit `eps`. PD_OUT_OF_RANGE: an
- * eigenvalue is not finite; or the ridge is relative but 0, and A is singular up to rounding. */
+/* Fills `largest` and `condition` of the report, and the form, from the smallest and the largest eigenvalue of a matrix
+ * A, which were computed with rounding unit `eps`. PD_OUT_OF_RANGE: an eigenvalue is not finite; or the ridge is
+ * relative but 0, and A is singular up to rounding. */
 int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n,
                    const pd_root_want *want);
 

@@ -11,7 +11,7 @@
  * All matrices are powers of A', and so symmetric. Still both halves of their products are computed: with the plain
  * rounding of full products A' X^p stays 10 to 100 times nearer to I than with products that are made symmetric (n 7 to
  * 32, conditions 1e4 to 1e10). The root is judged by this distance from I. */
-#include "root_coupled.h"
+#include "root_types.h"
 
 #include <assert.h>
 #include <math.h>
@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "root_basis.h"
-#include "root_parts.h"
 
 enum { SPARE = 3, MATRICES = 4 + SPARE, SMALL = 32 };
 /* The iteration ends if the largest |element| of M - I becomes more than this many times as large in one step. M is a
@@ -135,8 +134,6 @@ static double off_identity(pd_mat S)
     return (double)most;
 }
 
-/* ---- the iteration ---- */
-
 /* Sets the start of the iteration: X = z^(1/p) I and M = z A'. X will become the root, and M the identity I. A' is the
  * matrix with the ridge added to its diagonal. */
 static void begin(coupled *c, float z)
@@ -197,8 +194,6 @@ static double advance(coupled *c)
     return off_identity(c->M);
 }
 
-/* ---- the result ---- */
-
 /* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector of signs, and returns how much the
  * last round stretches the vector. */
 static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
@@ -232,8 +227,6 @@ static int give(pd_mat X, const coupled *c, pd_mat root, pd_root_report *report)
     report->condition = norm_of_power(c, c->A, 1, 8) * norm_of_power(c, c->X, c->p, 4);
     return PD_OK;
 }
-
-/* ---- Newton's iteration, with an absolute ridge ---- */
 
 static double frobenius(pd_mat S)
 {
@@ -272,8 +265,6 @@ int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report
     free(c.room);
     return rc;
 }
-
-/* ---- iterations of higher order, with a ridge relative to a bound of the largest eigenvalue ---- */
 
 static float largest_row_sum(pd_mat S)
 {

@@ -1,8 +1,8 @@
 /* root_tracked.c - computes roots in the eigenbasis of an earlier decomposition of almost the same matrix.
  *
  * Statistics change little between two refreshes (computations of a root), so the last basis nearly diagonalises the
- * new matrix. Its elements off the diagonal are small. They enter the root to first order by divided differences,
- * which are bounded however close two eigenvalues are (Daleckii and Krein).
+ * new matrix. Its elements off the diagonal are small. They enter the root to first order by divided differences, which
+ * are bounded however close two eigenvalues are (Daleckii and Krein).
  *
  *     B = Q A Q' + ridge I     d = diag(B)     F = B - diag(d)     y = d^(-1/p)                          1 1/2 products
  *     Y = diag(y) + F o D      D_ij = (y_i - y_j) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j))
@@ -26,19 +26,226 @@
  * old basis, so the next refresh needs it as well. A decomposition takes little more time, and the next refreshes are
  * of first order again.
  *
- * A relative ridge of 1e-6 keeps rounding harmless, as with ssyevd. Q changes only by a new decomposition, so it
- * never loses orthogonality. */
-#include "root_tracked.h"
-
+ * A relative ridge of 1e-6 keeps rounding harmless, as with ssyevd. Q changes only by a new decomposition, so it never
+ * loses orthogonality. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clones.h"
+#include "cpu.h"
 #include "kernels.h"
+#include "lanes.h"
 #include "root_basis.h"
-#include "root_parts.h"
-#include "root_tracking.h"
+#include "root_types.h"
+
+enum { VECTORS = 4 }; /* number of random vectors that estimate a norm */
+
+/* The computation of a root in the basis. A is divided by a power of two, so that its largest eigenvalue lies between 1
+ * and 2n. */
+typedef struct tracking {
+    int64_t n;
+    int64_t every;          /* one row of B in so many is looked at first */
+    int64_t rows;           /* number of rows of F that are computed; elements among the other rows count as 0 */
+    int p, a, b;            /* p = a + b, where b is a or a + 1 */
+    pd_mat B, U;            /* (rows, n). B: A in the basis, with its ridge; U: upper triangular. Their other rows are
+                             * diagonal: d, and sqrt(y). U' U is the root of B */
+    float *memory;          /* n by n numbers, where U lies */
+    float *d, *y, *ya, *yb; /* B's diagonal d; y = d^(-1/p); y^a; y^b */
+    float *ladder, *s;      /* ladder: work memory of ladder_rise, a row of n powers for each level; s: n results of
+                             * it */
+    int levels;
+    int exponent; /* A is divided by 2^exponent */
+    double lift, ridge,
+        /* All three are divided by 2^exponent, as A is. lift is as in pd_form, but computed from the smallest element
+         * on B's diagonal, an estimate of the smallest eigenvalue. */
+        largest;
+    double *wide; /* 3 VECTORS vectors */
+    float *probe; /* 4 VECTORS vectors, where wide's last 2 VECTORS lie */
+    void *room;
+} tracking;
+
+enum { LANES = 16 };
+#define LEAST 3e-7 /* relative error of a root that is as exact as float32 allows */
+#define MOST 2e-2  /* relative error of a root that is useless, even where ssyevd's root would be worse */
+
+/* Computes y <- M x for VECTORS vectors at once; they lie `apart` numbers one behind the other. If M is triangular the
+ * zeros below its diagonal are skipped. Sums are split into lanes in a fixed way, so the bits are the same on every
+ * CPU. */
+PD_CLONES(void, apply, (float *y, pd_mat M, bool triangular, const float *x, int64_t apart),
+          (y, M, triangular, x, apart))
+{
+    int64_t n = M.cols, whole = n / LANES * LANES;
+
+    for (int64_t i = 0; i < M.rows; i++) {
+        const float *row = M.at + i * M.stride;
+        float a[LANES] = { 0 }, b[LANES] = { 0 }, c[LANES] = { 0 }, d[LANES] = { 0 }, *sum[VECTORS] = { a, b, c, d };
+        for (int64_t j = triangular ? i / LANES * LANES : 0; j < whole; j += LANES)
+            for (int l = 0; l < LANES; l++) {
+                float m = row[j + l];
+                a[l] += m * x[j + l], b[l] += m * x[apart + j + l], c[l] += m * x[2 * apart + j + l],
+                    d[l] += m * x[3 * apart + j + l];
+            }
+        for (int v = 0; v < VECTORS; v++) {
+            for (int64_t j = whole; j < n; j++) sum[v][j - whole] += row[j] * x[v * apart + j];
+            for (int half = LANES / 2; half > 0; half /= 2)
+                for (int l = 0; l < half; l++) sum[v][l] += sum[v][l + half];
+            y[v * apart + i] = sum[v][0];
+        }
+    }
+}
+
+/* Computes y <- y + M' x for VECTORS vectors at once. M may be triangular as for apply. */
+PD_CLONES(void, add_turned, (float *restrict y, pd_mat M, bool triangular, const float *restrict x, int64_t apart),
+          (y, M, triangular, x, apart))
+{
+    for (int64_t i = 0; i < M.rows; i++) {
+        const float *restrict row = M.at + i * M.stride;
+        float a = x[i], b = x[apart + i], c = x[2 * apart + i], d = x[3 * apart + i];
+        for (int64_t j = triangular ? i : 0; j < M.cols; j++)
+            y[j] += a * row[j], y[apart + j] += b * row[j], y[2 * apart + j] += c * row[j],
+                y[3 * apart + j] += d * row[j];
+    }
+}
+
+/* Computes y <- diag(by) x in the rows that are diagonal, and y <- 0 in the others, for VECTORS vectors at once. */
+static void apply_diagonal(const tracking *t, float *y, const float *by, const float *x)
+{
+    for (int64_t v = 0; v < VECTORS; v++)
+        for (int64_t i = 0; i < t->n; i++) y[v * t->n + i] = i < t->rows ? 0 : by[i] * x[v * t->n + i];
+}
+
+/* Computes y <- U' U x for VECTORS vectors at once. */
+static void apply_root(const tracking *t, float *y, const float *x)
+{
+    float *between = t->probe + 3 * t->n * VECTORS;
+
+    apply_diagonal(t, y, t->y, x);
+    apply(between, t->U, true, x, t->n);
+    add_turned(y, t->U, true, between, t->n);
+}
+
+/* Computes y <- B x for VECTORS vectors at once. */
+static void apply_matrix(const tracking *t, float *y, const float *x)
+{
+    apply_diagonal(t, y, t->d, x);
+    add_turned(y + t->rows, pd_mat_cols(t->B, t->rows, t->n), false, x, t->n);
+    apply(y, t->B, false, x, t->n);
+}
+
+/* Estimates the relative error of the root Y = U' U of B in the Frobenius norm, from E = Y^a B Y^b - I:
+ *
+ *     |Z^(1/2) E Z^(1/2)| / (p |y|) with Z = diag(y)
+ *
+ * since the first-order change of Y by E is y_i E_ij / p on the diagonal and below sqrt(y_i y_j) E_ij / p elsewhere.
+ * The norm is estimated by a few vectors of signs. */
+static double error_of(const tracking *t)
+{
+    int64_t n = t->n, all = n * VECTORS;
+    float *u = t->probe, *w = u + all, *next = w + all;
+    double sum = 0, squares = 0;
+
+    pd_basis_signs(t->wide, all);
+    for (int64_t i = 0; i < all; i++) w[i] = u[i] = (float)t->wide[i] * sqrtf(t->y[i % n]);
+    for (int k = 0; k <= t->p; k++) {
+        float *held = w;
+        if (k == t->b)
+            apply_matrix(t, next, w);
+        else
+            apply_root(t, next, w);
+        w = next, next = held;
+    }
+    for (int64_t i = 0; i < all; i++) sum += (double)(w[i] - u[i]) * (double)(w[i] - u[i]) * (double)t->y[i % n];
+    for (int64_t i = 0; i < n; i++) squares += (double)t->y[i] * (double)t->y[i];
+    return sqrt(sum / VECTORS / squares) / t->p;
+}
+
+/* Computes y <- M x for VECTORS vectors of float64 at once; they lie `apart` numbers one behind the other. */
+PD_CLONES(void, apply_wide, (double *y, pd_mat M, const double *x, int64_t apart), (y, M, x, apart))
+{
+    enum { STEP = 8 };
+    int64_t n = M.cols, whole = n / STEP * STEP;
+
+    for (int64_t i = 0; i < M.rows; i++) {
+        const float *row = M.at + i * M.stride;
+        pd_lanes sum[VECTORS] = { 0 };
+        for (int64_t j = 0; j < whole; j += STEP) {
+            pd_lanes m = pd_lanes_of(row + j);
+            for (int v = 0; v < VECTORS; v++) {
+                const double *at = x + v * apart + j;
+                pd_lanes_add_product(&sum[v], m, (pd_lanes){ PD_DOUBLES(at), PD_DOUBLES(at + 4) });
+            }
+        }
+        for (int v = 0; v < VECTORS; v++) {
+            double rest = 0;
+            for (int64_t j = whole; j < n; j++) rest += (double)row[j] * x[v * apart + j];
+            y[v * apart + i] = pd_lanes_sum(sum[v]) + rest;
+        }
+    }
+}
+
+/* Computes y <- M' x for VECTORS vectors of float64 at once. */
+PD_CLONES(void, apply_wide_turned, (double *restrict y, pd_mat M, const double *restrict x, int64_t apart),
+          (y, M, x, apart))
+{
+    for (int64_t j = 0; j < apart * VECTORS; j++) y[j] = 0;
+    for (int64_t i = 0; i < M.rows; i++) {
+        const float *restrict row = M.at + i * M.stride;
+        double a = x[i], b = x[apart + i], c = x[2 * apart + i], d = x[3 * apart + i];
+        for (int64_t j = 0; j < M.cols; j++) {
+            double m = (double)row[j];
+            y[j] += a * m, y[apart + j] += b * m, y[2 * apart + j] += c * m, y[3 * apart + j] += d * m;
+        }
+    }
+}
+
+/* Returns w_i^2 with w_i = y_i^((p + 1) / 2). D_ij is at most w_i w_j / p, and equal to it where d_i = d_j. */
+static double weight_of(const tracking *t, int64_t i)
+{
+    double y = (double)t->y[i];
+
+    return y / (double)t->d[i];
+}
+
+/* Estimates the relative error that comes from the elements of F that are not computed: |F o D| / |y| with these
+ * elements alone. It is at most |W F W| / (p |y|) with W = diag(w). The norm is estimated as in error_of, but in
+ * float64: the differences of large numbers in F are small. */
+static double error_left_out(const tracking *t, pd_mat Q, pd_mat A)
+{
+    int64_t n = t->n, rows = t->rows;
+    pd_mat rest = pd_mat_rows(Q, rows, n);
+    double *x = t->wide, *u = x + n * VECTORS, *w = u + n * VECTORS, sum = 0, squares = 0;
+
+    pd_basis_signs(x, n * VECTORS);
+    for (int64_t i = rows; i < n; i++)
+        for (int64_t v = 0; v < VECTORS; v++) x[v * n + i - rows] = x[v * n + i] * sqrt(weight_of(t, i));
+    apply_wide_turned(u, rest, x, n);
+    apply_wide(w, A, u, n);
+    apply_wide(u, rest, w, n);
+    for (int64_t i = rows; i < n; i++) {
+        double own = (double)t->d[i] - t->ridge + t->lift;
+        for (int64_t v = 0; v < VECTORS; v++) {
+            double f = ldexp(u[v * n + i - rows], -t->exponent) - own * x[v * n + i - rows];
+            sum += f * f * weight_of(t, i);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) squares += (double)t->y[i] * (double)t->y[i];
+    return sqrt(sum / VECTORS / squares) / t->p;
+}
+
+/* Returns the relative error that a root computed by ssyevd would have: ssyevd's eigenvalues have errors of 2^-24 of
+ * the largest eigenvalue. To first order this gives an estimate. The real error is 3 to 5 times the estimate at n =
+ * 512, 0.5 to 5 times at 256, and 0.1 to 2 times at 64. A power of n as a factor corrects for this. */
+static double tolerance_of(const tracking *t)
+{
+    double wrong = 0, squares = 0;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        double y = (double)t->y[i], d = (double)t->d[i];
+        wrong += y / d * (y / d), squares += y * y;
+    }
+    return fmin(MOST, fmax(LEAST, fmin(2, pow((double)t->n / 320, 1.5)) * ldexp(t->largest, -24) *
+                                      sqrt(wrong / squares) / t->p));
+}
 
 enum {
     /* steps of power iteration towards the largest eigenvalue; few, because its start vector is nearly right */
@@ -50,28 +257,25 @@ enum {
 #define LEFT_OUT 0.6      /* share of the tolerated error that elements of F may have that are not computed */
 #define UNORTHOGONAL 1e-5 /* largest error of a basis that counts as orthogonal; ssyevd leaves about 1e-6 */
 
-static int tracking_new(pd_tracking *t, pd_mat X, int p)
+static int tracking_new(tracking *t, pd_mat X, int p)
 {
     size_t n = (size_t)X.rows, more;
 
-    *t = (pd_tracking){ .n = X.rows, .every = SAMPLED, .rows = X.rows, .p = p, .a = p / 2, .b = p - p / 2 };
+    *t = (tracking){ .n = X.rows, .every = SAMPLED, .rows = X.rows, .p = p, .a = p / 2, .b = p - p / 2 };
     if (t->n / MOST_ROWS > t->every) t->every = t->n / MOST_ROWS;
     while (t->a >> t->levels != 0) t->levels++;
-    more = n * (4 * PD_TRACKING_VECTORS + 5 + (size_t)t->levels) * sizeof(float) +
-           n * PD_TRACKING_VECTORS * sizeof(double);
+    more = n * (4 * VECTORS + 5 + (size_t)t->levels) * sizeof(float) + n * VECTORS * sizeof(double);
     if ((t->room = pd_root_room(t->n, 1, sizeof(float), more)) == NULL) return PD_NO_MEMORY;
     t->wide = t->room;
-    t->probe = (float *)(t->wide + PD_TRACKING_VECTORS * n);
-    t->memory = t->probe + 4 * PD_TRACKING_VECTORS * n;
+    t->probe = (float *)(t->wide + VECTORS * n);
+    t->memory = t->probe + 4 * VECTORS * n;
     t->d = t->memory + n * n;
     t->y = t->d + n, t->ya = t->y + n, t->yb = t->ya + n, t->s = t->yb + n, t->ladder = t->s + n;
     return PD_OK;
 }
 
-/* ---- transforming A into the basis ---- */
-
 /* Returns whether Q is orthogonal: its rows have length 1, and Q' Q v is v for one vector v. */
-static bool is_basis(const pd_tracking *t, pd_mat Q)
+static bool is_basis(const tracking *t, pd_mat Q)
 {
     int64_t n = t->n;
     float *v = t->probe, *u = v + n, *w = u + n;
@@ -101,7 +305,7 @@ static int scale_of(pd_mat A)
 }
 
 /* Computes the first rows of Q A Q' / 2^exponent, which are B without its ridge, and the diagonal d. */
-static void turn_rows(pd_tracking *t, pd_mat Q, pd_mat A)
+static void turn_rows(tracking *t, pd_mat Q, pd_mat A)
 {
     int64_t n = t->n, rows = t->rows;
     pd_mat low = pd_mat_rows(Q, 0, rows);
@@ -115,7 +319,7 @@ static void turn_rows(pd_tracking *t, pd_mat Q, pd_mat A)
 
 /* Computes the rest of the diagonal: q A q' = 2 q T q' for each other row q of Q. T is the upper triangle of A with
  * half its diagonal, so q T takes half a product. */
-static void turn_diagonal(pd_tracking *t, pd_mat Q, pd_mat A)
+static void turn_diagonal(tracking *t, pd_mat Q, pd_mat A)
 {
     int64_t n = t->n, rows = t->rows;
     pd_mat T = pd_mat_dense(t->memory + rows * n, n - rows, n);
@@ -132,7 +336,7 @@ static void turn_diagonal(pd_tracking *t, pd_mat Q, pd_mat A)
 }
 
 /* Computes A in the basis: t->rows rows of it, and the diagonal. */
-static void turn(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A)
+static void turn(tracking *t, pd_mat X, pd_mat Q, pd_mat A)
 {
     t->exponent = scale_of(A);
     t->B = pd_mat_rows(X, 0, t->rows);
@@ -143,7 +347,7 @@ static void turn(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A)
 
 /* Returns A's largest eigenvalue, divided by 2^exponent, by power iteration. The start vector is A times the vector of
  * the basis with the largest element on B's diagonal. */
-static double largest_of(const pd_tracking *t, pd_mat Q, pd_mat A)
+static double largest_of(const tracking *t, pd_mat Q, pd_mat A)
 {
     double *v = t->wide, *u = v + t->n, value = 0;
     int64_t top = 0;
@@ -164,7 +368,7 @@ static double largest_of(const pd_tracking *t, pd_mat Q, pd_mat A)
 }
 
 /* Writes d_i, an element of B's diagonal, and its powers. Returns false if a power is not finite. */
-static bool set_power(pd_tracking *t, int64_t i, double b)
+static bool set_power(tracking *t, int64_t i, double b)
 {
     double d = fmax(b - t->lift, 0) + t->ridge, y = pow(d, -1.0 / t->p);
 
@@ -174,9 +378,9 @@ static bool set_power(pd_tracking *t, int64_t i, double b)
     return d > 0 && isfinite(t->yb[i]);
 }
 
-/* Computes the ridge, adds it to B's diagonal, and computes the powers of the diagonal. Returns false if no root can
- * be computed in this basis. */
-static bool diagonal(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
+/* Computes the ridge, adds it to B's diagonal, and computes the powers of the diagonal. Returns false if no root can be
+ * computed in this basis. */
+static bool diagonal(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
 {
     t->largest = fmax(largest_of(t, Q, A), 0);
     t->ridge = ldexp(pd_form_ridge(want, ldexp(t->largest, t->exponent)), -t->exponent);
@@ -193,12 +397,10 @@ static bool diagonal(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want *wan
     return true;
 }
 
-/* ---- the root in the basis ---- */
-
 /* Computes the row s_j <- s_a(y_i, y_j) for one i and j >= from, where s_m(x, y) = sum of x^k y^(m - 1 - k) over k < m.
  * This sum equals (x^m - y^m) / (x - y), but without cancellation. It is built up along the binary digits of a: s_2m =
  * (x^m + y^m) s_m and s_(m+1) = x s_m + y^m. */
-PD_INLINE void ladder_rise(const pd_tracking *t, float *restrict s, int64_t i, int64_t from)
+PD_INLINE void ladder_rise(const tracking *t, float *restrict s, int64_t i, int64_t from)
 {
     int64_t n = t->n;
     float first = t->a > 0 ? 1 : 0, x = t->y[i];
@@ -213,9 +415,9 @@ PD_INLINE void ladder_rise(const pd_tracking *t, float *restrict s, int64_t i, i
     }
 }
 
-/* Computes y_j <- F_ij D_ij for j >= from from row i of B, with D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) =
- * -1 / (d_i d_j s_p(y_i, y_j)) and f(x) = x^(-1/p). */
-PD_INLINE void divided_row(const pd_tracking *t, float *restrict y, const float *restrict b, int64_t i, int64_t from)
+/* Computes y_j <- F_ij D_ij for j >= from from row i of B, with D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) = -1 / (d_i d_j
+ * s_p(y_i, y_j)) and f(x) = x^(-1/p). */
+PD_INLINE void divided_row(const tracking *t, float *restrict y, const float *restrict b, int64_t i, int64_t from)
 {
     int64_t n = t->n;
     const float *restrict d = t->d, *restrict ya = t->ya;
@@ -230,7 +432,7 @@ PD_INLINE void divided_row(const pd_tracking *t, float *restrict y, const float 
 
 /* Computes the triangular factor of the first-order root: an upper triangular U with U' U = f(d) + F o D + terms of
  * second order. */
-PD_CLONES(void, first_order_factor, (const pd_tracking *t), (t))
+PD_CLONES(void, first_order_factor, (const tracking *t), (t))
 {
     for (int64_t i = 0; i < t->rows; i++) {
         float *u = t->U.at + i * t->n, root = sqrtf(t->y[i]), inverse = 1 / root;
@@ -241,8 +443,6 @@ PD_CLONES(void, first_order_factor, (const pd_tracking *t), (t))
     }
 }
 
-/* ---- transforming the root back ---- */
-
 static void copy(pd_mat to, pd_mat from)
 {
     for (int64_t i = 0; i < from.rows; i++)
@@ -250,7 +450,7 @@ static void copy(pd_mat to, pd_mat from)
 }
 
 /* Computes X <- (U Q)' (U Q) and undoes the scaling of A. X is the memory of B, and U is overwritten by U Q. */
-static void turn_back(const pd_tracking *t, pd_mat X, pd_mat Q)
+static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
 {
     int64_t n = t->n, rows = t->rows;
     float scale = (float)pow(2, -(double)t->exponent / t->p);
@@ -265,20 +465,18 @@ static void turn_back(const pd_tracking *t, pd_mat X, pd_mat Q)
     pd_mirror(X);
 }
 
-/* ---- looking at a few rows of B first ---- */
-
 /* Returns how many rows of B are looked at. */
-static int64_t sampled_rows(const pd_tracking *t)
+static int64_t sampled_rows(const tracking *t)
 {
     int64_t rows = t->n / t->every;
 
     return rows < LEAST_ROWS ? 0 : rows;
 }
 
-/* Estimates the diagonal of B from the sampled rows of B, whose elements F (rows, n) holds. Neighbours of a sampled
- * row have about its element, since ssyevd sorts eigenvalues. Also fills the powers, largest and ridge. Returns
- * false if the rows allow no estimate. */
-static bool guess_diagonal(pd_tracking *t, pd_mat F, int64_t first, const pd_root_want *want)
+/* Estimates the diagonal of B from the sampled rows of B, whose elements F (rows, n) holds. Neighbours of a sampled row
+ * have about its element, since ssyevd sorts eigenvalues. Also fills the powers, largest and ridge. Returns false if
+ * the rows allow no estimate. */
+static bool guess_diagonal(tracking *t, pd_mat F, int64_t first, const pd_root_want *want)
 {
     t->largest = (double)F.at[(F.rows - 1) * F.stride + t->n - 1];
     t->ridge = ldexp(pd_form_ridge(want, ldexp(t->largest, t->exponent)), -t->exponent);
@@ -296,10 +494,10 @@ static bool guess_diagonal(pd_tracking *t, pd_mat F, int64_t first, const pd_roo
 /* Estimates the relative error of a first-order root in the basis Q from sampled rows F.
  *
  * The first-order root leaves out terms of second order. For row i their relative size is about (1/p)(1 + 1/p)/2, the
- * second coefficient of the series of (1 + x)^(-1/p), times sum over j of F_ij^2 / (d_i d_j). The error that
- * pd_tracking_error then finds was 1.2 to 1.5 times this estimate, so no good basis is given up. Measured on moving
- * averages of G G' (n 64 to 1024, p 2 to 8, beta 0.95 to 0.999, powers 0 to 1.5). */
-static double second_order(const pd_tracking *t, pd_mat F, int64_t first)
+ * second coefficient of the series of (1 + x)^(-1/p), times sum over j of F_ij^2 / (d_i d_j). The error that error_of
+ * then finds was 1.2 to 1.5 times this estimate, so no good basis is given up. Measured on moving averages of G G' (n
+ * 64 to 1024, p 2 to 8, beta 0.95 to 0.999, powers 0 to 1.5). */
+static double second_order(const tracking *t, pd_mat F, int64_t first)
 {
     double wrong = 0, squares = 0;
 
@@ -314,11 +512,11 @@ static double second_order(const pd_tracking *t, pd_mat F, int64_t first)
     return (t->p + 1) / (2.0 * t->p * t->p) * sqrt(wrong / squares);
 }
 
-/* Chooses how many rows of F to compute. Beginning with the largest eigenvalue, as many are left out as
- * pd_tracking_left_out will allow. A sampled row F stands for the rows around it. */
-static void choose_rows(pd_tracking *t, pd_mat F, int64_t first)
+/* Chooses how many rows of F to compute. Beginning with the largest eigenvalue, as many are left out as error_left_out
+ * will allow. A sampled row F stands for the rows around it. */
+static void choose_rows(tracking *t, pd_mat F, int64_t first)
 {
-    double most = LEFT_OUT * t->p * pd_tracking_tolerance(t), sum = 0, squares = 0;
+    double most = LEFT_OUT * t->p * tolerance_of(t), sum = 0, squares = 0;
     int64_t end = t->n;
 
     for (int64_t i = 0; i < t->n; i++) squares += (double)t->y[i] * (double)t->y[i];
@@ -327,8 +525,8 @@ static void choose_rows(pd_tracking *t, pd_mat F, int64_t first)
         const float *f = F.at + s * F.stride;
         double row = 0;
         for (int64_t j = begin; j < t->n; j++)
-            row += j == i ? 0 : (j < end ? 1 : 2) * (double)f[j] * (double)f[j] * pd_tracking_weight(t, j);
-        sum += (double)(end - begin) * row * pd_tracking_weight(t, i);
+            row += j == i ? 0 : (j < end ? 1 : 2) * (double)f[j] * (double)f[j] * weight_of(t, j);
+        sum += (double)(end - begin) * row * weight_of(t, i);
         if (!(sqrt(sum / squares) <= most)) return;
         t->rows = end = begin;
     }
@@ -336,7 +534,7 @@ static void choose_rows(pd_tracking *t, pd_mat F, int64_t first)
 
 /* Computes a few rows of B. Returns false if they already show that a root in the basis Q cannot be exact enough.
  * Otherwise chooses how many rows to compute. */
-static bool look_at_rows(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
+static bool look_at_rows(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
 {
     int64_t n = t->n, rows = sampled_rows(t), first = n - 1 - (rows - 1) * t->every;
     pd_mat S = { Q.at + first * Q.stride, rows, n, Q.stride * t->every }, T = pd_mat_dense(t->memory, rows, n),
@@ -347,22 +545,22 @@ static bool look_at_rows(pd_tracking *t, pd_mat Q, pd_mat A, const pd_root_want 
     pd_gemm(T, 0, ldexpf(1, -t->exponent), S, PD_AS_IS, A, PD_AS_IS);
     pd_gemm(F, 0, 1, T, PD_AS_IS, Q, PD_TRANSPOSED);
     if (!guess_diagonal(t, F, first, want)) return true;
-    if (second_order(t, F, first) > pd_tracking_tolerance(t)) return false;
+    if (second_order(t, F, first) > tolerance_of(t)) return false;
     choose_rows(t, F, first);
     return true;
 }
 
 /* Returns whether the root that the basis gives is exact enough. Errors whose squares are infinite, or not numbers, are
  * not; those whose squares vanish are far below the tolerance. */
-static bool is_exact(const pd_tracking *t, pd_mat Q, pd_mat A)
+static bool is_exact(const tracking *t, pd_mat Q, pd_mat A)
 {
-    double rest = t->rows < t->n ? pd_tracking_left_out(t, Q, A) : 0, error = pd_tracking_error(t);
+    double rest = t->rows < t->n ? error_left_out(t, Q, A) : 0, error = error_of(t);
 
-    return sqrt(error * error + rest * rest) <= pd_tracking_tolerance(t);
+    return sqrt(error * error + rest * rest) <= tolerance_of(t);
 }
 
 /* Computes the factor U of the root from t->rows rows of F. Returns whether the root is exact enough. */
-static bool correct(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want)
+static bool correct(tracking *t, pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want)
 {
     turn(t, X, Q, A);
     if (!diagonal(t, Q, A, want)) return false;
@@ -374,7 +572,7 @@ static bool correct(pd_tracking *t, pd_mat X, pd_mat Q, pd_mat A, const pd_root_
 static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report,
                  bool *good)
 {
-    pd_tracking t;
+    tracking t;
     int rc;
 
     *good = false;

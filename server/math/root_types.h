@@ -1,8 +1,8 @@
 /* root_types.h - the request for a root of a matrix, and the report about the result.
  *
  * A root is X = (A + ridge I)^(-1/p) of a symmetric positive semi-definite matrix A (n, n), or a power with another
- * exponent. A (n >= 1) is symmetric up to rounding or quantizing, dense or strided, and not changed. Both halves of
- * X are written.
+ * exponent. A (n >= 1) is symmetric up to rounding or quantizing, dense or strided, and not changed. Both halves of X
+ * are written.
  *
  * Errors: PD_NO_MEMORY, and PD_OUT_OF_RANGE in these cases:
  *   - A, the root or its error is not finite;
@@ -15,6 +15,9 @@
 #define PD_ROOT_TYPES_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "linalg.h"
 #include "paramd/error.h"
 
@@ -29,12 +32,12 @@ typedef enum pd_root_method {
     /* Eigendecomposition in float32 that reuses the eigenvectors of the last decomposition as long as the error stays
      * small, and decomposes anew if it is too large. */
     PD_ROOT_TRACKED,
-    /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge is
-     * epsilon itself. Negative eigenvalues are not raised to 0. The root is that of the last iteration, even if the
-     * iteration did not converge; report.error may then be NaN. An error is returned only if the root is not finite. */
+    /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge is epsilon itself. Negative
+     * eigenvalues are not raised to 0. The root is that of the last iteration, even if the iteration did not converge;
+     * report.error may then be NaN. An error is returned only if the root is not finite. */
     PD_ROOT_COUPLED,
-    /* An iteration of higher order than Newton's (Lakic 1998), as in Meta's matrix_functions.py. The ridge (the number
-     * added to the diagonal) is relative to an upper bound of the largest eigenvalue: max(epsilon * bound, 1e-16). */
+    /* An iteration of higher order than Newton's (Lakic 1998), as in Meta's matrix_functions.py. The ridge is relative
+     * to an upper bound of the largest eigenvalue: max(epsilon * bound, 1e-16). */
     PD_ROOT_HIGHER_ORDER,
 } pd_root_method;
 
@@ -60,8 +63,8 @@ typedef struct pd_root_want {
     /* If `retries` > 0, a root whose error is not below this (or is NaN) is computed again, as `retries` says.
      * INFINITY: it is computed again only after a failure. */
     double most_error;
-    /* Most retries, 0 or more. The first retry is an eigendecomposition in float64 with the same ridge (number added to
-     * the diagonal). Each further retry has an epsilon ten times larger (0 stays 0). */
+    /* Most retries, 0 or more. The first retry is an eigendecomposition in float64 with the same ridge. Each further
+     * retry has an epsilon ten times larger (0 stays 0). */
     int retries;
     pd_ridge ridge;
     /* With PD_RIDGE_SHIFTED and the methods eigh, eigh64 and tracked, the root is X = (A + ridge I)^-exponent, where
@@ -122,5 +125,70 @@ typedef struct pd_factor {
 
 /* largest number of rows n of a matrix that root_eigh.c decomposes in float64 in place of float32 */
 enum { PD_ROOT_SMALL = 128 };
+
+/* Returns the ridge of a matrix (the number that is added to its diagonal) whose largest eigenvalue is `largest`:
+ * epsilon * max(largest, 1e-6). If `largest` is NaN, the ridge is NaN. */
+double pd_root_ridge(double epsilon, double largest);
+
+/* Returns the ridge for the iteration of higher order: max(epsilon * bound, 1e-16). `bound` is not below the largest
+ * eigenvalue. If it is NaN, the ridge is NaN. */
+double pd_root_bounded_ridge(double epsilon, double bound);
+
+/* Returns the exponent of the root that `want` requests, as a positive number: q / p for the coupled iterations,
+ * otherwise want->exponent. */
+double pd_root_exponent(const pd_root_want *want);
+
+/* Allocates `count` matrices of n rows and n columns with elements of `size` bytes, and `more` bytes behind the last
+ * matrix. The memory is aligned to 64 bytes; free it with free(). NULL: out of memory, or the size overflows. */
+void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more);
+
+/* pd_root_widen copies a float32 matrix A to a dense float64 matrix. pd_root_narrow copies a dense float64 matrix to
+ * the float32 matrix X, rounding each element. */
+void pd_root_widen(double *to, pd_mat A);
+void pd_root_narrow(pd_mat X, const double *from);
+
+/* Returns whether the matrix X is finite: no element is infinite or NaN. */
+bool pd_root_is_finite(pd_mat X);
+
+/* Returns whether a matrix is diagonal: every element off the diagonal is zero. A matrix of one element is diagonal. */
+bool pd_root_is_diagonal(pd_factor A);
+/* Computes the root X <- (A + epsilon I)^-exponent of a diagonal matrix A, and fills the report. PD_OUT_OF_RANGE: X is
+ * not finite. */
+int pd_root_of_diagonal(pd_mat X, pd_factor A, const pd_root_want *want, pd_root_report *report);
+
+/* Computes a root as pd_root does with PD_ROOT_EIGH or PD_ROOT_EIGH64, but without retries and without a shortcut for
+ * diagonal matrices. */
+int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+/* Computes the root of a dense float64 A (n, n) in float64, and rounds X to float32 at the end. Only for eigh64 with
+ * PD_RIDGE_SHIFTED; no retries. A may exceed the range of float32. */
+int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_report *report);
+
+/* These functions compute a root as pd_root does for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER, but without retries, and
+ * without computing diagonal matrices element by element. */
+int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+int pd_root_higher_order(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+
+/* Computes a root as pd_root does for PD_ROOT_NEWTON, but without retries, and without computing diagonal matrices
+ * element by element. */
+int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+
+/* Computes a root like pd_root does for PD_ROOT_TRACKED, but without retries and without the shortcut for diagonal
+ * matrices. */
+int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
+
+/* Estimates the largest eigenvalue of A, which has n rows and n columns, by power iteration in float64 from a fixed
+ * start vector, as the function `power_iteration` in Google's program does: at most 100 steps, absolute tolerance 1e-6.
+ * PD_OUT_OF_RANGE: the estimate is not finite; it is written to *largest all the same. PD_NO_MEMORY: out of memory.
+ *
+ * A is only read. If padded_side is above n, A counts as the top left corner of a matrix with padded_side rows, which
+ * has `padding` on the rest of its diagonal.
+ *
+ * `v` may be NULL. Otherwise it receives the last vector, of padded_side (or n) numbers. They are NaN for a matrix of
+ * zeros. */
+int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding);
+/* Writes the first n entries of the fixed start vector of the power iteration: random numbers of the generator MT19937
+ * with seed 1729, uniform on [-1, 1). */
+void pd_start_vector(double *v, int64_t n);
 
 #endif

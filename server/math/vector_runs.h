@@ -12,9 +12,9 @@ typedef struct pd_vector_run {
     pd_dtype dtype;
 } pd_vector_run;
 
-/* k vectors that are all cut into runs at the same elements. Run p has the elements [ends[p -
- * 1], ends[p]); the first run begins at element 0, and the last one ends where the vectors end. at[p * k + r] is run p
- * of vector r. All memory is borrowed, and must stay in place and unchanged while it is in use. */
+/* k vectors that are all cut into runs at the same elements. Run p has the elements [ends[p - 1], ends[p]); the first
+ * run begins at element 0, and the last one ends where the vectors end. at[p * k + r] is run p of vector r. All memory
+ * is borrowed, and must stay in place and unchanged while it is in use. */
 typedef struct pd_vectors {
     int k;
     size_t n_runs;

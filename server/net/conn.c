@@ -3,7 +3,7 @@
 
 #include "grow.h"
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

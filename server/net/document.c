@@ -2,7 +2,7 @@
 #include "document.h"
 
 #include "grow.h"
-#include "utf8.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdarg.h>

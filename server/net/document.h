@@ -29,7 +29,7 @@ void pd_document_clear(pd_document *document);
 void pd_document_add(pd_document *document, const char *bytes, size_t n);
 /* Writes at most 1023 bytes. */
 void pd_document_put(pd_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Writes a text as JSON, in quotes. Characters that are not printable (utf8.h) are escaped, and bytes that are not
+/* Writes a text as JSON, in quotes. Characters that are not printable (text.h) are escaped, and bytes that are not
  * UTF-8 become "?". */
 void pd_document_json_text(pd_document *document, const char *text);
 /* Writes a number as JSON, so that the same number is read back; null if it is not finite. */

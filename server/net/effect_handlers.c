@@ -5,7 +5,7 @@
 #include "conn.h"
 #include "lifecycle.h"
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 
 #include <string.h>
 #include <syslog.h>

@@ -4,7 +4,7 @@
 
 #include "conn.h"
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "lifecycle.h"
 #include "optimizers.h"
-#include "printable.h"
+#include "text.h"
 
 #include <assert.h>
 #include <stdio.h>

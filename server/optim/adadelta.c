@@ -21,10 +21,10 @@ static const pd_hyper adadelta_hypers[] = {
     { .name = NULL },
 };
 
-static int adadelta_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int adadelta_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "square_avg", "acc_delta", NULL });
 }

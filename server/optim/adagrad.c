@@ -24,14 +24,14 @@ static const pd_hyper adagrad_hypers[] = {
     { .name = NULL },
 };
 
-static int adagrad_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int adagrad_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "sum",
                                                    .number = -1,
                                                    .shape = plan->shape,
                                                    .fill = (float)declaration->hypers.value[INITIAL] });
 
-    (void)fact;
+    (void)stats;
     (void)err;
     return slot < 0 ? slot : PD_OK;
 }

@@ -28,11 +28,11 @@ enum { EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ };
 static const pd_hyper adam_hypers[] = { HYPERS(0, 0) };
 static const pd_hyper adamw_hypers[] = { HYPERS(1e-2, 1) };
 
-static int adam_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int adam_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     bool amsgrad = declaration->hypers.value[AMSGRAD] != 0;
 
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan,
                          (const char *const[]){ "exp_avg", "exp_avg_sq", amsgrad ? "max_exp_avg_sq" : NULL, NULL });

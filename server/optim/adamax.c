@@ -21,10 +21,10 @@ static const pd_hyper adamax_hypers[] = {
     { .name = NULL },
 };
 
-static int adamax_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int adamax_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_inf", NULL });
 }

@@ -1,5 +1,4 @@
-/* archive.c - writes the state of objects to an image, or reads it from an image without
- * trusting its bytes. */
+/* archive.c - writes the state of objects to an image, or reads it from an image without trusting its bytes. */
 #include "archive.h"
 
 #include <assert.h>
@@ -12,13 +11,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers a
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
 #define MAGIC 0x4d494450u /* "PDIM" */
-/* an offset in the image, behind magic number and version: there stands the length of the
- * image */
+/* an offset in the image, behind magic number and version: there stands the length of the image */
 #define LENGTH_AT 8
 #define LEAST_ROOM 4096
 #define AGREED_TEXT 4096
-
-/* ---- errors ---- */
 
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...)
 {
@@ -56,8 +52,6 @@ static int code_of_misfit(const pd_archive *archive)
     return archive->reading ? PD_DATA_LOSS : PD_INTERNAL;
 }
 
-/* ---- bytes ---- */
-
 static bool grow(pd_archive *archive, size_t wanted)
 {
     size_t size = archive->size + archive->size / 2;
@@ -75,8 +69,7 @@ static bool grow(pd_archive *archive, size_t wanted)
     return true;
 }
 
-/* Returns how many bytes are left to read in the open section (a named part of the image), or in the whole image if no
- * section is open. */
+/* Returns how many bytes are left to read in the open section, or in the whole image if no section is open. */
 static size_t bytes_left(const pd_archive *archive)
 {
     return (archive->depth > 0 ? archive->open[archive->depth - 1].at : archive->size) - archive->at;
@@ -106,8 +99,6 @@ void pd_archive_bytes(pd_archive *archive, void *at, size_t n)
     }
     archive->at += n;
 }
-
-/* ---- numbers and texts ---- */
 
 static size_t element_bytes(pd_field_kind kind)
 {
@@ -235,8 +226,6 @@ void pd_archive_agree(pd_archive *archive, const char *what, const char *mine)
                     n > 120 ? 120 : (int)n, other);
 }
 
-/* ---- records ---- */
-
 /* Returns a hash (FNV-1a) of the names, types and sizes of a table's fields. Images contain it, so that a reader can
  * refuse an image with other fields. */
 static uint64_t fingerprint(const pd_table *table)
@@ -296,8 +285,6 @@ void *pd_archive_list(pd_archive *archive, const pd_table *table, void *records,
     return records;
 }
 
-/* ---- sections ---- */
-
 /* Writes the name of a section. When an image is read, checks that the section which begins here has this name. */
 static void visit_name(pd_archive *archive, const char *name)
 {
@@ -355,8 +342,6 @@ bool pd_archive_has_more(const pd_archive *archive)
 {
     return archive->reading && is_ok(archive) && bytes_left(archive) > 0;
 }
-
-/* ---- the image ---- */
 
 /* Writes or reads the first bytes of an image: magic number, version and length. A writer does not know the length yet
  * and writes 0. pd_archive_end puts in the real one. */

@@ -1,5 +1,5 @@
-/* archive.h - writes the state of objects to an image, and reads it back. Pure functions without global
- * variables; any thread.
+/* archive.h - writes the state of objects to an image, and reads it back. Pure functions without global variables; any
+ * thread.
  *
  * For each type of object one function, its visitor, does both. So the writer and the reader cannot differ:
  *
@@ -18,8 +18,7 @@
  *     rc = pd_archive_end(&archive, &bytes, &n, &err);
  *
  * After the first error all functions do nothing and leave the object unchanged. So a visitor checks for errors only
- * before it allocates, loops or looks something up. The error text names the sections (named parts of the image) that
- * were open.
+ * before it allocates, loops or looks something up. The error text names the sections that were open.
  *
  * The reader trusts no byte. Reading allocates at most a small multiple of the image's size. The image has no checksum:
  * a caller that writes it to a file adds one. Errors:
@@ -40,8 +39,6 @@
 #include <stdint.h>
 
 #include "paramd/error.h"
-
-/* ---- tables of fields ---- */
 
 typedef enum pd_field_kind {
     PD_FIELD_BOOL,
@@ -92,10 +89,8 @@ typedef struct pd_table {
     const pd_field *fields;
 } pd_table;
 
-/* ---- an archive ---- */
-
 #define PD_ARCHIVE_VERSION 1
-#define PD_ARCHIVE_DEPTH 8          /* most sections (named parts of an image) that may be open at once */
+#define PD_ARCHIVE_DEPTH 8          /* most sections that may be open at once */
 #define PD_ARCHIVE_STRING (1 << 20) /* most bytes of a text field of the kind STRING that has no bounds of its own */
 
 typedef struct pd_section {
@@ -133,22 +128,19 @@ void pd_archive_begin_read(pd_archive *archive, const void *image, size_t n);
 int pd_archive_end(pd_archive *archive, uint8_t **image, size_t *n, pd_error *err);
 
 bool pd_archive_is_reading(const pd_archive *archive);
-/* Returns PD_OK, or the code of the first error of the archive (the writer or reader of an image). */
+/* Returns PD_OK, or the code of the first error of the archive. */
 int pd_archive_status(const pd_archive *archive);
 /* Records an error that the caller has found while it writes or reads an image. The error text begins with the names of
  * the open sections. Only the first error counts. Returns the code of the first error. */
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* pd_archive_enter begins a section (a named part of an image), pd_archive_leave ends it. A reader checks the section's
- * name, and that the section's content was read to the end. Names have 1 to 255 bytes, and are borrowed while the
- * section is open. */
+/* pd_archive_enter begins a section, pd_archive_leave ends it. A reader checks the section's name, and that the
+ * section's content was read to the end. Names have 1 to 255 bytes, and are borrowed while the section is open. */
 void pd_archive_enter(pd_archive *archive, const char *name);
 void pd_archive_leave(pd_archive *archive);
 /* Returns whether a reader has not reached the end of the open section yet. Images of earlier versions lack what was
  * added since at the end of a section: a visitor leaves it out when this is false. */
 bool pd_archive_has_more(const pd_archive *archive);
-
-/* ---- visits ---- */
 
 /* Write or read one struct (pd_archive_fields) or an array of n structs (pd_archive_records), with the members that the
  * table lists. The image does not contain n: the reader must know it. */

@@ -24,12 +24,12 @@ static const pd_hyper asgd_hypers[] = {
     { .name = NULL },
 };
 
-static int asgd_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int asgd_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int rc = pd_plan_slots(plan, (const char *const[]){ "ax", NULL });
 
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     if (rc == PD_OK) rc = pd_plan_number(plan, "eta", 0);
     return rc == PD_OK ? pd_plan_number(plan, "mu", 1) : rc;

@@ -7,6 +7,9 @@
 #ifndef PD_AXES_H
 #define PD_AXES_H
 
+#include <stddef.h>
+
+#include "paramd/error.h"
 #include "paramd/tensor.h"
 
 #define PD_AXIS_NAME (PD_AXIS_BYTES + 1) /* bytes of memory for the name of a dimension with its terminating NUL */
@@ -52,5 +55,23 @@ int pd_axis_table_read(pd_axis_table *out, const char *text, pd_error *err);
 void pd_axis_table_free(pd_axis_table *table);
 /* Finds the rule of a dimension's name in a table. Returns false if the table does not contain the name. */
 bool pd_axis_table_find(const pd_axis_table *table, const char *name, pd_dim_rule *rule);
+
+#define PD_MAX_PAIRS 256
+
+typedef struct pd_pair {
+    char *key;   /* the key of the pair, without quotes */
+    char *value; /* the value as it stands in the text; never empty */
+} pd_pair;
+
+typedef struct pd_pairs {
+    pd_pair *at; /* the pairs, in the order of the text */
+    size_t n;
+    char *memory;
+} pd_pairs;
+
+/* Reads a list of key:value pairs into *out. Free it with pd_pairs_free, also after an error. PD_INVALID_ARGUMENT: the
+ * text is not such a list, or has more than PD_MAX_PAIRS pairs. PD_NO_MEMORY: out of memory. */
+int pd_pairs_read(pd_pairs *out, const char *text, pd_error *err);
+void pd_pairs_free(pd_pairs *pairs);
 
 #endif

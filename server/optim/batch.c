@@ -1,5 +1,5 @@
-/* batch.c - runs many steps in waves. A wave takes one piece of work from each step, and runs the units of all
- * pieces in one parallel region. A unit is the part of a piece that one thread computes. */
+/* batch.c - runs many steps in waves. A wave takes one piece of work from each step, and runs the units of all pieces
+ * in one parallel region. A unit is the part of a piece that one thread computes. */
 #include "batch.h"
 
 #include <assert.h>
@@ -19,8 +19,8 @@
 #include "pages.h"
 #include "stored.h"
 
-/* If a wave is estimated to take less than this, it runs on one thread: waking the other threads would take longer.
- * The number of threads does not change the results. */
+/* If a wave is estimated to take less than this, it runs on one thread: waking the other threads would take longer. The
+ * number of threads does not change the results. */
 #define WORTH_SHARING_NS 50000.0
 
 /* A step's next piece of work: one phase, or one of the stages in which slots or tasks are copied. A wave runs one
@@ -42,8 +42,6 @@ struct pd_batch {
     bool *spoils; /* for each unit that looks at new weights: whether it has found some that the step has spoiled */
 };
 
-/* ---- memory ---- */
-
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
 {
     pd_batch *batch = calloc(1, sizeof *batch);
@@ -52,7 +50,8 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     assert(threads >= 1);
     if (batch == NULL) return NULL;
     for (size_t i = 0; i < n; i++) {
-        int64_t floats = pd_floats_padded((int64_t)optims[i]->shared->plan.scratch_floats) + optims[i]->view_floats;
+        int64_t floats =
+            pd_floats_padded((int64_t)optims[i]->shared->plan.scratch_floats) + optims[i]->memory.view_floats;
         units += optims[i]->most_units;
         if (floats > scratch) scratch = floats;
     }
@@ -83,80 +82,77 @@ int pd_batch_threads(const pd_batch *batch)
     return batch->threads;
 }
 
-/* ---- moving one step from stage to stage ---- */
-
 static bool skipped(const pd_optim *optim)
 {
-    const pd_phase *phase = &optim->row->phases[optim->phase];
-    return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->saved.count);
+    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
+    return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->step.hyper, optim->saved.count);
 }
 
-/* Returns the phase before which the step must stop to copy the inputs of its preconditioner tasks, or to begin to
- * use their results (adopt). Returns the number of phases if neither is left to do. */
+/* Returns the phase before which the step must stop to capture its tasks, or to begin to use their results (adopt).
+ * Returns the number of phases if neither is left to do. */
 static int next_stop(const pd_optim *optim)
 {
     int stop = optim->n_phases;
 
-    if (!optim->captured && optim->row->capture_phase < stop) stop = optim->row->capture_phase;
-    if (!optim->adopted && optim->row->adopt_phase < stop) stop = optim->row->adopt_phase;
+    if (!optim->step.captured && optim->ops->capture_phase < stop) stop = optim->ops->capture_phase;
+    if (!optim->step.adopted && optim->ops->adopt_phase < stop) stop = optim->ops->adopt_phase;
     return stop;
 }
 
 /* Skips phases that need not run, up to phase `end`. Returns whether a phase before `end` is left to run. */
 static bool next_phase(pd_optim *optim, int end)
 {
-    while (optim->phase < end && skipped(optim)) optim->phase++;
-    return optim->phase < end;
+    while (optim->step.phase < end && skipped(optim)) optim->step.phase++;
+    return optim->step.phase < end;
 }
 
-/* Chooses the stage of a step that has run its phases up to the next stop: capture (copy the inputs of preconditioner
- * tasks), wait until their results can be used (adopted), or close. If both stops are before the same phase, capture
- * comes first. */
+/* Chooses the stage of a step that has run its phases up to the next stop: capture, wait until their results can be
+ * used, or close. If both stops are before the same phase, capture comes first. */
 static void leave_phases(pd_optim *optim)
 {
-    if (!optim->captured && optim->phase == optim->row->capture_phase) {
-        optim->captured = true;
-        optim->stage = PD_STAGE_CAPTURE;
+    if (!optim->step.captured && optim->step.phase == optim->ops->capture_phase) {
+        optim->step.captured = true;
+        optim->step.stage = PD_STAGE_CAPTURE;
         pd_tasks_prepare(optim);
-    } else if (!optim->adopted) {
-        optim->adopted = true;
-        optim->stage = PD_STAGE_WAIT;
+    } else if (!optim->step.adopted) {
+        optim->step.adopted = true;
+        optim->step.stage = PD_STAGE_WAIT;
     } else {
-        optim->stage = optim->guards && optim->last_ranges < 0 ? PD_STAGE_CHECK : PD_STAGE_CLOSE;
+        optim->step.stage = optim->step.guards && optim->last_ranges < 0 ? PD_STAGE_CHECK : PD_STAGE_CLOSE;
     }
 }
 
 /* Moves a step on to its next piece of work. Returns false if the step is done or has to wait. */
 static bool has_work(pd_optim *optim)
 {
-    for (;;) switch (optim->stage) {
+    for (;;) switch (optim->step.stage) {
         case PD_STAGE_IDLE: return false;
         case PD_STAGE_OPEN:
-            if (optim->n_whole > 0 && !optim->opened) return true;
-            optim->stage = PD_STAGE_PHASES;
+            if (optim->memory.n_whole > 0 && !optim->step.opened) return true;
+            optim->step.stage = PD_STAGE_PHASES;
             break;
         case PD_STAGE_PHASES:
             if (next_phase(optim, next_stop(optim))) return true;
             leave_phases(optim);
             break;
         case PD_STAGE_CAPTURE:
-            if (optim->n_work > 0) return true;
-            optim->stage = PD_STAGE_PHASES;
+            if (optim->tasks.n_work > 0) return true;
+            optim->step.stage = PD_STAGE_PHASES;
             break;
         case PD_STAGE_WAIT:
             pd_step_settle(optim);
             if (!pd_step_is_decided(optim)) return false;
             pd_step_decide(optim);
             pd_tasks_collect(optim);
-            optim->stage = PD_STAGE_ADOPT;
+            optim->step.stage = PD_STAGE_ADOPT;
             break;
         case PD_STAGE_ADOPT:
-            if (optim->n_work > 0) return true;
-            optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_PHASES;
+            if (optim->tasks.n_work > 0) return true;
+            optim->step.stage = optim->step.refused ? PD_STAGE_CLOSE : PD_STAGE_PHASES;
             break;
         case PD_STAGE_CHECK: return true;
         case PD_STAGE_CLOSE:
-            if (optim->n_whole > 0 && optim->opened) return true;
+            if (optim->memory.n_whole > 0 && optim->step.opened) return true;
             pd_optim_end(optim);
             return false;
         }
@@ -171,10 +167,11 @@ static int64_t count_units(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
-    if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) return (int64_t)optim->n_whole;
-    if (optim->stage == PD_STAGE_CHECK) return count_ranges(plan);
-    if (optim->stage != PD_STAGE_PHASES) return (int64_t)optim->n_work;
-    switch (optim->row->phases[optim->phase].kind) {
+    if (optim->step.stage == PD_STAGE_OPEN || optim->step.stage == PD_STAGE_CLOSE)
+        return (int64_t)optim->memory.n_whole;
+    if (optim->step.stage == PD_STAGE_CHECK) return count_ranges(plan);
+    if (optim->step.stage != PD_STAGE_PHASES) return (int64_t)optim->tasks.n_work;
+    switch (optim->ops->phases[optim->step.phase].kind) {
     case PD_RANGES: return count_ranges(plan);
     case PD_BLOCKS: return (int64_t)plan->n_blocks;
     case PD_STRIPES: return (int64_t)plan->n_blocks * plan->stripes;
@@ -187,8 +184,8 @@ static int64_t count_units(const pd_optim *optim)
  * thread ran which unit. */
 static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIALS], int64_t n)
 {
-    const pd_phase *phase = &optim->row->phases[optim->phase];
-    double *total = optim->total[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
+    double *total = optim->step.total[optim->step.phase];
 
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < PD_MAX_PARTIALS; k++)
@@ -197,46 +194,45 @@ static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIA
 
 static void end_round(pd_optim *optim)
 {
-    const pd_phase *phase = &optim->row->phases[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
 
-    optim->round++;
-    if (phase->rounds != NULL && optim->round < phase->rounds(&optim->shared->plan, optim->hyper)) return;
-    optim->phase++;
-    optim->round = 0;
+    optim->step.round++;
+    if (phase->rounds != NULL && optim->step.round < phase->rounds(&optim->shared->plan, optim->step.hyper)) return;
+    optim->step.phase++;
+    optim->step.round = 0;
 }
 
 static void note_spoils(const pd_batch *batch, const piece *p)
 {
-    for (int64_t i = 0; i < p->n_units; i++) p->optim->spoils = p->optim->spoils || batch->spoils[p->first + i];
+    for (int64_t i = 0; i < p->n_units; i++)
+        p->optim->step.spoils = p->optim->step.spoils || batch->spoils[p->first + i];
 }
 
 static void finish_work(const pd_batch *batch, const piece *p)
 {
     pd_optim *optim = p->optim;
 
-    if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) {
-        optim->opened = optim->stage == PD_STAGE_OPEN;
-    } else if (optim->stage == PD_STAGE_CHECK) {
+    if (optim->step.stage == PD_STAGE_OPEN || optim->step.stage == PD_STAGE_CLOSE) {
+        optim->step.opened = optim->step.stage == PD_STAGE_OPEN;
+    } else if (optim->step.stage == PD_STAGE_CHECK) {
         note_spoils(batch, p);
-        optim->stage = PD_STAGE_CLOSE;
-    } else if (optim->stage == PD_STAGE_CAPTURE) {
+        optim->step.stage = PD_STAGE_CLOSE;
+    } else if (optim->step.stage == PD_STAGE_CAPTURE) {
         pd_tasks_captured(optim);
-    } else if (optim->stage == PD_STAGE_ADOPT) {
+    } else if (optim->step.stage == PD_STAGE_ADOPT) {
         pd_tasks_adopted(optim);
         pd_tasks_collect(optim);
     } else {
-        if (optim->guards && optim->phase == optim->last_ranges) note_spoils(batch, p);
+        if (optim->step.guards && optim->step.phase == optim->last_ranges) note_spoils(batch, p);
         fold_partials(optim, batch->partial + p->first, p->n_units);
         end_round(optim);
     }
 }
 
-/* ---- running units, on any thread of the parallel region ---- */
-
 /* Returns whether the step has made some of n weights, from `first` on, infinite or NaN that were finite. */
 static bool spoils_weights(const pd_optim *optim, int64_t first, int64_t n)
 {
-    const float *before = optim->io.before + first, *after = optim->io.after + first;
+    const float *before = optim->step.io.before + first, *after = optim->step.io.after + first;
 
     if (pd_all_finite(after, PD_F32, n)) return false;
     for (int64_t i = 0; i < n; i++)
@@ -257,34 +253,34 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
 {
     const pd_optim *optim = p->optim;
     const pd_plan *plan = &optim->shared->plan;
-    const pd_phase *phase = &optim->row->phases[optim->phase];
+    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
     pd_unit unit = {
         .plan = plan,
-        .hyper = optim->hyper,
-        .fact = optim->shared->fact,
+        .hyper = optim->step.hyper,
+        .stats = optim->shared->stats,
         .random = optim->shared->random,
         .random_of_all = optim->shared->random_of_all,
-        .draws = optim->io.draws,
+        .draws = optim->step.io.draws,
         .count = optim->saved.count,
         .index = index,
         .n_units = p->n_units,
-        .gradient = optim->io.gradient,
-        .before = optim->io.before,
-        .after = optim->io.after,
-        .update = optim->io.update,
+        .gradient = optim->step.io.gradient,
+        .before = optim->step.io.before,
+        .after = optim->step.io.after,
+        .update = optim->step.io.update,
         .slot = optim->slot,
         .partial = batch->partial[p->first + index],
-        .total = (const double(*)[PD_MAX_PARTIALS])optim->total,
+        .total = (const double(*)[PD_MAX_PARTIALS])optim->step.total,
     };
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
-    unit.round = optim->round;
+    unit.round = optim->step.round;
     unit.scratch = batch->scratch + thread * batch->scratch_floats;
     if (phase->kind == PD_BLOCKS) {
         unit.block = &plan->blocks[index];
-        if (optim->view_floats > 0) {
+        if (optim->memory.view_floats > 0) {
             pd_block_open(optim, index, unit.scratch);
-            unit.scratch += optim->view_floats;
+            unit.scratch += optim->memory.view_floats;
         }
     }
     if (phase->kind == PD_STRIPES) {
@@ -297,9 +293,9 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
             plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
     }
     phase->run(&unit);
-    if (optim->guards && optim->phase == optim->last_ranges)
+    if (optim->step.guards && optim->step.phase == optim->last_ranges)
         batch->spoils[p->first + index] = spoils_weights(optim, unit.first, unit.n);
-    if (phase->kind == PD_BLOCKS && optim->view_floats > 0) pd_block_close(optim, index);
+    if (phase->kind == PD_BLOCKS && optim->memory.view_floats > 0) pd_block_close(optim, index);
 }
 
 /* Returns the piece that contains unit number u of the wave. */
@@ -319,7 +315,7 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
 {
     const piece *p = piece_of(batch->pieces, n_pieces, u);
 
-    switch (p->optim->stage) {
+    switch (p->optim->step.stage) {
     case PD_STAGE_OPEN: pd_stored_open(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_CHECK: batch->spoils[u] = spoils_range(p->optim, u - p->first); break;
     case PD_STAGE_CLOSE: pd_stored_close(p->optim, (size_t)(u - p->first)); break;
@@ -329,16 +325,14 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
     }
 }
 
-/* ---- waves ---- */
-
 /* Returns whether threads can share a piece of work that is a single unit: it may have large products, or copies of
  * large matrices. */
 static bool can_be_shared(const pd_optim *optim)
 {
-    bool by_block = optim->stage == PD_STAGE_PHASES && optim->row->phases[optim->phase].kind == PD_BLOCKS;
+    bool by_block = optim->step.stage == PD_STAGE_PHASES && optim->ops->phases[optim->step.phase].kind == PD_BLOCKS;
 
     return optim->shared->plan.large_products &&
-           (by_block || optim->stage == PD_STAGE_CAPTURE || optim->stage == PD_STAGE_ADOPT);
+           (by_block || optim->step.stage == PD_STAGE_CAPTURE || optim->step.stage == PD_STAGE_ADOPT);
 }
 
 /* Runs the next piece of each step that has one. Returns false if no step has one. */
@@ -383,8 +377,8 @@ static bool any_goes_on(pd_optim *const *steps, size_t n)
 
 static void note_parked(pd_optim *optim)
 {
-    if (optim->parked || !pd_optim_waits(optim)) return;
-    optim->parked = true;
+    if (optim->step.parked || !pd_optim_waits(optim)) return;
+    optim->step.parked = true;
     optim->saved.stats.waits++;
 }
 

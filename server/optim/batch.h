@@ -5,10 +5,9 @@
 
 #include "optimizer_types.h"
 
-/* Runs n steps that have begun, as far as possible: each until it ends, or until it has to wait for a preconditioner
- * task. The phases of different steps run in one parallel region of
- * at most `threads` (>= 1) threads. Steps that still have to wait are skipped. PD_NO_MEMORY: there is no scratch
- * memory, and no step has run. */
+/* Runs n steps that have begun, as far as possible: each until it ends, or until it has to wait for a task. The phases
+ * of different steps run in one parallel region of at most `threads` (>= 1) threads. Steps that still have to wait are
+ * skipped. PD_NO_MEMORY: there is no scratch memory, and no step has run. */
 int pd_batch_run(pd_optim *const *steps, size_t n, int threads);
 
 typedef struct pd_batch pd_batch; /* memory for running optimizer steps: scratch memory of each thread, and lists */
@@ -20,7 +19,7 @@ int pd_batch_threads(const pd_batch *batch);
 /* Runs n optimizer steps like pd_batch_run, but in the memory of an existing batch, so it cannot fail for want of
  * memory. */
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n);
-/* Runs n preconditioner tasks that optimizers have handed out, each on one thread. */
+/* Runs n tasks that optimizers have handed out, each on one thread. */
 void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n);
 
 #endif

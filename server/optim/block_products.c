@@ -80,8 +80,6 @@ static pd_mat matrix_of(const pd_block_view *view)
     return (pd_mat){ view->at, view->size[0], view->size[1], view->stride };
 }
 
-/* ---- statistics ---- */
-
 /* The arguments of pd_block_gram, for its stripes: rows of S. */
 typedef struct gram {
     pd_mat S;
@@ -117,8 +115,6 @@ void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view,
 
     pd_stripes_run(g.stripes, gram_stripe, &g);
 }
-
-/* ---- preconditioning ---- */
 
 /* A product C = op(A) B of whole matrices, for its stripes: rows of C, or columns if C is wider than it is high. */
 typedef struct whole_product {

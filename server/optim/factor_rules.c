@@ -1,15 +1,250 @@
-/* factor_rules.c - decides along which dimensions adafactor factors the second moment of a parameter (keeps means
- * instead of all elements). */
+/* factor_rules.c - decides along which dimensions adafactor factors the second moment of a parameter. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+
 #include "factor_rules.h"
 
+#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "pairs.h"
-#include "pattern.h"
-#include "text.h"
+#include "axes.h"
+#include "hyper_text.h"
+
+enum { DEPTH = 1000, HEAP_KIB = 1024 };
+enum { START = 8 }; /* budget that each search uses up before it tries the first item of the expression */
+
+/* Options with which an expression is compiled. If both the text and the expression are ASCII, characters are treated
+ * as single bytes, which makes a search many times faster. In both modes PCRE2 calls the function `count` before each
+ * item of the expression. */
+enum { ASCII, UTF8, MODES };
+static const uint32_t options[MODES] = {
+    [ASCII] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP,
+    [UTF8] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF,
+};
+
+struct pd_search {
+    pcre2_general_context *general;
+    pcre2_compile_context *compile;
+    pcre2_match_context *match;
+    pcre2_match_data *data;
+    int64_t left;
+    int64_t least;  /* searches end when less than this is left: pd_search_limit */
+    int64_t weight; /* how much of the search budget one matching step of the current expression uses */
+};
+
+struct pd_pattern {
+    pd_search *search;
+    char *text;
+    char *ours; /* the regular expression in PCRE2's syntax; NULL: the expression is too long */
+    bool ascii;
+    pcre2_code *code[MODES]; /* the compiled expression for each mode (ASCII, UTF-8); NULL: not compiled yet */
+    int64_t weight[MODES];
+};
+
+/* Allocates with malloc, as the rest of the project does, instead of PCRE2's default allocator. */
+static void *get(size_t size, void *nothing)
+{
+    (void)nothing;
+    return malloc(size);
+}
+
+static void put(void *at, void *nothing)
+{
+    (void)nothing;
+    free(at);
+}
+
+static int no_memory(pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "out of memory for a regular expression");
+}
+
+/* Subtracts one matching step from the search budget. PCRE2 calls this function before each item of the expression. An
+ * item that is longer than one byte may scan the rest of the text, and compare each character with the whole item, so
+ * such an item costs more. */
+static int count(pcre2_callout_block *at, void *arg)
+{
+    pd_search *search = arg;
+    int64_t over = at->next_item_length > 1
+                       ? (int64_t)(at->next_item_length * (at->subject_length - at->current_position)) / 32
+                       : 0;
+
+    search->left -= search->weight * (1 + over);
+    return search->left >= search->least ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+pd_search *pd_search_new(int64_t steps)
+{
+    pd_search *search = calloc(1, sizeof *search);
+
+    if (search == NULL) return NULL;
+    search->left = steps;
+    if ((search->general = pcre2_general_context_create(get, put, NULL)) != NULL) {
+        search->compile = pcre2_compile_context_create(search->general);
+        search->match = pcre2_match_context_create(search->general);
+        search->data = pcre2_match_data_create(1, search->general);
+    }
+    if (search->compile == NULL || search->match == NULL || search->data == NULL) {
+        pd_search_free(search);
+        return NULL;
+    }
+    pcre2_set_depth_limit(search->match, DEPTH);
+    pcre2_set_heap_limit(search->match, HEAP_KIB);
+    pcre2_set_callout(search->match, count, search);
+    return search;
+}
+
+void pd_search_free(pd_search *search)
+{
+    if (search == NULL) return;
+    pcre2_match_data_free(search->data);
+    pcre2_match_context_free(search->match);
+    pcre2_compile_context_free(search->compile);
+    pcre2_general_context_free(search->general);
+    free(search);
+}
+
+int64_t pd_search_left(const pd_search *search)
+{
+    return search->left;
+}
+
+void pd_search_limit(pd_search *search, int64_t steps)
+{
+    search->least = search->left > steps ? search->left - steps : 0;
+}
+
+static bool is_ascii(const char *text)
+{
+    while ((signed char)*text > 0) text++;
+    return *text == '\0';
+}
+
+/* Returns whether the expression has "{,n}" or "{,}" at `at`. Python reads these repetitions as {0,n} and {0,}, but
+ * PCRE2 does not. */
+static bool has_no_least(const char *at)
+{
+    return at[0] == '{' && at[1] == ',' && at[2 + strspn(at + 2, "0123456789")] == '}';
+}
+
+/* Copies a character class of a regular expression, "[...]", and escapes each '[' inside it. A ']' directly after the
+ * opening bracket is an ordinary character. Moves *from to the closing ']', or to the end of the text. Returns the end
+ * of the copy. */
+static char *copy_class(char *to, const char **from)
+{
+    const char *at = *from;
+
+    *to++ = *at++;
+    if (*at == '^') *to++ = *at++;
+    if (*at == ']') *to++ = *at++;
+    for (; *at != '\0' && *at != ']'; at++) {
+        if (*at == '[') *to++ = '\\';
+        *to++ = *at;
+        if (*at == '\\' && at[1] != '\0') *to++ = *++at;
+    }
+    *from = at;
+    return to;
+}
+
+/* Translates a regular expression from Python's syntax to PCRE2's. The result is at most twice as long. */
+static void respell(char *to, const char *from)
+{
+    while (*from != '\0') {
+        if (*from == '[') to = copy_class(to, &from);
+        if (*from == '\0') break;
+        *to++ = *from;
+        if (*from == '\\' && from[1] != '\0')
+            *to++ = *++from;
+        else if (has_no_least(from))
+            *to++ = '0';
+        from++;
+    }
+    *to = '\0';
+}
+
+pd_pattern *pd_pattern_new(pd_search *search, const char *text)
+{
+    pd_pattern *pattern = calloc(1, sizeof *pattern);
+    size_t n = strlen(text);
+
+    if (pattern == NULL) return NULL;
+    pattern->search = search;
+    pattern->ascii = is_ascii(text);
+    pattern->text = strdup(text);
+    if (n <= PD_MAX_PATTERN && (pattern->ours = malloc(2 * n + 1)) != NULL) respell(pattern->ours, text);
+    if (pattern->text != NULL && (pattern->ours != NULL || n > PD_MAX_PATTERN)) return pattern;
+    pd_pattern_free(pattern);
+    return NULL;
+}
+
+void pd_pattern_free(pd_pattern *pattern)
+{
+    if (pattern == NULL) return;
+    for (int mode = 0; mode < MODES; mode++) pcre2_code_free(pattern->code[mode]);
+    free(pattern->ours);
+    free(pattern->text);
+    free(pattern);
+}
+
+/* Sets how much of the search budget one matching step of a compiled expression uses. Capture groups raise this cost,
+ * because each step copies their positions. Also subtracts the cost of the compilation from the budget. */
+static void weigh(pd_pattern *pattern, int mode)
+{
+    uint32_t groups = 0;
+    size_t size = 0;
+
+    (void)pcre2_pattern_info(pattern->code[mode], PCRE2_INFO_CAPTURECOUNT, &groups);
+    (void)pcre2_pattern_info(pattern->code[mode], PCRE2_INFO_SIZE, &size);
+    pattern->weight[mode] = (mode == UTF8 ? 4 : 1) * (1 + (int64_t)groups / 16);
+    pattern->search->left -= (int64_t)size / 4;
+    pattern->search->least -= (int64_t)size / 4;
+    if (pattern->search->least < 0) pattern->search->least = 0;
+}
+
+static int compile(pd_pattern *pattern, int mode, pd_error *err)
+{
+    PCRE2_UCHAR words[160] = "";
+    size_t at = 0;
+    int code = 0;
+
+    if (pattern->ours == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the regular expression \"%.64s...\" has %zu bytes; expected at most %d", pattern->text,
+                       strlen(pattern->text), PD_MAX_PATTERN);
+    pattern->code[mode] = pcre2_compile((PCRE2_SPTR)pattern->ours, PCRE2_ZERO_TERMINATED, options[mode], &code, &at,
+                                        pattern->search->compile);
+    if (pattern->code[mode] != NULL) {
+        weigh(pattern, mode);
+        return PD_OK;
+    }
+    if (code == PCRE2_ERROR_HEAP_FAILED) return no_memory(err);
+    (void)pcre2_get_error_message(code, words, sizeof words);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is an invalid regular expression: %s at byte %zu",
+                   pattern->ours, (const char *)words, at);
+}
+
+int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error *err)
+{
+    pd_search *search = pattern->search;
+    int mode = pattern->ascii && is_ascii(text) ? ASCII : UTF8, rc;
+
+    *found = false;
+    if (pattern->code[mode] == NULL && (rc = compile(pattern, mode, err)) != PD_OK) return rc;
+    search->weight = pattern->weight[mode];
+    search->left -= START * search->weight;
+    rc = search->left < search->least
+             ? PCRE2_ERROR_CALLOUT
+             : pcre2_match(pattern->code[mode], (PCRE2_SPTR)text, strlen(text), 0, 0, search->data, search->match);
+    *found = rc >= 0;
+    if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return PD_OK;
+    if (rc == PCRE2_ERROR_NOMEMORY) return no_memory(err);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "searching \"%.128s\" for the regular expression \"%.128s\" takes too %s: simplify the expression",
+                   text, pattern->text,
+                   rc == PCRE2_ERROR_CALLOUT ? "long, together with all earlier searches" : "much memory");
+}
 
 /* Constants of the budget for searches in maps. A map is a list of regular expressions for parameter names, each with a
  * value. All searches for the names of a set of parameters share the budget. It is counted in steps of the matcher
@@ -20,8 +255,6 @@
  * expressions, or simpler ones. */
 enum { STEPS = 2000000, FIRST = 1000, STEPS_OF_FIRST = 5000, STEPS_OF_OTHERS = 1000 };
 enum { STEPS_OF_ONE = 250000 }; /* most steps for one name in a map: about 5 ms, which no slice can cut */
-
-/* ---- reading and writing a rule ---- */
 
 static int no_rule(const char *text, pd_error *err)
 {
@@ -72,8 +305,6 @@ char *pd_factor_rule_text(const pd_factor_rule *rule, char *text, size_t size)
     snprintf(text + used, size - (size_t)used, ")");
     return text;
 }
-
-/* ---- maps of names ---- */
 
 int pd_factor_reader(void *rule, const char *text, pd_error *err)
 {
@@ -159,8 +390,6 @@ static name_map *map_of(pd_name_maps *maps, const char *text, pd_error *err)
     return read_map(maps, text, err) == PD_OK ? &maps->at[maps->n - 1] : NULL;
 }
 
-/* ---- lookup of a name ---- */
-
 /* Returns a copy of a parameter's name in which the separator `from` is replaced by `to`. NULL: out of memory. */
 static char *respelled(const char *name, char from, char to)
 {
@@ -201,9 +430,7 @@ static int find_first(pd_name_maps *maps, name_map *map, const char *slashed, co
         *pair = i;
         if (found) return PD_OK;
     }
-    return pd_fail(err, PD_NOT_FOUND,
-                   "no rule is found for it: none of the expressions is found in its name; a last one of '.*' would "
-                   "hold for the rest");
+    return pd_fail(err, PD_NOT_FOUND, "no expression matches the parameter's name: add a last one, '.*', for the rest");
 }
 
 int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_value_reader *parse, void *value,
@@ -227,8 +454,6 @@ int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_v
     return rc;
 }
 
-/* ---- logical axes ---- */
-
 static bool has(const pd_factor_rule *rule, pd_dim_rule wanted)
 {
     for (int i = 0; i < rule->n; i++)
@@ -236,9 +461,9 @@ static bool has(const pd_factor_rule *rule, pd_dim_rule wanted)
     return false;
 }
 
-/* Completes a factor rule (the role of each dimension) that was made from the names of the dimensions. If no dimension
- * is ROW or none is COLUMN, the parameter is not factored: all dimensions except BATCH become NONE.
- * PD_INVALID_ARGUMENT: ROW, COLUMN and NONE occur together, which T5X calls an incomplete rule. */
+/* Completes a factor rule that was made from the names of the dimensions. If no dimension is ROW or none is COLUMN, the
+ * parameter is not factored: all dimensions except BATCH become NONE. PD_INVALID_ARGUMENT: ROW, COLUMN and NONE occur
+ * together, which T5X calls an incomplete rule. */
 static int complete(pd_factor_rule *rule, pd_error *err)
 {
     bool factored = has(rule, PD_DIM_ROW) && has(rule, PD_DIM_COLUMN);
@@ -246,7 +471,7 @@ static int complete(pd_factor_rule *rule, pd_error *err)
 
     if (factored && has(rule, PD_DIM_NONE))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "incomplete rule %s from its axes: NONE does not go with ROW and COLUMN",
+                       "incomplete rule %s from its axes: NONE cannot be combined with ROW and COLUMN",
                        pd_factor_rule_text(rule, text, sizeof text));
     for (int i = 0; !factored && i < rule->n; i++)
         if (rule->dim[i] != PD_DIM_BATCH) rule->dim[i] = PD_DIM_NONE;
@@ -261,14 +486,11 @@ int pd_factor_rule_of_axes(pd_factor_rule *out, const char *table, const pd_axes
     *out = (pd_factor_rule){ .way = PD_FACTOR_EXPLICIT, .n = axes->n };
     for (int i = 0; rc == PD_OK && i < axes->n; i++)
         if (!pd_axis_table_find(&rules, axes->name[i], &out->dim[i]))
-            rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                         "the table has no axis \"%s\"; name each dimension by one that it has, or add it",
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "unknown axis \"%s\": use a name of the table, or add it there",
                          axes->name[i]);
     pd_axis_table_free(&rules);
     return rc == PD_OK ? complete(out, err) : rc;
 }
-
-/* ---- applying a rule to a shape ---- */
 
 static void factor_matrix(pd_factoring *out, const pd_shape *shape, int64_t least)
 {

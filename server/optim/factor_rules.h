@@ -1,10 +1,15 @@
-/* factor_rules.h - decides along which dimensions adafactor factors a parameter's second moment (keeps means instead of
- * all elements). A parameter's rule is found by a regular expression that matches its name, or derived from the logical
- * names of its dimensions. Pure functions. Source: T5X's adafactor (t5x/adafactor.py), including the error texts. */
+/* factor_rules.h - decides along which dimensions adafactor factors a parameter's second moment. A parameter's rule is
+ * found by a regular expression that matches its name, or derived from the logical names of its dimensions. Pure
+ * functions. Source: T5X's adafactor (t5x/adafactor.py), including the error texts. */
 #ifndef PD_FACTOR_RULES_H
 #define PD_FACTOR_RULES_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "axes.h"
+#include "paramd/error.h"
 
 typedef enum pd_factor_way { PD_FACTOR_NONE, PD_FACTOR_HEURISTIC, PD_FACTOR_EXPLICIT } pd_factor_way;
 
@@ -26,16 +31,14 @@ char *pd_factor_rule_text(const pd_factor_rule *rule, char *text, size_t size);
  * use a part of it alone. For one thread. */
 typedef struct pd_name_maps pd_name_maps;
 
-/* Makes an empty set of maps (lists of regular expressions and values) to look up the names of `names` parameters.
- * NULL: out of memory. */
+/* Makes an empty set of maps to look up the names of `names` parameters. NULL: out of memory. */
 pd_name_maps *pd_name_maps_new(size_t names);
 void pd_name_maps_free(pd_name_maps *maps); /* frees the maps; accepts NULL */
 /* Returns how many matching steps (pattern.h counts them) are left of the budget for searches in the maps. */
 int64_t pd_name_maps_left(const pd_name_maps *maps);
 
-/* Looks up the parameter `name` in a map (a list of regular expressions and values): finds the first pair whose
- * expression matches somewhere in the name, and reads its value into *value by `parse`. The text `map` must outlive
- * `maps`.
+/* Looks up the parameter `name` in a map: finds the first pair whose expression matches somewhere in the name, and
+ * reads its value into *value by `parse`. The text `map` must outlive `maps`.
  *
  * If the name has no /, its dots are replaced by / before the search. If an expression has no / but a literal dot (\.
  * or in []), it is also searched for in the name with a dot in place of each /.
@@ -74,5 +77,30 @@ typedef struct pd_factoring {
  * for a tensor of more than two dimensions, or an explicit rule that has not as many words as the shape has
  * dimensions. */
 int pd_factoring_of(pd_factoring *out, const pd_factor_rule *rule, const pd_shape *shape, int64_t least, pd_error *err);
+
+#define PD_MAX_PATTERN 1024 /* longest regular expression, in bytes */
+
+typedef struct pd_search pd_search;   /* budget and work memory for searches; for use by one thread */
+typedef struct pd_pattern pd_pattern; /* a regular expression; it is compiled when it is used for the first time */
+
+/* Makes a search whose budget is `steps` matching steps. NULL: out of memory. */
+pd_search *pd_search_new(int64_t steps);
+void pd_search_free(pd_search *search); /* accepts NULL */
+/* Returns how many matching steps are left of the budget; below 0: the last search needed more than there were. */
+int64_t pd_search_left(const pd_search *search);
+
+/* Lets the searches from now on use at most `steps` matching steps of what is left of the budget. Compiling does not
+ * count here. */
+void pd_search_limit(pd_search *search, int64_t steps);
+
+/* Makes a pattern from the text of a regular expression, which is copied. The pattern uses the budget of `search`, and
+ * must be freed before `search` is. NULL: out of memory. */
+pd_pattern *pd_pattern_new(pd_search *search, const char *text);
+void pd_pattern_free(pd_pattern *pattern); /* accepts NULL */
+
+/* Searches `text` for the pattern and sets *found. PD_INVALID_ARGUMENT: the pattern is not a regular expression, or has
+ * more than PD_MAX_PATTERN bytes. PD_RESOURCE_EXHAUSTED: the budget for all searches is used up, or this search needs
+ * too much memory. PD_NO_MEMORY: out of memory. */
+int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error *err);
 
 #endif

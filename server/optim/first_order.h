@@ -1,8 +1,8 @@
 /* first_order.h - what the element-wise optimizers that follow torch.optim have in common (adam.c, rmsprop.c ...). Pure
  * functions.
  *
- * Each of these optimizers is a table of hyperparameters, a list of slots and one loop
- * over a range of elements. The loop reads and writes each array (weights, gradient and slots) once.
+ * Each of these optimizers is a table of hyperparameters, a list of slots and one loop over a range of elements. The
+ * loop reads and writes each array (weights, gradient and slots) once.
  *
  * The order of operations is torch's, and each operation is rounded to float32. Factors that are the same for all
  * elements are computed in double, as in torch.
@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#include "clones.h"
+#include "cpu.h"
 #include "optimizer_ops.h"
 
 /* Entries for tables of hyperparameters, with the names that they have in torch.optim. A beta, the decay factor of a
@@ -49,12 +49,6 @@
     {                                                                                                                  \
         "maximize", PD_FLAG, 0, 0, 1, NULL, "add the gradient instead of subtracting it", true, false                  \
     }
-
-/* Adds a slot to the plan for each name; the list of names ends with NULL. The slots have the parameter's shape and
- * begin with zeros. Returns PD_OK or PD_NO_MEMORY. */
-int pd_plan_slots(pd_plan *plan, const char *const *names);
-/* Adds a slot that holds one number, `fill` at first. Returns PD_OK or PD_NO_MEMORY. */
-int pd_plan_number(pd_plan *plan, const char *name, float fill);
 
 /* The range of elements that one thread processes in one call: n elements, with pointers to their weights before the
  * step, their gradients and their new weights. */

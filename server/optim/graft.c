@@ -16,8 +16,8 @@ PD_INLINE void add_squared(pd_lanes *sum, const float *x)
     pd_lanes_add(sum, pd_lanes_widen(PD_FLOATS(x) * PD_FLOATS(x), PD_FLOATS(x + 4) * PD_FLOATS(x + 4)));
 }
 
-/* Returns the sum of the squares of x, added up in 16 lanes: element i belongs to lane i mod
- * 16, and the lanes are added pairwise at the end. */
+/* Returns the sum of the squares of x, added up in 16 lanes: element i belongs to lane i mod 16, and the lanes are
+ * added pairwise at the end. */
 PD_CLONES(double, squares, (const float *x, int64_t n), (x, n))
 {
     pd_lanes low = { 0 }, high = { 0 };

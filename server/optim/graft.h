@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "clones.h"
+#include "cpu.h"
 
 typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, PD_GRAFT_CORRECTED } pd_graft_kind;
 

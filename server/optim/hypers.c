@@ -1,15 +1,14 @@
 /* hypers.c - sets the hyperparameters of an optimizer from text, checks their values and prints them. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "hyper_range.h"
-#include "number.h"
+#include "hyper_text.h"
 #include "optimizer_ops.h"
 #include "schedule.h"
-#include "text.h"
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
 
@@ -27,21 +26,19 @@ static uint64_t bit(int index)
     return (uint64_t)1 << index;
 }
 
-int pd_hypers_find(const pd_optimizer_ops *row, const char *name)
+int pd_hypers_find(const pd_optimizer_ops *ops, const char *name)
 {
-    for (int i = 0; row->hypers[i].name != NULL; i++)
-        if (strcmp(row->hypers[i].name, name) == 0) return i;
+    for (int i = 0; ops->hypers[i].name != NULL; i++)
+        if (strcmp(ops->hypers[i].name, name) == 0) return i;
     return -1;
 }
 
-void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *row)
+void pd_hypers_init(pd_hypers *hypers, const pd_optimizer_ops *ops)
 {
     memset(hypers, 0, sizeof *hypers);
-    hypers->row = row;
-    for (int i = 0; row->hypers[i].name != NULL; i++) hypers->value[i] = row->hypers[i].preset;
+    hypers->row = ops;
+    for (int i = 0; ops->hypers[i].name != NULL; i++) hypers->value[i] = ops->hypers[i].preset;
 }
-
-/* ---- reading a value from text: PD_OK or PD_INVALID_ARGUMENT ---- */
 
 static int parse_flag(const char *text, double *value)
 {
@@ -104,7 +101,36 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
     return PD_INVALID_ARGUMENT;
 }
 
-/* ---- setting ---- */
+/* Return the least and the largest number that a hyperparameter may have. Optimizers compute in float32, so a real
+ * number must be finite there. The least value of the table may be infinite, if a word stands for it. */
+static double least_of(const pd_hyper *hyper)
+{
+    return hyper->type == PD_REAL && hyper->least < -FLT_MAX ? -(double)FLT_MAX : hyper->least;
+}
+
+static double most_of(const pd_hyper *hyper)
+{
+    return hyper->type == PD_REAL && hyper->most > FLT_MAX ? (double)FLT_MAX : hyper->most;
+}
+
+/* Returns whether a number is outside the hyperparameter's range. The value that its word stands for is inside. */
+static bool is_outside(const pd_hyper *hyper, double value)
+{
+    if (hyper->type == PD_CHOICE || (hyper->choices != NULL && value == hyper->least)) return false;
+    return value < least_of(hyper) || value > most_of(hyper);
+}
+
+/* Writes the range of values that a hyperparameter may have, such as "0 to 100, or ready". Returns `text`. */
+static const char *range_text(const pd_hyper *hyper, char *text, size_t size)
+{
+    double least = least_of(hyper), most = most_of(hyper);
+
+    if (hyper->choices == NULL)
+        snprintf(text, size, "%.17g to %.17g", least, most);
+    else
+        snprintf(text, size, "%.17g to %.17g, or %.40s", least + (hyper->type == PD_INT), most, hyper->choices);
+    return text;
+}
 
 static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
 {
@@ -115,7 +141,7 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
     case PD_REAL:
     case PD_INT:
         if (hyper->choices == NULL) return number;
-        snprintf(text, size, "%s from %s", number, pd_hyper_range_text(hyper, range, sizeof range));
+        snprintf(text, size, "%s from %s", number, range_text(hyper, range, sizeof range));
         return text;
     case PD_FLAG: return "yes or no";
     case PD_CHOICE: return hyper->choices;
@@ -127,48 +153,48 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
 /* Returns the hyperparameter that stands in place of the hyperparameter `name` of the optimizer's original
  * implementation. Its help text names the original one, for instance "(upstream: scanned_layers)". NULL: no help text
  * names it. */
-static const pd_hyper *instead_of(const pd_optimizer_ops *row, const char *name)
+static const pd_hyper *instead_of(const pd_optimizer_ops *ops, const char *name)
 {
     char words[96];
 
     snprintf(words, sizeof words, "(upstream: %.64s)", name);
-    for (const pd_hyper *hyper = row->hypers; hyper->name != NULL; hyper++)
+    for (const pd_hyper *hyper = ops->hypers; hyper->name != NULL; hyper++)
         if (strstr(hyper->help, words) != NULL) return hyper;
     return NULL;
 }
 
 /* Writes the error that an optimizer has no hyperparameter `name`, and returns PD_NOT_FOUND. The error lists the names
  * of the hyperparameters that it has, as many as fit. The caller puts the user's text in front of the error. */
-static int no_such_hyper(const pd_optimizer_ops *row, const char *name, pd_error *err)
+static int no_such_hyper(const pd_optimizer_ops *ops, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
-    const pd_hyper *instead = instead_of(row, name);
+    const pd_hyper *instead = instead_of(ops, name);
     char list[180] = "none";
     size_t used = 0;
 
     if (instead != NULL)
-        return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; set %s: %s", row->name, name, instead->name,
+        return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; set %s: %s", ops->name, name, instead->name,
                        instead->help);
-    for (int i = 0; row->hypers[i].name != NULL; i++) {
-        bool fits = used + strlen(", ") + strlen(row->hypers[i].name) + sizeof more <= sizeof list;
+    for (int i = 0; ops->hypers[i].name != NULL; i++) {
+        bool fits = used + strlen(", ") + strlen(ops->hypers[i].name) + sizeof more <= sizeof list;
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", fits && i > 0 ? ", " : "",
-                                 fits ? row->hypers[i].name : more);
+                                 fits ? ops->hypers[i].name : more);
         if (!fits) break;
     }
-    return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s (paramctl optimizers %s)", row->name,
-                   name, list, row->name);
+    return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s (paramctl optimizers %s)", ops->name,
+                   name, list, ops->name);
 }
 
 /* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
  * has the error text of the optimizer's original implementation. */
-static bool refused_by_row(const pd_optimizer_ops *row, int index, double value, pd_error *err)
+static bool refused_by_row(const pd_optimizer_ops *ops, int index, double value, pd_error *err)
 {
     pd_hypers alone;
 
-    if (!row->words_ranges) return false;
-    pd_hypers_init(&alone, row);
+    if (!ops->words_ranges) return false;
+    pd_hypers_init(&alone, ops);
     alone.value[index] = value;
-    return row->check(&alone, &alone, err) != PD_OK;
+    return ops->check(&alone, &alone, err) != PD_OK;
 }
 
 static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *err)
@@ -181,17 +207,15 @@ static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *
     if (parse(hyper, text, &number) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", hyper->name, row,
                        wanted(hyper, words, sizeof words), text);
-    if (pd_hyper_is_outside(hyper, number)) {
+    if (is_outside(hyper, number)) {
         if (refused_by_row(hypers->row, index, number, err)) return PD_OUT_OF_RANGE;
         return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %s", hyper->name, row, text,
-                       pd_hyper_range_text(hyper, words, sizeof words));
+                       range_text(hyper, words, sizeof words));
     }
     hypers->value[index] = number;
     hypers->scheduled &= ~bit(index);
     return PD_OK;
 }
-
-/* ---- schedules: a linked list that grows only at its head, so copies of a pd_hypers can share its tail ---- */
 
 static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule, int64_t count)
 {
@@ -204,12 +228,12 @@ static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule
  * the range. */
 static double excess(const pd_hyper *hyper, double value)
 {
-    return fmax(pd_hyper_least(hyper) - value, value - pd_hyper_most(hyper));
+    return fmax(least_of(hyper) - value, value - most_of(hyper));
 }
 
-/* Checks that all values of a schedule lie in the hyperparameter's range. The
- * error text has the value that is furthest outside. */
-static int check_values(const pd_optimizer_ops *row, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
+/* Checks that all values of a schedule lie in the hyperparameter's range. The error text has the value that is furthest
+ * outside. */
+static int check_values(const pd_optimizer_ops *ops, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
 {
     char number[PD_NUMBER_TEXT], words[192];
     double worst = 0;
@@ -219,16 +243,16 @@ static int check_values(const pd_optimizer_ops *row, const pd_hyper *hyper, cons
         double plain = pd_schedule_at(schedule, count), value = scheduled_value(hyper, schedule, count);
         if (pd_schedule_is_list(schedule) && plain != value)
             return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected whole numbers, got %s in %.64s", hyper->name,
-                           row->name, pd_number_text(plain, number, sizeof number), schedule->text);
+                           ops->name, pd_number_text(plain, number, sizeof number), schedule->text);
         if (excess(hyper, value) <= worst) continue;
         worst = excess(hyper, value);
         at = count;
     }
     if (worst == 0) return PD_OK;
     return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is %s at count %lld, outside its range, %s", hyper->name,
-                   row->name, schedule->text,
+                   ops->name, schedule->text,
                    pd_number_text(scheduled_value(hyper, schedule, at), number, sizeof number), (long long)at,
-                   pd_hyper_range_text(hyper, words, sizeof words));
+                   range_text(hyper, words, sizeof words));
 }
 
 static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error *err)
@@ -255,8 +279,6 @@ static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error
     hypers->value[index] = scheduled_value(hyper, schedule, 0);
     return PD_OK;
 }
-
-/* ---- texts: a linked list that grows only at its head, so copies of a pd_hypers can share its tail ---- */
 
 static int set_text(pd_hypers *hypers, int index, const char *text, pd_error *err)
 {
@@ -294,8 +316,8 @@ const char *pd_hypers_given_text(const pd_hypers *hypers, int index)
     return text != NULL ? text->text : "";
 }
 
-/* Sets one hyperparameter from what a user wrote: a text, a schedule or a
- * number. Sets the hyperparameter's bit in *mask. */
+/* Sets one hyperparameter from what a user wrote: a text, a schedule or a number. Sets the hyperparameter's bit in
+ * *mask. */
 static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *mask, pd_error *err)
 {
     int rc;
@@ -311,24 +333,24 @@ static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *ma
 
 /* Finds the entries of a hyperparameter that is a list, such as betas: they are hyperparameters of their own, NAME[0],
  * NAME[1] and so on. Returns the index of NAME[0] and sets *n to the number of entries; -1: NAME is no list. */
-static int find_list(const pd_optimizer_ops *row, const char *name, int *n)
+static int find_list(const pd_optimizer_ops *ops, const char *name, int *n)
 {
     char entry[96];
     int first;
 
     snprintf(entry, sizeof entry, "%.64s[0]", name);
-    if ((first = pd_hypers_find(row, entry)) < 0) return -1;
-    for (*n = 1; row->hypers[first + *n].name != NULL; ++*n) {
+    if ((first = pd_hypers_find(ops, entry)) < 0) return -1;
+    for (*n = 1; ops->hypers[first + *n].name != NULL; ++*n) {
         snprintf(entry, sizeof entry, "%.64s[%d]", name, *n);
-        if (strcmp(row->hypers[first + *n].name, entry) != 0) break;
+        if (strcmp(ops->hypers[first + *n].name, entry) != 0) break;
     }
     return first;
 }
 
-static int no_list(const pd_optimizer_ops *row, const char *name, int n, bool spreads, const char *text, pd_error *err)
+static int no_list(const pd_optimizer_ops *ops, const char *name, int n, bool spreads, const char *text, pd_error *err)
 {
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "%.64s of %s: expected %s%d numbers with commas between them, got \"%.64s\"", name, row->name,
+                   "%.64s of %s: expected %s%d numbers with commas between them, got \"%.64s\"", name, ops->name,
                    spreads ? "a number, or at most " : "", n, text);
 }
 
@@ -358,21 +380,21 @@ static int set_list(pd_hypers *hypers, int first, int n, const char *name, const
     return PD_OK;
 }
 
-static bool has_members(const pd_optimizer_ops *row, const char *name)
+static bool has_members(const pd_optimizer_ops *ops, const char *name)
 {
     size_t length = strlen(name);
 
-    for (int i = 0; row->hypers[i].name != NULL; i++)
-        if (strncmp(row->hypers[i].name, name, length) == 0 && row->hypers[i].name[length] == '.') return true;
+    for (int i = 0; ops->hypers[i].name != NULL; i++)
+        if (strncmp(ops->hypers[i].name, name, length) == 0 && ops->hypers[i].name[length] == '.') return true;
     return false;
 }
 
-uint64_t pd_hypers_bits(const pd_optimizer_ops *row, const char *name)
+uint64_t pd_hypers_bits(const pd_optimizer_ops *ops, const char *name)
 {
-    int n = 1, first = pd_hypers_find(row, name);
+    int n = 1, first = pd_hypers_find(ops, name);
     uint64_t mask = 0;
 
-    if (first < 0 && (first = find_list(row, name, &n)) < 0) return 0;
+    if (first < 0 && (first = find_list(ops, name, &n)) < 0) return 0;
     for (int i = 0; i < n; i++) mask |= bit(first + i);
     return mask;
 }
@@ -420,9 +442,9 @@ static int set_named(pd_hypers *hypers, const char *name, const char *value, uin
     return rc;
 }
 
-/* Frees the schedules that were set in this struct, from the head of the list up to
- * the schedule `keep`, which stays. If `keep` is NULL, all schedules that were set in this struct are freed. Schedules
- * borrowed from a copied struct stay. */
+/* Frees the schedules that were set in this struct, from the head of the list up to the schedule `keep`, which stays.
+ * If `keep` is NULL, all schedules that were set in this struct are freed. Schedules borrowed from a copied struct
+ * stay. */
 static void drop_schedules(pd_hypers *hypers, const pd_schedule *keep)
 {
     while (hypers->schedules != keep && hypers->schedules->owner == hypers) {
@@ -477,8 +499,8 @@ void pd_hypers_free(pd_hypers *hypers)
     hypers->texts = NULL;
 }
 
-/* Returns the schedule of hyperparameter number `index`: the first node with this
- * index in the list of schedules. The hyperparameter must have a schedule. */
+/* Returns the schedule of hyperparameter number `index`: the first node with this index in the list of schedules. The
+ * hyperparameter must have a schedule. */
 static const pd_schedule *schedule_of(const pd_hypers *hypers, int index)
 {
     const pd_schedule *schedule = hypers->schedules;
@@ -498,8 +520,6 @@ void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value)
         left &= ~bit(i);
     }
 }
-
-/* ---- checking ---- */
 
 static int check_corners(const pd_hypers *hypers, const pd_schedule *schedule, pd_error *err)
 {
@@ -537,19 +557,17 @@ static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int
 
 int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
 {
-    const pd_optimizer_ops *row = declared->row;
+    const pd_optimizer_ops *ops = declared->row;
     char was[64], is[64];
 
-    for (int i = 0; row->hypers[i].name != NULL; i++)
-        if (!row->hypers[i].per_step && (declared->value[i] != now->value[i] || is_another_text(declared, now, i)))
+    for (int i = 0; ops->hypers[i].name != NULL; i++)
+        if (!ops->hypers[i].per_step && (declared->value[i] != now->value[i] || is_another_text(declared, now, i)))
             return pd_fail(err, PD_INVALID_ARGUMENT,
                            "%s of %s cannot change while the job runs: it is %.64s, a step asks for %.64s",
-                           row->hypers[i].name, row->name, pd_hypers_text(declared, i, was, sizeof was),
+                           ops->hypers[i].name, ops->name, pd_hypers_text(declared, i, was, sizeof was),
                            pd_hypers_text(now, i, is, sizeof is));
-    return row->check == NULL ? PD_OK : row->check(declared, now, err);
+    return ops->check == NULL ? PD_OK : ops->check(declared, now, err);
 }
-
-/* ---- writing a value as text ---- */
 
 static void number_text(const pd_hyper *hyper, double value, char *text, size_t size)
 {

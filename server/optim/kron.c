@@ -26,10 +26,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "clones.h"
+#include "cpu.h"
 #include "convert.h"
 #include "kernels.h"
-#include "kron_move.h"
 #include "kron_plan.h"
 #include "pages.h"
 #include "schedule.h"
@@ -39,8 +38,7 @@
 #define BALANCED 0.01
 #define MOST_RMS 1.1f
 /* Value of preconditioner_update_probability that selects the original implementation's default schedule, "anneal". 0
- * cannot select it, because a user's own schedule may fall to 0. Then no factor
- * changes any more. */
+ * cannot select it, because a user's own schedule may fall to 0. Then no factor changes any more. */
 #define ANNEAL (-1.0)
 
 /* values of mu_rounding */
@@ -150,11 +148,10 @@ static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error 
                        "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g",
                        h[PROBABILITY]);
     if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "root_delay of kron must be at most the steps between two updates of the factors: it is %.0f, and with "
-            "preconditioner_update_probability as it is there are updates every %.0f steps",
-            h[ROOT_DELAY], interval_of(h[PROBABILITY]));
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "root_delay of kron: expected at most %.0f, the steps between two updates of the factors "
+                       "(preconditioner_update_probability), got %.0f",
+                       interval_of(h[PROBABILITY]), h[ROOT_DELAY]);
     return PD_OK;
 }
 
@@ -165,9 +162,68 @@ static const char *kron_warning(const pd_hypers *declared)
                : NULL;
 }
 
-/* ---- phases: momentum, and the step's decisions about the factors ---- */
+enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_FACTORS, PHASE_PRECONDITION, PHASE_UPDATE };
 
-enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_UPDATE, PHASE_PRECONDITION, PHASE_MOVE };
+typedef struct momentum {
+    /* X receives the momentum, corrected for its bias. mu is the momentum, which is updated in place; NULL: there is no
+     * momentum, and X receives the gradient. */
+    float *X, *mu;
+    const float *gradient;
+    int64_t n;
+    /* the momentum's constants b1, 1 - b1 and 1 - b1^t in step t */
+    float keep, gain, divisor;
+    /* whether the product of `keep` and mu is rounded to bfloat16 */
+    bool rounds_product;
+} momentum;
+
+PD_CLONES(double, sum_of_sizes, (const float *x, int64_t n), (x, n))
+{
+    double lane[16] = { 0 }, sum = 0;
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++) lane[k] += (double)fabsf(x[i + k]);
+    for (int k = 0; i < n; i++, k++) lane[k] += (double)fabsf(x[i]);
+    for (int k = 0; k < 16; k++) sum += lane[k];
+    return sum;
+}
+
+/* Updates the momentum of n elements. Each caller passes `rounds` (the product with the old momentum is rounded to
+ * bfloat16) as a constant, so the compiler makes a loop for each value. */
+PD_INLINE void follow(const momentum *m, bool rounds)
+{
+    const float keep = m->keep, gain = m->gain, divisor = m->divisor;
+    const float *restrict gradient = m->gradient;
+    float *restrict X = m->X, *restrict mu = m->mu;
+
+    for (int64_t i = 0; i < m->n; i++) {
+        float kept = keep * mu[i];
+        if (rounds) kept = pd_f32_from_bf16(pd_bf16_from_f32(kept));
+        mu[i] = gain * gradient[i] + kept;
+        X[i] = mu[i] / divisor;
+    }
+}
+
+PD_CLONES(void, follow_plainly, (const momentum *m), (m))
+{
+    follow(m, false);
+}
+PD_CLONES(void, follow_rounded, (const momentum *m), (m))
+{
+    follow(m, true);
+}
+
+/* Updates the momentum, and fills X with the momentum corrected for its bias. Returns the sum of |X|. */
+static double update_momentum(const momentum *m)
+{
+    if (m->mu == NULL)
+        for (int64_t i = 0; i < m->n; i++) m->X[i] = m->gradient[i];
+    else if (m->rounds_product)
+        follow_rounded(m);
+    else
+        follow_plainly(m);
+    return sum_of_sizes(m->X, m->n);
+}
 
 static void follow_gradient(const pd_unit *unit)
 {
@@ -175,7 +231,7 @@ static void follow_gradient(const pd_unit *unit)
     const double b1 = unit->hyper[B1];
     float *mu = own->mu < 0 ? NULL : unit->slot[own->mu];
     bool bfloat16 = unit->hyper[MU_DTYPE] != 0;
-    pd_kron_momentum m = {
+    momentum m = {
         .X = unit->slot[own->x] + unit->first,
         .mu = mu == NULL ? NULL : mu + unit->first,
         .gradient = unit->gradient + unit->first,
@@ -186,7 +242,7 @@ static void follow_gradient(const pd_unit *unit)
         .rounds_product = bfloat16 && unit->hyper[MU_ROUNDING] == ROUNDED_EAGERLY,
     };
 
-    unit->partial[0] = pd_kron_follow(&m);
+    unit->partial[0] = update_momentum(&m);
 }
 
 /* Returns the random number of this step that decides whether the factors are balanced (their largest elements made
@@ -229,8 +285,6 @@ static bool kron_due(const pd_plan *plan, const double *h, int64_t count, float 
     return count % (int64_t)interval_of(probability(h, count)) == 0;
 }
 
-/* ---- the factors of a block ---- */
-
 static void find_factors(const pd_plan *plan, int64_t block, float *const *slot, float **Q)
 {
     const pd_kron_own *own = plan->own;
@@ -260,14 +314,14 @@ static void balance(const pd_unit *unit)
 }
 
 /* The inputs from which an update of one block's factors is computed. */
-typedef struct update {
+typedef struct factor_update {
     const pd_plan *plan;
     const double *hyper;
     pd_random random;
     const pd_draws *draws;
     int64_t count, index;
     float mean;
-} update;
+} factor_update;
 
 static int64_t product(const int64_t *size, int rank)
 {
@@ -280,7 +334,7 @@ static int64_t product(const int64_t *size, int rank)
 /* Draws V, the probe of one block: normally distributed random numbers for the update of its factors. The number of an
  * element in the random stream is its place in the stacked, padded array of all blocks. So the numbers do not depend on
  * the thread that draws them. */
-static void draw_probe(const update *u, float *V, int64_t n)
+static void draw_probe(const factor_update *u, float *V, int64_t n)
 {
     const pd_kron_own *own = u->plan->own;
     int64_t first = u->index * own->probe;
@@ -291,8 +345,8 @@ static void draw_probe(const update *u, float *V, int64_t n)
         for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
 }
 
-/* Returns H, the momentum of a block in its padded size. If the block has no padding, H is x,
- * the momentum itself. Otherwise x is copied into H, and zeros fill the rest. */
+/* Returns H, the momentum of a block in its padded size. If the block has no padding, H is x, the momentum itself.
+ * Otherwise x is copied into H, and zeros fill the rest. */
 static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
 {
     pd_shape whole = { .rank = block->rank };
@@ -315,7 +369,7 @@ PD_CLONES(void, add_noise, (float *restrict H, const float *restrict V, float si
 
 /* Computes M, the multipliers by which an update changes the factors Q of a block. x is the block's momentum in
  * contiguous memory; it is overwritten. `memory` is scratch memory. */
-static void find_multipliers(const update *u, float *x, float *const *Q, float *const *M, float *memory)
+static void find_multipliers(const factor_update *u, float *x, float *const *Q, float *const *M, float *memory)
 {
     pd_kron_block block = pd_kron_block_of(u->plan, u->index);
     int64_t n = product(block.full, block.rank);
@@ -326,18 +380,16 @@ static void find_multipliers(const update *u, float *x, float *const *Q, float *
     pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * pd_floats_padded(n));
 }
 
-/* ---- update of the factors by tasks ---- */
-
 static int kron_task(pd_task_view *task)
 {
     pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
-    update u = { .plan = task->plan,
-                 .hyper = task->hyper,
-                 .random = task->random,
-                 .draws = task->draws,
-                 .count = task->count,
-                 .index = task->spec->block,
-                 .mean = task->input[1][DECIDED_MEAN] };
+    factor_update u = { .plan = task->plan,
+                        .hyper = task->hyper,
+                        .random = task->random,
+                        .draws = task->draws,
+                        .count = task->count,
+                        .index = task->spec->block,
+                        .mean = task->input[1][DECIDED_MEAN] };
     float *memory = pd_pages_new((size_t)pd_kron_task_scratch(&block) * sizeof *memory);
 
     if (memory == NULL) return PD_NO_MEMORY;
@@ -355,20 +407,18 @@ static void kron_adopt(const pd_task_view *task, float *const *slot)
     pd_kron_multiply(&block, Q, task->output, is_bfloat16(task->plan));
 }
 
-/* ---- update of the factors within the step ---- */
-
 static void update_factors(const pd_unit *unit)
 {
     const pd_kron_own *own = unit->plan->own;
     const pd_plan *plan = unit->plan;
     pd_kron_block block = pd_kron_block_of(plan, unit->index);
-    update u = { .plan = plan,
-                 .hyper = unit->hyper,
-                 .random = unit->random,
-                 .draws = unit->draws,
-                 .count = unit->count,
-                 .index = unit->index,
-                 .mean = unit->slot[own->decision][DECIDED_MEAN] };
+    factor_update u = { .plan = plan,
+                        .hyper = unit->hyper,
+                        .random = unit->random,
+                        .draws = unit->draws,
+                        .count = unit->count,
+                        .index = unit->index,
+                        .mean = unit->slot[own->decision][DECIDED_MEAN] };
     float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch,
                                             *at = x + pd_floats_padded(product(block.size, block.rank));
     bool finite = true;
@@ -390,8 +440,6 @@ static bool updates_by_tasks(const pd_plan *plan, const double *h, int64_t count
     (void)h, (void)count;
     return !own->in_step;
 }
-
-/* ---- phases: preconditioning and the move of the weights ---- */
 
 static void precondition(const pd_unit *unit)
 {
@@ -419,12 +467,54 @@ static float clip_of(const pd_unit *unit)
     return excess < 1 ? 1 : excess;
 }
 
-static void move(const pd_unit *unit)
+/* The arrays and constants with which a step moves n weights: after = before + rate (u / clip + decay before), where u
+ * is the update. `after` may be the same memory as `before` or `u`. `update`, unless NULL, receives after - before. */
+typedef struct weight_update {
+    float *after, *update;
+    const float *before, *u;
+    int64_t n;
+    float clip, decay, rate;
+} weight_update;
+
+/* Computes new weights from the update. Each caller passes `updates` (whether the change of the weights is stored as
+ * well) as a constant, so the compiler makes a loop for each value. */
+PD_INLINE void update_pass(const weight_update *s, bool updates)
+{
+    const float clip = s->clip, decay = s->decay, rate = s->rate;
+    const float *before = s->before, *u = s->u;
+    float *after = s->after, *update = s->update;
+
+#pragma GCC ivdep /* `after` (new weights) is `before`, `u`, or disjoint from both, so the loop may be vectorized */
+    for (int64_t i = 0; i < s->n; i++) {
+        float w = before[i], change = rate * (u[i] / clip + decay * w);
+        if (updates) update[i] = change;
+        after[i] = w + change;
+    }
+}
+
+PD_CLONES(void, update_alone, (const weight_update *s), (s))
+{
+    update_pass(s, false);
+}
+PD_CLONES(void, update_and_report, (const weight_update *s), (s))
+{
+    update_pass(s, true);
+}
+
+static void update_elements(const weight_update *s)
+{
+    if (s->update != NULL)
+        update_and_report(s);
+    else
+        update_alone(s);
+}
+
+static void update_weights(const pd_unit *unit)
 {
     const pd_kron_own *own = unit->plan->own;
     const double *h = unit->hyper;
     bool scales_only = h[SCALE_ONLY] != 0;
-    pd_kron_step step = {
+    weight_update u = {
         .after = unit->after + unit->first,
         .update = unit->update == NULL ? NULL : unit->update + unit->first,
         .before = unit->before + unit->first,
@@ -435,7 +525,7 @@ static void move(const pd_unit *unit)
         .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
     };
 
-    pd_kron_move(&step);
+    update_elements(&u);
 }
 
 static int64_t kron_normals(const pd_plan *plan)
@@ -465,11 +555,11 @@ const pd_optimizer_ops pd_kron = {
                                  .fold = { PD_FOLD_SUM } },
         [PHASE_DECIDE]       = { .name = "decide", .kind = PD_WHOLE, .run = decide },
         [PHASE_BALANCE]      = { .name = "balance", .kind = PD_BLOCKS, .run = balance },
-        [PHASE_UPDATE]       = { .name = "update factors", .kind = PD_BLOCKS, .run = update_factors,
+        [PHASE_FACTORS]      = { .name = "update factors", .kind = PD_BLOCKS, .run = update_factors,
                                  .skip = updates_by_tasks },
         [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition,
                                  .fold = { PD_FOLD_SUM } },
-        [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
+        [PHASE_UPDATE]       = { .name = "update", .kind = PD_RANGES, .run = update_weights },
     },
     .own_bytes = sizeof(pd_kron_own),
     .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,

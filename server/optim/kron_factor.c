@@ -1,5 +1,5 @@
-/* kron_factor.c - the arithmetic of one block of the optimizer kron: the update of its factors (a matrix for each
- * dimension), and preconditioning with them. */
+/* kron_factor.c - the arithmetic of one block of the optimizer kron: the update of its factors, and preconditioning
+ * with them. */
 #include "kron_factor.h"
 
 #include <assert.h>
@@ -7,14 +7,12 @@
 #include <string.h>
 
 #include "convert.h"
-#include "clones.h"
+#include "cpu.h"
 #include "kernels.h"
 #include "pages.h"
 #include "stripes.h"
 
 #define TINY 0x1p-126f /* added to an eigenvalue's bound, which may be 0, before a division by it */
-
-/* ---- loops ---- */
 
 /* Returns the larger of two numbers that are not negative; NaN if one of them is NaN. */
 PD_INLINE float larger(float a, float b)
@@ -112,8 +110,6 @@ PD_CLONES(void, round_to_bfloat16, (float *x, int64_t n), (x, n))
     for (int64_t i = 0; i < n; i++) x[i] = pd_f32_from_bf16(pd_bf16_from_f32(x[i]));
 }
 
-/* ---- the bound of a matrix's largest eigenvalue ---- */
-
 /* Returns the index of the row with the largest sum of squares in the symmetric matrix S; of equal rows the first.
  * Reads only the lower half of S. squares[i] receives the sum of squares of row i. */
 static int64_t heaviest_row(pd_mat S, float *squares)
@@ -146,8 +142,6 @@ float pd_kron_norm_bound(pd_mat S, float *scratch)
     pd_symv(twice, S, once);
     return most * sqrtf((float)pd_sum_squares(twice, S.rows));
 }
-
-/* ---- operations along one dimension of a tensor ---- */
 
 static int64_t product(const int64_t *size, int first, int end)
 {
@@ -195,8 +189,7 @@ static pd_turn turn_of(pd_kron_operation operation, bool columns)
     return (operation == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
 }
 
-/* Applies an operation (a product with the triangular factor Q or its transpose, or the solution of a triangular
- * system) to the matrix B, in place: from the left, or from the right if `columns` is set. */
+/* Applies an operation to the matrix B, in place: from the left, or from the right if `columns` is set. */
 static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation operation)
 {
     pd_side side = columns ? PD_RIGHT : PD_LEFT;
@@ -261,8 +254,6 @@ void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagona
                               t.x.count > 1 ? t.x.count : breadth_of(&t.x) / (2 * PD_STRIPE_WIDTH));
     pd_stripes_run(t.stripes, triangle_stripe, &t);
 }
-
-/* ---- update of the factors: multipliers ---- */
 
 static pd_block_view dense_view(const pd_kron_block *block, float *at)
 {
@@ -380,8 +371,6 @@ void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *
     }
 }
 
-/* ---- update of the factors: products, balancing ---- */
-
 int64_t pd_kron_factor_floats(const pd_kron_block *block, int d)
 {
     return block->diagonal[d] ? block->side[d] : block->side[d] * block->side[d];
@@ -460,8 +449,6 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
     }
 }
 
-/* ---- preconditioning ---- */
-
 /* A product of a matrix and a triangular factor Q, for its stripes: rows of the result, or with `columns` columns of
  * it. The result does not lie in the place of the matrix, so stripes may be parts of the dimension of Q. */
 typedef struct apart_work {
@@ -513,10 +500,10 @@ static void precondition_apart(const sheets *x, float *other, pd_mat Q, int stri
     pd_stripes_run(stripes, apart_stripe, &whole);
 }
 
-/* Preconditions x, a block without padding, by the block's factors Q (a matrix for each dimension). Of a padded factor
- * it uses only the corner of n x n elements, where n is the size without padding. The other elements have no effect: x
- * with padding would be zero from n on, and Q is upper triangular, so Q x would be zero from n on, too. The first n
- * elements of Q'(Q x) then depend only on the corner. */
+/* Preconditions x, a block without padding, by the block's factors Q. Of a padded factor it uses only the corner of n x
+ * n elements, where n is the size without padding. The other elements have no effect: x with padding would be zero from
+ * n on, and Q is upper triangular, so Q x would be zero from n on, too. The first n elements of Q'(Q x) then depend
+ * only on the corner. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other)
 {
     for (int d = 0; d < block->rank; d++) {
@@ -532,8 +519,6 @@ void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, fl
     }
 }
 
-/* ---- costs ---- */
-
 double pd_kron_update_flops(const pd_kron_block *block)
 {
     double elements = (double)product(block->full, 0, block->rank), flops = 0;
@@ -544,7 +529,7 @@ double pd_kron_update_flops(const pd_kron_block *block)
             flops += 6 * elements;
         else
             /* operations for a triangular factor Q: a product with Q, the solution of a triangular system, two
-             * contractions (products of a block with itself), and the product of Q with its multiplier */
+             * contractions, and the product of Q with its multiplier */
             flops += 4 * elements * n + n * n * n / 3;
     }
     return flops;
@@ -569,8 +554,6 @@ bool pd_kron_is_large(const pd_kron_block *block)
     }
     return false;
 }
-
-/* ---- when factors are updated ---- */
 
 bool pd_kron_counts(float *counter, double p)
 {

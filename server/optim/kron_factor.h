@@ -1,6 +1,6 @@
-/* kron_factor.h - the arithmetic of one block of the optimizer kron: the update of its factors (a triangular or
- * diagonal matrix for each dimension), and preconditioning with them. Pure functions; any thread. Source:
- * distributed_kron 1.0.0 (PSGD Kron, arXiv:1512.04202, arXiv:2211.04422). */
+/* kron_factor.h - the arithmetic of one block of the optimizer kron: the update of its factors, and preconditioning
+ * with them. Pure functions; any thread. Source: distributed_kron 1.0.0 (PSGD Kron, arXiv:1512.04202,
+ * arXiv:2211.04422). */
 #ifndef PD_KRON_FACTOR_H
 #define PD_KRON_FACTOR_H
 
@@ -14,9 +14,8 @@ typedef struct pd_kron_block {
     /* Size of the block in each dimension, with padding. The update of the factors treats the zeros of the padding as
      * elements, too. */
     int64_t full[PD_MAX_RANK];
-    /* Size of each dimension's factor in memory, at least the padded size `full`. A
-     * diagonal factor has `side` numbers. A triangular one has `side` rows of `side` numbers, with zeros below its
-     * diagonal. */
+    /* Size of each dimension's factor in memory, at least the padded size `full`. A diagonal factor has `side` numbers.
+     * A triangular one has `side` rows of `side` numbers, with zeros below its diagonal. */
     int64_t side[PD_MAX_RANK];
 } pd_kron_block;
 
@@ -27,15 +26,15 @@ typedef struct pd_kron_block {
  * 0, returns it and leaves S unchanged. */
 float pd_kron_norm_bound(pd_mat S, float *scratch);
 
-/* An operation with a block's factor Q (a triangular or diagonal matrix) along one dimension of a tensor x. */
+/* An operation with a block's factor Q along one dimension of a tensor x. */
 typedef enum pd_kron_operation {
     PD_KRON_APPLY,            /* multiplies x by Q: y[..b..] = sum over a of Q[b,a] x[..a..] */
     PD_KRON_APPLY_TRANSPOSED, /* multiplies x by the transpose of Q: y[..b..] = sum over a of Q[a,b] x[..a..] */
     PD_KRON_SOLVE_TRANSPOSED, /* multiplies x by the inverse of the transpose of Q */
 } pd_kron_operation;
 
-/* Applies an operation with the factor Q (a triangular or diagonal matrix) to the tensor x, in place, along dimension
- * `dim`. `side` is the number of floats from one row of Q to the next, if Q is not diagonal. */
+/* Applies an operation with the factor Q to the tensor x, in place, along dimension `dim`. `side` is the number of
+ * floats from one row of Q to the next, if Q is not diagonal. */
 void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side,
                    pd_kron_operation operation);
 
@@ -62,8 +61,8 @@ int64_t pd_kron_phase_scratch(const pd_kron_block *block);
  * of the padded sizes block->full, and are overwritten. */
 void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M,
                          float *scratch);
-/* Updates the factors Q (matrices) of a block by the multipliers M that pd_kron_multipliers has computed. Then rounds
- * the factors to bfloat16 if `bfloat16` is set. */
+/* Updates the factors Q of a block by the multipliers M that pd_kron_multipliers has computed. Then rounds the factors
+ * to bfloat16 if `bfloat16` is set. */
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16);
 /* Scales all factors of a block so that their largest absolute elements become equal: the geometric mean of what these
  * elements were before. The product of the factors does not change. */
@@ -76,9 +75,9 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
  * which pd_kron_needs_other returns true use it. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other);
 bool pd_kron_needs_other(const pd_kron_block *block);
-/* Return the number of multiplications and additions for a block: pd_kron_update_flops of an
- * update of its factors (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning.
- * Symmetric and triangular products count half. */
+/* Return the number of multiplications and additions for a block: pd_kron_update_flops of an update of its factors
+ * (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning. Symmetric and triangular
+ * products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);
 double pd_kron_precondition_flops(const pd_kron_block *block);
 

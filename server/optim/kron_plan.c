@@ -8,8 +8,133 @@
 #include <string.h>
 
 #include "axes.h"
-#include "shapes.h"
-#include "text.h"
+#include "partition.h"
+#include "hyper_text.h"
+
+void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
+                   int memory_save_mode, bool *diagonal)
+{
+    int largest = 0;
+
+    for (int d = 1; d < shape->rank; d++)
+        if (shape->dim[d] >= shape->dim[largest]) largest = d;
+    for (int d = 0; d < PD_MAX_RANK; d++)
+        diagonal[d] = d >= shape->rank || shape->dim[d] == 1 || shape->dim[d] > max_size_triangular ||
+                      shape->rank < min_ndim_triangular || memory_save_mode == KRON_SAVE_ALL_DIAG ||
+                      (memory_save_mode == KRON_SAVE_ONE_DIAG && d == largest);
+}
+
+/* Returns the loss of a merged dimension of size `product`: a measure of how far the size is from the target size. The
+ * merging with the least sum of losses is chosen. */
+static double loss_of(double product, double target)
+{
+    double loss = product < target ? log2(target / product) : 10 * log2(product / target);
+
+    if (product < target / 8) loss += 100 * log2(target / (8 * product));
+    if (product > 8 * target) loss += 1000 * log2(product / (8 * target));
+    return loss;
+}
+
+/* Returns whether dimensions d and d + 1 of a shape are joined if neighbours are merged in the way number `way`. Each
+ * bit of the number says whether two neighbours are joined, the highest bit for the first two. So a low number joins
+ * dimensions at the end only. */
+static bool joins(const pd_shape *shape, int way, int d)
+{
+    return d + 1 < shape->rank && (way >> (shape->rank - 2 - d) & 1) != 0;
+}
+
+static double loss_of_way(const pd_shape *shape, int way, int64_t target)
+{
+    double loss = 0, product = 1;
+
+    for (int d = 0; d < shape->rank; d++) {
+        product *= (double)shape->dim[d];
+        if (joins(shape, way, d)) continue;
+        loss += loss_of(product, (double)target);
+        product = 1;
+    }
+    return loss;
+}
+
+/* Returns the number of the way to merge neighbouring dimensions with the least loss (distance from the target size);
+ * of equally good ways the lowest number. */
+static int best_way(const pd_shape *shape, int64_t target)
+{
+    int best = 0;
+    double least = loss_of_way(shape, 0, target);
+
+    for (int way = 1; way < 1 << (shape->rank - 1); way++) {
+        double loss = loss_of_way(shape, way, target);
+        if (!(loss < least)) continue;
+        least = loss;
+        best = way;
+    }
+    return best;
+}
+
+static bool all_are_1(const pd_shape *shape)
+{
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->dim[d] != 1) return false;
+    return true;
+}
+
+pd_kron_shape pd_kron_merged(const pd_shape *shape, const bool *diagonal, int64_t target)
+{
+    pd_kron_shape merged = { .shape = { .rank = 0 } };
+    bool one = shape->rank == 0 || (target > 0 && all_are_1(shape));
+    int way = one || target <= 0 ? 0 : best_way(shape, target), n = 0;
+
+    if (one) {
+        merged = (pd_kron_shape){ .shape = { .rank = 1, .dim = { 1 } }, .diagonal = { true } };
+        merged.first[1] = shape->rank;
+        return merged;
+    }
+    for (int d = 0; d < shape->rank; d++) {
+        bool begins = d == 0 || !joins(shape, way, d - 1);
+        if (begins) merged.first[n] = d;
+        merged.shape.dim[n] = begins ? shape->dim[d] : merged.shape.dim[n] * shape->dim[d];
+        merged.diagonal[n] = diagonal[d] && (begins || merged.diagonal[n]);
+        n += !joins(shape, way, d);
+    }
+    merged.shape.rank = n;
+    merged.first[n] = shape->rank;
+    return merged;
+}
+
+static int64_t rounded_up(int64_t n, int64_t to)
+{
+    return n / to * to + (n % to != 0 ? to : 0);
+}
+
+pd_kron_cut pd_kron_cut_of(const pd_kron_shape *merged, int64_t block_size, bool pads)
+{
+    pd_kron_cut cut = { .n_blocks = 1 };
+
+    for (int d = 0; d < merged->shape.rank; d++) {
+        int64_t dim = merged->shape.dim[d];
+        bool is_cut = block_size > 0 && !merged->diagonal[d] && dim > block_size;
+        cut.step[d] = is_cut ? block_size : dim;
+        cut.cuts[d] = is_cut ? rounded_up(dim, block_size) / block_size : 1;
+        cut.side[d] = block_size > 0 && pads ? rounded_up(cut.step[d], block_size) : cut.step[d];
+        if (__builtin_mul_overflow(cut.n_blocks, cut.cuts[d], &cut.n_blocks)) cut.n_blocks = INT64_MAX;
+    }
+    return cut;
+}
+
+pd_block pd_kron_block_at(const pd_kron_shape *merged, const pd_kron_cut *cut, int64_t index)
+{
+    pd_block block = { 0 };
+
+    for (int d = merged->shape.rank - 1; d >= 0; d--) {
+        int64_t left;
+        block.start[d] = index % cut->cuts[d] * cut->step[d];
+        left = merged->shape.dim[d] - block.start[d];
+        block.size[d] = left < cut->step[d] ? left : cut->step[d];
+        index /= cut->cuts[d];
+    }
+    return block;
+}
 
 /* The decisions from which the plan of a parameter is made: how its dimensions are merged and cut into blocks. */
 typedef struct draft {
@@ -20,8 +145,6 @@ typedef struct draft {
     pd_kron_shape merged;
     pd_kron_cut cut;
 } draft;
-
-/* ---- scanned dimensions: leading ones that count independent layers ---- */
 
 static int is_listed(bool *listed, const char *name, const char *list)
 {
@@ -54,13 +177,10 @@ static int count_scanned(const pd_declaration *declaration, int *n, pd_error *er
             if ((rc = is_listed(&listed, axes.name[*n], list)) != PD_OK || !listed) break;
     if (rc != PD_OK || *n == 0 || *n < declaration->shape.rank) return rc;
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition; "
-                   "name its last axis otherwise, "
-                   "or set scanned_axes",
+                   "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition: "
+                   "rename the last axis, or set scanned_axes",
                    declaration->axes);
 }
-
-/* ---- draft: merged shape, cuts into blocks and sizes ---- */
 
 static pd_kron_shape merged_of(const pd_shape *shape, const double *h, bool merges)
 {
@@ -124,20 +244,19 @@ static int check_sizes(const draft *d, pd_error *err)
     if (d->cut.n_blocks == INT64_MAX || __builtin_mul_overflow(d->layers, d->cut.n_blocks, &blocks) ||
         blocks > PD_MAX_BLOCKS)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "shape %s would be cut into more than %d blocks; use a larger block_size than %.0f",
+                       "shape %s would be cut into more than %d blocks: use a larger block_size than %.0f",
                        pd_shape_text(&d->merged.shape, text, sizeof text), PD_MAX_BLOCKS, d->h[BLOCK_SIZE]);
     if (probe_of(d) > INT_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "a block of more than %d elements, with its padding, is not possible: of shape %s; set "
-                       "pad_blocks=no, let fewer "
-                       "dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size",
+                       "a block would have more than %d elements with its padding, of shape %s: set pad_blocks=no, let "
+                       "fewer dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size",
                        INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
     for (int i = 0; i < d->merged.shape.rank; i++)
         if (!d->merged.diagonal[i] &&
             __builtin_mul_overflow(d->cut.side[i] * d->cut.side[i], blocks * (int64_t)sizeof(double), &bytes))
             return pd_fail(
                 err, PD_INVALID_ARGUMENT,
-                "triangular factors of side %lld are not possible; use a smaller block_size or max_size_triangular",
+                "triangular factors of side %lld are too large: use a smaller block_size or max_size_triangular",
                 (long long)d->cut.side[i]);
     return PD_OK;
 }
@@ -157,8 +276,6 @@ static void note_size(pd_plan *plan, const draft *d)
         "its factors hold %.0f numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold %.2g",
         numbers / weights, numbers_of(&apart, &cut) / weights);
 }
-
-/* ---- slots ---- */
 
 static pd_storage storage_of(double dtype)
 {
@@ -222,10 +339,8 @@ static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
     return own->mu == PD_NO_MEMORY || own->counter < 0 || own->x < 0 || own->decision < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-/* ---- blocks ---- */
-
 /* Adds the blocks of a parameter to the plan, layer by layer. A block lies in one layer: it has one index of each
- * scanned dimension (a leading dimension that counts independent layers). */
+ * scanned dimension. */
 static int add_blocks(pd_plan *plan, const draft *d)
 {
     plan->n_blocks = (size_t)(d->layers * d->cut.n_blocks);
@@ -295,8 +410,6 @@ pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index)
     return place;
 }
 
-/* ---- work ---- */
-
 static int add_task(pd_plan *plan, int64_t b)
 {
     const pd_kron_own *own = plan->own;
@@ -348,12 +461,12 @@ static int add_work(pd_plan *plan)
     return needs_other ? add_other(plan) : PD_OK;
 }
 
-int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+int pd_kron_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     draft d = { .scanned = 0 };
     int rc = make_draft(&d, declaration, plan->elements, err);
 
-    (void)fact;
+    (void)stats;
     if (rc != PD_OK) return rc;
     keep(plan, &d, declaration->shape.rank);
     if (plan->elements == 0) return add_slots(plan, &d, &declaration->shape);

@@ -1,11 +1,14 @@
-/* kron_plan.h - hyperparameters of the optimizer kron, and the slots, blocks and tasks of
- * a parameter. Called by the step thread, or by the thread that plans. */
+/* kron_plan.h - hyperparameters of the optimizer kron, and the slots, blocks and tasks of a parameter. Called by the
+ * step thread, or by the thread that plans. */
 #ifndef PD_KRON_PLAN_H
 #define PD_KRON_PLAN_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "kron_factor.h"
-#include "kron_shape.h"
 #include "optimizer_ops.h"
+#include "partition.h"
 
 /* Indices of kron's hyperparameters, in the order of its table. */
 enum {
@@ -38,17 +41,15 @@ enum {
 };
 
 /* kron's own part of a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which count
- * layers, then the other dimensions, merged. Blocks are numbered layer by layer. Slots are tensors of optimizer
- * state. */
+ * layers, then the other dimensions, merged. Blocks are numbered layer by layer. Slots are slots. */
 typedef struct pd_kron_own {
-    /* numbers of the slots of the momentum (-1: no momentum) and of the counter of steps since the last
-     * update of the factors */
+    /* numbers of the slots of the momentum (-1: no momentum) and of the counter of steps since the last update of the
+     * factors */
     int mu, counter;
-    /* number of the slot of the first dimension's factors; the slots of the other dimensions' factors
-     * follow */
+    /* number of the slot of the first dimension's factors; the slots of the other dimensions' factors follow */
     int q;
-    /* number of a temporary slot of shape plan->shape: first the momentum corrected
-     * for its bias, later the update of the weights */
+    /* number of a temporary slot of shape plan->shape: first the momentum corrected for its bias, later the update of
+     * the weights */
     int x;
     /* number of a temporary slot of the same shape: work memory for products that threads share; -1: no block needs
      * it */
@@ -59,20 +60,19 @@ typedef struct pd_kron_own {
     int rank;    /* number of dimensions of a block, without scanned dimensions */
     /* whether the factor of dimension d of a block is diagonal, and not triangular */
     bool diagonal[PD_MAX_RANK];
-    /* number of elements of a padded block, and so of the random numbers that its update
-     * needs */
+    /* number of elements of a padded block, and so of the random numbers that its update needs */
     int64_t probe;
     bool pads;    /* whether all blocks are padded to one size; false: each has its own size */
     bool in_step; /* whether factors are updated within the step, and not by tasks of the preconditioner pool */
     bool decays;  /* whether weight decay changes the weights of this parameter */
     int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
 } pd_kron_own;
-/* Indices of the slot `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or
- * 1: whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of
+/* Indices of the slot `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or 1:
+ * whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of
  * the momentum over the blocks, including padding. DECIDED is the number of elements. */
 enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };
 
-int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+int pd_kron_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
 pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index);
 /* Where a block lies in its parameter: `first` is the index of the first element of the block's layer, `shape` the
  * shape of a layer, and `box` the place and size of the block in this shape. */
@@ -82,5 +82,41 @@ typedef struct pd_kron_place {
     pd_block box;
 } pd_kron_place;
 pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index);
+
+enum { KRON_SAVE_NONE, KRON_SAVE_ONE_DIAG, KRON_SAVE_ALL_DIAG }; /* values of the hyperparameter memory_save_mode */
+
+/* Decides for each dimension of a shape whether its factor is diagonal or triangular. A scalar counts as one dimension
+ * of size 1. */
+void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
+                   int memory_save_mode, bool *diagonal);
+
+/* A shape with merged dimensions. Dimension d of `shape` was merged from the original dimensions first[d] to first[d +
+ * 1] - 1. diagonal[d] says whether its factor is diagonal: only if the factors of all these dimensions were to be
+ * diagonal. */
+typedef struct pd_kron_shape {
+    pd_shape shape;
+    bool diagonal[PD_MAX_RANK];
+    int first[PD_MAX_RANK + 1];
+} pd_kron_shape;
+
+/* Merges neighbouring dimensions of a shape, which must have elements, so that the sizes come as close as possible to
+ * `target` (at least 1). With a target of 0 nothing is merged. A scalar becomes one dimension of size 1. */
+pd_kron_shape pd_kron_merged(const pd_shape *shape, const bool *diagonal, int64_t target);
+
+/* How a merged shape is cut into blocks: each dimension into pieces. Blocks are numbered with the last dimension
+ * fastest. */
+typedef struct pd_kron_cut {
+    int64_t n_blocks;          /* number of blocks; INT64_MAX: the number does not fit */
+    int64_t cuts[PD_MAX_RANK]; /* number of pieces into which each dimension is cut */
+    int64_t step[PD_MAX_RANK]; /* size of each dimension's pieces; the last piece may be smaller */
+    int64_t side[PD_MAX_RANK]; /* size to which each dimension's pieces are padded */
+} pd_kron_cut;
+
+/* Cuts a merged shape into blocks. With a block_size of 0 there is one block without padding. If `pads` is set, padded
+ * sizes are multiples of block_size; otherwise a padded size is the size of the largest piece. */
+pd_kron_cut pd_kron_cut_of(const pd_kron_shape *merged, int64_t block_size, bool pads);
+/* Returns block number `index` (below n_blocks) of a shape that is cut into blocks: its place and size in
+ * merged->shape. */
+pd_block pd_kron_block_at(const pd_kron_shape *merged, const pd_kron_cut *cut, int64_t index);
 
 #endif

@@ -45,10 +45,10 @@ static const pd_hyper lamb_hypers[] = {
     { .name = NULL },
 };
 
-static int lamb_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int lamb_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 }

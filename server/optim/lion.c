@@ -20,10 +20,10 @@ static const pd_hyper lion_hypers[] = {
     { .name = NULL },
 };
 
-static int lion_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int lion_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", NULL });
 }

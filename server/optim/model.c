@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "assignment.h"
 #include "batch.h"
 #include "clip.h"
 #include "cpu.h"
@@ -16,10 +15,9 @@
 /* A group of parameters that count their steps together, since their optimizer counts by group
  * (pd_optimizer_ops.counts_by_group). */
 typedef struct group {
-    const pd_optimizer_ops *row;
+    const pd_optimizer_ops *ops;
     int number;
-    /* number of steps in which at least one parameter of the group had a
-     * gradient */
+    /* number of steps in which at least one parameter of the group had a gradient */
     int64_t count;
     /* number of parameters of the group, all of which count their steps together, that take a step in this call */
     size_t stepping;
@@ -29,11 +27,10 @@ typedef struct group {
 /* A group of parameters whose gradients are clipped together, since their optimizer has a limit for their common norm
  * (pd_optimizer_ops.clip_norm). */
 typedef struct limited {
-    const pd_optimizer_ops *row;
+    const pd_optimizer_ops *ops;
     int number;
     double limit;
-    /* index of the first parameter that was added to this group, which error
-     * texts name */
+    /* index of the first parameter that was added to this group, which error texts name */
     size_t first;
 } limited;
 
@@ -68,21 +65,19 @@ struct pd_model {
     pd_batch *batch;
 };
 
-/* ---- facts about all parameters of an optimizer, collected once for each optimizer ---- */
-
 typedef struct surveyed {
-    const pd_optimizer_ops *row;
-    double fact[PD_MAX_FACTS];
+    const pd_optimizer_ops *ops;
+    double stats[PD_MAX_MODEL_STATS];
 } surveyed;
 
-static const double *facts_of(surveyed *list, size_t *n_list, const pd_optimizer_ops *row, const pd_declaration *params,
+static const double *facts_of(surveyed *list, size_t *n_list, const pd_optimizer_ops *ops, const pd_declaration *params,
                               size_t n)
 {
     for (size_t i = 0; i < *n_list; i++)
-        if (list[i].row == row) return list[i].fact;
-    list[*n_list].row = row;
-    pd_optim_survey(row, params, n, list[*n_list].fact);
-    return list[(*n_list)++].fact;
+        if (list[i].ops == ops) return list[i].stats;
+    list[*n_list].ops = ops;
+    pd_model_stats_of(ops, params, n, list[*n_list].stats);
+    return list[(*n_list)++].stats;
 }
 
 static int make_optims(pd_model *model, const pd_declaration *params, pd_error *err)
@@ -104,17 +99,15 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
     return rc;
 }
 
-/* ---- groups ---- */
-
 static size_t find_group(pd_model *model, const pd_declaration *param)
 {
-    const pd_optimizer_ops *row = param->hypers.row;
+    const pd_optimizer_ops *ops = param->hypers.row;
     size_t g = 0;
 
-    if (!row->counts_by_group) return ALONE;
-    while (g < model->n_groups && (model->groups[g].row != row || model->groups[g].number != param->group)) g++;
+    if (!ops->counts_by_group) return ALONE;
+    while (g < model->n_groups && (model->groups[g].ops != ops || model->groups[g].number != param->group)) g++;
     if (g == model->n_groups)
-        model->groups[model->n_groups++] = (group){ .row = row, .number = param->group, .count = param->start_step };
+        model->groups[model->n_groups++] = (group){ .ops = ops, .number = param->group, .count = param->start_step };
     return g;
 }
 
@@ -135,8 +128,6 @@ static int make_groups(pd_model *model, const pd_declaration *params)
     return PD_OK;
 }
 
-/* ---- clipping ---- */
-
 static int make_scaled(pd_model *model, size_t param)
 {
     if (model->scaled[param] == NULL) model->scaled[param] = pd_floats_new(pd_optim_elements(model->optims[param]) + 1);
@@ -150,7 +141,7 @@ static int add_limited(pd_model *model, const pd_declaration *params, size_t par
     const pd_declaration *of = &params[param];
     size_t k = 0;
 
-    while (k < model->n_limits && (model->limits[k].row != of->hypers.row || model->limits[k].number != of->group)) k++;
+    while (k < model->n_limits && (model->limits[k].ops != of->hypers.row || model->limits[k].number != of->group)) k++;
     if (k == model->n_limits) model->limits[model->n_limits++] = (limited){ of->hypers.row, of->group, limit, param };
     if (model->limits[k].limit != limit)
         return pd_fail(err, PD_INVALID_ARGUMENT,
@@ -188,7 +179,7 @@ int pd_model_clip(pd_model *model, double limit, pd_error *err)
         return pd_fail(err, PD_OUT_OF_RANGE, "limit of the norm: expected 0 (none), or a number from %g to %g, got %g",
                        PD_CLIP_LEAST, PD_CLIP_MOST, limit);
     for (size_t i = 0; limit > 0 && i < model->n; i++)
-        if (!model->optims[i]->row->takes_values && make_scaled(model, i) != PD_OK)
+        if (!model->optims[i]->ops->takes_values && make_scaled(model, i) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "no memory for clipped gradients");
     model->limit = limit;
     model->norm = 0;
@@ -204,7 +195,7 @@ double pd_model_norm(const pd_model *model)
  * clipped together: ALONE means all gradients, otherwise it is an index of `limits`, and means those of one group. */
 static bool is_clipped(const pd_model *model, size_t scope, size_t param)
 {
-    return model->gradient[param] != NULL && !model->optims[param]->row->takes_values &&
+    return model->gradient[param] != NULL && !model->optims[param]->ops->takes_values &&
            (scope == ALONE || model->limit_of[param] == scope);
 }
 
@@ -303,19 +294,17 @@ void pd_model_free(pd_model *model)
     free(model);
 }
 
-/* ---- a step of the model ---- */
-
 static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *err)
 {
-    int64_t wanted = optim->row->normals != NULL ? optim->row->normals(&optim->shared->plan) : 0;
+    int64_t wanted = optim->ops->normals != NULL ? optim->ops->normals(&optim->shared->plan) : 0;
 
     if (draws == NULL || draws->normal == NULL || draws->n_normal == wanted) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: expected %lld normal numbers for a step, got %lld",
                    optim->name, (long long)wanted, (long long)draws->n_normal);
 }
 
-/* Checks that updates are requested only where the optimizer computes them, and that a
- * step gets as many recorded random numbers as its optimizer takes. */
+/* Checks that updates are requested only where the optimizer computes them, and that a step gets as many recorded
+ * random numbers as its optimizer takes. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     int rc = PD_OK;
@@ -323,9 +312,9 @@ static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
     for (size_t i = 0; rc == PD_OK && i < model->n; i++) {
         const pd_optim *optim = model->optims[i];
         if (io[i].gradient == NULL) continue;
-        if (io[i].update != NULL && optim->row->update_dtype == NULL)
+        if (io[i].update != NULL && optim->ops->update_dtype == NULL)
             return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected update = NULL, because %s gives no updates",
-                           optim->name, optim->row->name);
+                           optim->name, optim->ops->name);
         rc = check_draws(optim, io[i].draws, err);
     }
     return rc;
@@ -388,8 +377,7 @@ static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *e
     return PD_OK;
 }
 
-/* Takes preconditioner tasks that are ready to run from the n steps that made them, at most `room`
- * tasks. Returns their number. */
+/* Takes tasks that are ready to run from the n steps that made them, at most `room` tasks. Returns their number. */
 static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_optim **owner, size_t room)
 {
     size_t taken = 0;
@@ -401,8 +389,8 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
 
 enum { AT_ONCE = 64 };
 
-/* Sorts preconditioner tasks by cost, the most expensive first, so that no thread begins a large task when the others
- * are done. The order changes no result. */
+/* Sorts tasks by cost, the most expensive first, so that no thread begins a large task when the others are done. The
+ * order changes no result. */
 static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
 {
     pd_load load[AT_ONCE];
@@ -417,7 +405,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the preconditioner tasks that the steps have made. Returns whether there were any. */
+/* Runs the tasks that the steps have made. Returns whether there were any. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];
@@ -460,7 +448,7 @@ int pd_model_read_part(const pd_model *model, size_t param, const char *slot, in
     pd_slot_name(&(pd_slot_spec){ .name = slot, .number = number, .of_block = block >= 0, .block = block }, name,
                  sizeof name);
     if (!pd_plan_part(pd_optim_plan(optim), slot, number, block, &part))
-        return pd_fail(err, PD_NOT_FOUND, "the optimizer keeps no slot %s", name);
+        return pd_fail(err, PD_NOT_FOUND, "the optimizer has no slot %s", name);
     (void)pd_shape_elements(&part.shape, &elements);
     if (elements != n)
         return pd_fail(err, PD_OUT_OF_RANGE, "slot %s has %lld elements, got memory for %lld", name,

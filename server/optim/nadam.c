@@ -1,5 +1,5 @@
 /* nadam - Adam with Nesterov momentum, as torch.optim.NAdam documents it. w are the weights, g is the gradient, count
- * the number of the step. The words at the right name the tensor of optimizer state that a line updates:
+ * the number of the step. The words at the right name the slot that a line updates:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w
@@ -33,12 +33,12 @@ static const pd_hyper nadam_hypers[] = {
     { .name = NULL },
 };
 
-static int nadam_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int nadam_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int rc = pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return rc == PD_OK ? pd_plan_number(plan, "mu_product", 1) : rc;
 }

@@ -16,16 +16,14 @@
 #define FLOPS_PER_NS 50.0
 #define STEP_NS 500.0
 
-/* ---- state ---- */
-
 static int make_tasks(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
     if (plan->n_tasks == 0) return PD_OK;
-    optim->work = calloc(plan->n_tasks, sizeof *optim->work);
+    optim->tasks.work = calloc(plan->n_tasks, sizeof *optim->tasks.work);
     optim->saved.roots = calloc(plan->n_tasks, sizeof *optim->saved.roots);
-    return optim->work == NULL || optim->saved.roots == NULL ? PD_NO_MEMORY : PD_OK;
+    return optim->tasks.work == NULL || optim->saved.roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
 /* Estimates the time of one step of a parameter from its memory traffic and its arithmetic. A step reads the gradient,
@@ -33,31 +31,31 @@ static int make_tasks(pd_optim *optim)
 static double estimate_ns(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
-    double bytes = 3.0 * sizeof(float) * (double)plan->elements + 2.0 * (double)optim->state_bytes +
-                   2.0 * sizeof(float) * (double)optim->temporary_floats;
+    double bytes = 3.0 * sizeof(float) * (double)plan->elements + 2.0 * (double)optim->memory.state_bytes +
+                   2.0 * sizeof(float) * (double)optim->memory.temporary_floats;
 
     return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
 }
 
-static int build(pd_optim *optim, const pd_declaration *declaration, const double *fact, pd_plan *plan)
+static int build(pd_optim *optim, const pd_declaration *declaration, const double *stats, pd_plan *plan)
 {
-    optim->row = declaration->hypers.row;
+    optim->ops = declaration->hypers.row;
     snprintf(optim->name, sizeof optim->name, "%s", declaration->name);
     optim->hypers = declaration->hypers;
     if ((optim->shared = calloc(1, sizeof *optim->shared)) == NULL) return PD_NO_MEMORY;
     optim->shared->refs = 1;
-    memcpy(optim->shared->fact, fact, sizeof optim->shared->fact);
+    memcpy(optim->shared->stats, stats, sizeof optim->shared->stats);
     optim->shared->random = pd_random_stream(declaration->seed, declaration->name);
     optim->shared->random_of_all = pd_random_stream(declaration->seed, "");
     optim->saved.count = declaration->start_step;
     optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
-    while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
+    while (optim->n_phases < PD_MAX_PHASES && optim->ops->phases[optim->n_phases].run != NULL) optim->n_phases++;
     optim->last_ranges = optim->n_phases - 1;
-    while (optim->last_ranges >= 0 && optim->row->phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
-    assert(optim->row->capture_phase <= optim->n_phases && optim->row->adopt_phase <= optim->n_phases);
-    optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
-    if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
+    while (optim->last_ranges >= 0 && optim->ops->phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
+    assert(optim->ops->capture_phase <= optim->n_phases && optim->ops->adopt_phase <= optim->n_phases);
+    optim->step.total = calloc((size_t)optim->n_phases, sizeof *optim->step.total);
+    if (optim->step.total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
     optim->most_units = pd_plan_most_units(&optim->shared->plan);
     optim->cost_ns = estimate_ns(optim);
@@ -69,11 +67,11 @@ static int no_memory(const pd_declaration *declaration, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for the optimizer's state", declaration->name);
 }
 
-int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_optim *optim = calloc(1, sizeof *optim);
 
-    if (optim != NULL && build(optim, declaration, fact, plan) == PD_OK) {
+    if (optim != NULL && build(optim, declaration, stats, plan) == PD_OK) {
         *out = optim;
         return PD_OK;
     }
@@ -91,13 +89,13 @@ bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc)
     return *rc == PD_OK;
 }
 
-int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan,
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan,
                      pd_error *err)
 {
     pd_optim *optim;
     pd_fill at = { 0 };
     double unlimited = INFINITY;
-    int rc = pd_optim_bare(&optim, declaration, fact, plan, err);
+    int rc = pd_optim_bare(&optim, declaration, stats, plan, err);
 
     if (rc != PD_OK) return rc;
     if (!pd_optim_fill(optim, &at, &unlimited, &rc)) {
@@ -108,12 +106,12 @@ int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const do
     return PD_OK;
 }
 
-int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)
+int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_error *err)
 {
     pd_plan plan;
-    int rc = pd_plan_make(&plan, declaration, fact, err);
+    int rc = pd_plan_make(&plan, declaration, stats, err);
 
-    if (rc == PD_OK) rc = pd_optim_planned(out, declaration, fact, &plan, err);
+    if (rc == PD_OK) rc = pd_optim_planned(out, declaration, stats, &plan, err);
     pd_plan_free(&plan);
     return rc;
 }
@@ -125,15 +123,13 @@ void pd_optim_free(pd_optim *optim)
     pd_shared_plan_drop(optim->shared);
     free(optim->slot);
     free(optim->saved.state);
-    free(optim->stored);
+    free(optim->memory.stored);
     free(optim->saved.roots);
-    free(optim->temporary);
-    free(optim->total);
-    free(optim->work);
+    free(optim->memory.temporary);
+    free(optim->step.total);
+    free(optim->tasks.work);
     free(optim);
 }
-
-/* ---- reading ---- */
 
 const pd_plan *pd_optim_plan(const pd_optim *optim)
 {
@@ -163,9 +159,9 @@ pd_root_stats pd_optim_root_stats(const pd_optim *optim)
 {
     return optim->saved.stats;
 }
-bool pd_optim_rests(const pd_optim *optim)
+bool pd_optim_is_idle(const pd_optim *optim)
 {
-    return optim->stage == PD_STAGE_IDLE && optim->saved.oldest == NULL;
+    return optim->step.stage == PD_STAGE_IDLE && optim->saved.oldest == NULL;
 }
 size_t pd_optim_tasks_left(const pd_optim *optim)
 {
@@ -176,11 +172,11 @@ size_t pd_optim_tasks_left(const pd_optim *optim)
 }
 bool pd_optim_done(const pd_optim *optim)
 {
-    return optim->stage == PD_STAGE_IDLE;
+    return optim->step.stage == PD_STAGE_IDLE;
 }
 const pd_error *pd_optim_refused(const pd_optim *optim)
 {
-    return optim->refused && optim->stage == PD_STAGE_IDLE ? &optim->own.why : NULL;
+    return optim->step.refused && optim->step.stage == PD_STAGE_IDLE ? &optim->bond.own.why : NULL;
 }
 
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
@@ -195,11 +191,9 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
     return optim->saved.roots[task];
 }
 
-/* ---- setting the state back ---- */
-
-bool pd_optim_is_still(const pd_optim *optim)
+bool pd_optim_is_quiesced(const pd_optim *optim)
 {
-    if (optim->stage != PD_STAGE_IDLE) return false;
+    if (optim->step.stage != PD_STAGE_IDLE) return false;
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
         if (!pending->back) return false;
     return true;
@@ -207,7 +201,7 @@ bool pd_optim_is_still(const pd_optim *optim)
 
 void pd_optim_forget_roots(pd_optim *optim)
 {
-    assert(pd_optim_is_still(optim));
+    assert(pd_optim_is_quiesced(optim));
     optim->saved.stats.dropped += (int64_t)pd_optim_tasks_left(optim);
     pd_tasks_free(optim);
     for (size_t i = 0; i < optim->shared->plan.n_tasks; i++) {
@@ -216,11 +210,10 @@ void pd_optim_forget_roots(pd_optim *optim)
     }
 }
 
-/* ---- beginning a step; batch.c runs it ---- */
-
 void pd_optim_set_count(pd_optim *optim, int64_t count)
 {
-    assert(optim->stage == PD_STAGE_IDLE && count >= 0 && (count >= optim->saved.count || pd_optim_rests(optim)));
+    assert(optim->step.stage == PD_STAGE_IDLE && count >= 0 &&
+           (count >= optim->saved.count || pd_optim_is_idle(optim)));
     optim->saved.count = count;
 }
 
@@ -228,58 +221,57 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
  * this step alone (io->hypers). */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
-    pd_hypers_at(&optim->hypers, optim->saved.count, optim->hyper);
+    pd_hypers_at(&optim->hypers, optim->saved.count, optim->step.hyper);
     for (int i = 0; io->hypers != NULL && i < PD_MAX_HYPERS; i++)
-        if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
+        if ((io->hypers_mask >> i & 1) != 0) optim->step.hyper[i] = io->hypers[i];
 }
 
-/* Makes the step the only member of its atomic group. pd_optim_bind may later put
- * it into a larger group. */
+/* Makes the step the only member of its atomic group. pd_optim_bind may later put it into a larger group. */
 static void unbind(pd_optim *optim)
 {
-    optim->own.steps = optim->own.first = 1;
-    optim->own.arrived = 0;
-    optim->group = &optim->own;
-    optim->place = 0;
-    optim->settled = false;
-    optim->last = NULL;
+    optim->bond.own.steps = optim->bond.own.first = 1;
+    optim->bond.own.arrived = 0;
+    optim->bond.group = &optim->bond.own;
+    optim->bond.place = 0;
+    optim->bond.settled = false;
+    optim->bond.last = NULL;
 }
 
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
-    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL &&
-           (io->update == NULL || optim->row->update_dtype != NULL));
-    optim->io = *io;
+    assert(optim->step.stage == PD_STAGE_IDLE && io->gradient != NULL &&
+           (io->update == NULL || optim->ops->update_dtype != NULL));
+    optim->step.io = *io;
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);
-    memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    /* The step counter advances only after this function has read the schedules,
-     * because the first step uses their values at count 0. */
+    memset(optim->step.total, 0, (size_t)optim->n_phases * sizeof *optim->step.total);
+    /* The step counter advances only after this function has read the schedules, because the first step uses their
+     * values at count 0. */
     put_in_force(optim, io);
     optim->saved.count++;
-    optim->phase = 0;
-    optim->round = 0;
-    optim->captured = optim->adopted = false;
-    optim->parked = false;
-    optim->taken = NULL;
-    optim->guards = false;
-    optim->spoils = false;
-    optim->stage = PD_STAGE_OPEN;
+    optim->step.phase = 0;
+    optim->step.round = 0;
+    optim->step.captured = optim->step.adopted = false;
+    optim->step.parked = false;
+    optim->tasks.taken = NULL;
+    optim->step.guards = false;
+    optim->step.spoils = false;
+    optim->step.stage = PD_STAGE_OPEN;
     return PD_OK;
 }
 
 void pd_optim_guard(pd_optim *optim)
 {
-    assert(optim->stage == PD_STAGE_OPEN && optim->phase == 0);
-    optim->guards = true;
+    assert(optim->step.stage == PD_STAGE_OPEN && optim->step.phase == 0);
+    optim->step.guards = true;
 }
 
 /* Refuses a step that has made finite weights infinite or NaN. */
 static void refuse_spoiled(pd_optim *optim)
 {
-    optim->refused = true;
+    optim->step.refused = true;
     pd_fail(
-        &optim->own.why, PD_OUT_OF_RANGE,
+        &optim->bond.own.why, PD_OUT_OF_RANGE,
         "%s: the gradient is finite, but the new weights are not, so the old ones stay: lower the learning rate. If "
         "later steps are refused, too, `paramctl reset-state` sets the optimizer's state back",
         optim->name);
@@ -287,31 +279,28 @@ static void refuse_spoiled(pd_optim *optim)
 
 void pd_optim_end(pd_optim *optim)
 {
-    if (optim->spoils) refuse_spoiled(optim);
-    optim->stage = PD_STAGE_IDLE;
+    if (optim->step.spoils) refuse_spoiled(optim);
+    optim->step.stage = PD_STAGE_IDLE;
     pd_slots_close(optim);
 }
 
 void pd_optim_cancel(pd_optim *optim)
 {
-    assert(optim->stage == PD_STAGE_OPEN && optim->phase == 0);
+    assert(optim->step.stage == PD_STAGE_OPEN && optim->step.phase == 0);
     optim->saved.count--;
     pd_optim_end(optim);
 }
 
-/* ---- atomic groups: steps that fail together ---- */
-
-/* Returns whether this step may still fail because a preconditioner task fails. With root_delay 0 this is possible if
- * the step itself starts preconditioner tasks. With another root_delay it is possible if the result of an earlier task
- * is due in this step. */
+/* Returns whether this step may still fail because a task fails. With root_delay 0 this is possible if the step itself
+ * starts tasks. With another root_delay it is possible if the result of an earlier task is due in this step. */
 static bool may_refuse(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
-    if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
+    if (optim->ops->refusal == NULL || plan->n_tasks == 0) return false;
     if (plan->root_delay == PD_ROOT_READY) return optim->saved.oldest != NULL;
     if (optim->saved.oldest != NULL && optim->saved.oldest->count <= optim->saved.count - plan->root_delay) return true;
-    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->saved.count, NULL);
+    return plan->root_delay == 0 && optim->ops->due(plan, optim->step.hyper, optim->saved.count, NULL);
 }
 
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group)
@@ -320,11 +309,12 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group)
 
     *group = (pd_atomic_group){ .steps = n, .first = n };
     for (size_t i = 0; i < n; i++) {
-        assert(steps[i]->stage == PD_STAGE_OPEN && steps[i]->phase == 0 && steps[i]->group == &steps[i]->own);
+        assert(steps[i]->step.stage == PD_STAGE_OPEN && steps[i]->step.phase == 0 &&
+               steps[i]->bond.group == &steps[i]->bond.own);
         needed = needed || may_refuse(steps[i]);
     }
     for (size_t i = 0; needed && i < n; i++) {
-        steps[i]->group = group;
-        steps[i]->place = i;
+        steps[i]->bond.group = group;
+        steps[i]->bond.place = i;
     }
 }

@@ -1,11 +1,8 @@
 /* optimizer.h - one parameter's optimizer. A scheduler runs its steps in batches, with pauses for the preconditioner
- * tasks.
+ * tasks. To capture a task is to copy its inputs; to adopt it is to store its result in the state. Between the two the
+ * task is pending.
  *
- * A preconditioner task computes a matrix root on the preconditioner pool. To capture a task is to copy its inputs; to
- * adopt its result is to store the new root in the state, so that steps use it.
- *
- * A step is computed in phases, which end with a barrier for all threads. How a step runs (one thread at a time calls
- * these functions: the step thread, or the caller's own thread):
+ * How a step runs (one thread at a time calls these functions: the step thread, or the caller's own thread):
  *
  *     pd_optim_begin(optim, io)               nothing has run yet; count advanced
  *     do {
@@ -25,45 +22,38 @@
 #include "part.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
-#include "survey.h"
 #include "task.h"
 
 /* Plans a parameter's optimizer, allocates its state and writes the initial values. Copies the parts of `declaration`
  * that it needs. Stores the optimizer in *out. PD_INVALID_ARGUMENT: the optimizer refuses the declaration.
  * PD_NO_MEMORY: out of memory. */
-int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
-/* Makes an optimizer as pd_optim_new does, but from a plan (the list of its state tensors and tasks) that was made from
- * the same arguments. The optimizer takes over the plan's arrays, and the plan is empty afterwards. PD_NO_MEMORY: out
- * of memory. */
-int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan,
+int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_error *err);
+/* Makes an optimizer as pd_optim_new does, but from a plan that was made from the same arguments. The optimizer takes
+ * over the plan's arrays, and the plan is empty afterwards. PD_NO_MEMORY: out of memory. */
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan,
                      pd_error *err);
 /* Makes an optimizer as pd_optim_planned does, but does not write initial values, since that takes long: call
  * pd_optim_fill until it returns true. */
-int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
-/* Writes initial values of the optimizer state, beginning at *at. Estimates the time that the writing takes, and
- * subtracts it from *budget_ns. Stops when the budget is used up or all values are written. A tensor that is stored in
- * fewer bits than float32 is written in one go.
+int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
+/* Writes initial values of the state, beginning at *at. Subtracts the estimated time from *budget_ns. Stops when the
+ * budget is used up or all values are written. A coded slot is written in one go.
  *
- * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc: *at then points
- * to the first tensor of the state that is not written. */
+ * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc: *at then points to
+ * the first slot that is not written. */
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
 void pd_optim_free(pd_optim *optim); /* Frees an optimizer, even while a step is under way. Accepts NULL. */
 
 const pd_plan *pd_optim_plan(const pd_optim *optim);
 const pd_hypers *pd_optim_hypers(const pd_optim *optim);
-int64_t pd_optim_count(const pd_optim *optim); /* returns the number of the step that was begun last; 0: no step yet */
+int64_t pd_optim_count(const pd_optim *optim); /* number of the step that was begun last; 0: no step yet */
 int64_t pd_optim_elements(const pd_optim *optim);
 int64_t pd_optim_state_bytes(const pd_optim *optim);
-/* Returns a borrowed view of the tensor of optimizer state (slot) number i < plan->n_slots, for tests. A temporary
- * slot, and a slot that is stored in fewer bits than float32, have memory only during a step. The elements of a float64
- * slot are double: cast the pointer. */
+/* Returns a borrowed view of slot i < plan->n_slots. Temporary and coded slots have memory only during a step. The
+ * elements of a float64 slot are double: cast the pointer. */
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i);
-/* Returns the estimated time of one step on one core, from bytes moved and operations. Schedulers limit their
- * batches with it. */
+/* Returns the estimated time of one step on one core. Schedulers limit their batches with it. */
 double pd_optim_cost_ns(const pd_optim *optim);
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
-/* Returns the record of the matrix root that preconditioner task number `task` computes: its age, its error, and how
- * often the task succeeded or failed. */
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
 
 /* Sets the counter of steps. The next step has the number count + 1. Call it between two steps, in two cases:
@@ -71,37 +61,29 @@ pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
  *   has no gradient.
  * - Saved state is restored.
  *
- * The counter may go back only while no preconditioner task is captured (its inputs copied, its result not stored
- * yet). */
+ * The counter may go back only while no task is captured. */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL. The pointers in `io` must stay valid until the step is done. io->draws
- * must stay valid longer: until all preconditioner tasks of the step have run, even if the optimizer is freed before.
- * PD_NO_MEMORY: there is no memory for the tensors that live for one step; nothing has changed. */
+ * must stay valid longer: until all tasks of the step have run, even if the optimizer is freed before. PD_NO_MEMORY:
+ * there is no memory for the temporary slots; nothing has changed. */
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
-/* Returns whether no step is under way: the last step has run all its phases, or it failed. */
-bool pd_optim_done(const pd_optim *optim);
-/* Returns whether no step is under way and no result of a preconditioner task is still to be stored in the optimizer
- * state. */
-bool pd_optim_rests(const pd_optim *optim);
-/* Returns the number of preconditioner tasks whose inputs were copied and whose results are not stored in the state
- * yet. Some may be at the preconditioner pool, others back from it. */
-size_t pd_optim_tasks_left(const pd_optim *optim);
+bool pd_optim_done(const pd_optim *optim);         /* no step is under way: the last one is complete, or failed */
+bool pd_optim_is_idle(const pd_optim *optim);      /* no step is under way, and no task is pending */
+size_t pd_optim_tasks_left(const pd_optim *optim); /* number of pending tasks, at the pool or back from it */
 /* Returns why the last step failed: the optimizer's error text, with the parameter's name in front. Valid until the
  * next step begins. NULL: the step did not fail.
  *
- * A failed step counts as a step. The optimizer state keeps the changes of the phases before adopt_phase (the phase
- * that begins by storing new roots). The other phases did not run, so the new weights `after` were not written.
+ * A failed step counts as a step. The state keeps the changes of the phases before adopt_phase. The other phases did
+ * not run, so the new weights were not written.
  *
- * The result of the preconditioner task that made the step fail is not stored, and the task counts as failed. Results
- * of tasks before it are stored as in any other step. Tasks after it that are due in this step are thrown away
- * (pd_root_stats.dropped). Tasks that are due in a later step stay. */
+ * The result of the task that made the step fail is not stored, and the task counts as failed. Results of tasks before
+ * it are stored as in any other step. Tasks after it that are due in this step are thrown away (pd_root_stats.dropped).
+ * Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
-/* Returns whether no step is under way and no preconditioner task is at the preconditioner pool. Results that came back
- * may be pending. */
-bool pd_optim_is_still(const pd_optim *optim);
-/* Throws pending preconditioner tasks away, and forgets which roots are in use. Call it before the state is set back to
- * its initial values (pd_optim_fill). The optimizer must be still (pd_optim_is_still). */
+bool pd_optim_is_quiesced(const pd_optim *optim); /* no step is under way, and no task is at the preconditioner pool */
+/* Throws pending tasks away, and forgets which roots are in use. Call it before the state is set back to its initial
+ * values (pd_optim_fill). The optimizer must be still (pd_optim_is_quiesced). */
 void pd_optim_forget_roots(pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
@@ -114,13 +96,13 @@ void pd_optim_forget_roots(pd_optim *optim);
  * - If one of the optimizers is freed before that, all of them are freed, and none runs further.
  *
  * How the steps wait for each other:
- * - Before any of them stores a new matrix root, the steps of the group wait for each other. If no step can be refused,
+ * - Before any of them stores a new root, the steps of the group wait for each other. If no step can be refused,
  *   they do not wait.
  * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a task back. So
  *   check all steps of the group then.
  *
- * If several steps are refused, the first one in the list decides what happens to the preconditioner tasks: the results
- * of those that belong to steps before it are stored, and those of steps after it are thrown away. */
+ * If several steps are refused, the first one in the list decides what happens to the tasks: the results of those that
+ * belong to steps before it are stored, and those of steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* Lets the step that has just begun be refused if its new weights are infinite or NaN where those before were finite.
@@ -128,11 +110,7 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
  * changes of the step. */
 void pd_optim_guard(pd_optim *optim);
 
-/* ---- for batch.c and model.c ---- */
-
-/* Ends a step: frees its temporary memory. */
-void pd_optim_end(pd_optim *optim);
-/* Undoes pd_optim_begin. The step must not have run a phase yet. */
-void pd_optim_cancel(pd_optim *optim);
+void pd_optim_end(pd_optim *optim);    /* ends a step: frees its temporary memory */
+void pd_optim_cancel(pd_optim *optim); /* undoes pd_optim_begin; the step must not have run a phase yet */
 
 #endif

@@ -1,11 +1,10 @@
-/* optimizer_ops.h - the row contract: the data and functions that define an optimizer, as one row of the table of
- * optimizers.
+/* optimizer_ops.h - the contract of an optimizer: the data and functions that define it.
  *
- * A row is pure data and pure functions. `plan` defines the state that a parameter needs. `phases` are the work of one
- * step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task` computes a
- * preconditioner task, which is the expensive part: the root of a matrix. It runs on the preconditioner pool. `adopt`
- * stores a task's result. The callers of a row do all the rest: threads, memory, files and the network. They treat all
- * rows alike and never compare a row's name.
+ * An optimizer is pure data and pure functions. `plan` defines the state that a parameter needs. `phases` are the work
+ * of one step. A phase is divided into units, which threads compute in parallel, and ends with a barrier. `task`
+ * computes a preconditioner task on the preconditioner pool: the expensive part, such as the root of a matrix. `adopt`
+ * stores a task's result. The caller does all the rest: threads, memory, files and the network. It treats all
+ * optimizers alike and never compares names.
  *
  * One step of one parameter, with root delay d:
  *
@@ -19,28 +18,28 @@
  * if its group counts steps together: then the task is due in its next step. With PD_ROOT_READY a task is due as soon
  * as it is back, and no step waits.
  *
- * There are two kinds of rows (optimizers):
+ * There are two kinds of optimizers:
  *
  *   - capture_phase <= adopt_phase: statistics, roots, new weights. With d = 0 a step uses the roots of its own
- *     statistics. Tasks do not see the changes of phases between the two. Most rows have capture_phase == adopt_phase.
+ *     statistics. Tasks do not see the changes of phases between the two. Most have capture_phase == adopt_phase.
  *   - capture_phase > adopt_phase: roots are computed after the weights, as in SOAP (capture_phase may be n). A step
  *     cannot adopt a task that it captures later, so d is at least 1 or PD_ROOT_READY. With d = 1 the results have the
  *     same bits as with roots computed at the end of the step, but the tasks run while workers compute the next
  *     gradient.
  *
- * The caller of a row (the step thread, a test, another program) runs each phase over all units in one parallel region.
- * A unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates
- * nothing, and its result does not depend on which thread runs which unit.
+ * The caller (the step thread, a test, another program) runs each phase over all units in one parallel region. A unit
+ * runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
+ * and its result does not depend on which thread runs which unit.
  *
  * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: those of
  * block_products.h and kron_factor.h. They are cut into stripes by their sizes (stripes.h). Threads that have no unit
  * left compute stripes of the units that still run. The plan of such a parameter says so (plan->large_products).
  *
- * If a row has phases of kind PD_RANGES, the last one of them writes the new weights.
+ * If there are phases of kind PD_RANGES, the last one of them writes the new weights.
  *
  * A phase of kind PD_STRIPES is for an iteration on one large matrix, which needs more than products. It has
- * plan->stripes units for each block, and is repeated (`rounds`), with a barrier after each round. The
- * number of stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
+ * plan->stripes units for each block, and is repeated (`rounds`), with a barrier after each round. The number of
+ * stripes is set by the plan and not by the number of threads, so the bits do not depend on threads. */
 #ifndef PD_OPTIMIZER_OPS_H
 #define PD_OPTIMIZER_OPS_H
 
@@ -49,227 +48,186 @@
 #include "random.h"
 
 #define PD_MAX_PHASES 12
-/* most numbers that a unit (the work of one thread in a phase, a pass of the step) can report (pd_unit.partial) */
-#define PD_MAX_PARTIALS 8
-#define PD_MAX_FACTS 8 /* most facts (numbers about all parameters of a job) that an optimizer can have */
+#define PD_MAX_PARTIALS 8 /* most numbers that a unit can report (pd_unit.partial) */
+#define PD_MAX_MODEL_STATS 8
 
 /* Values of pd_optimizer_ops.gradient_most. The square of PD_SQUARE_MOST is the largest float32 number, up to rounding.
  * Sums of 3e8 products of numbers up to PD_PRODUCT_MOST are finite. */
 #define PD_SQUARE_MOST 0x1.fffffep63f
 #define PD_PRODUCT_MOST 1e15f
 
-/* ---- facts: numbers about all parameters of a job, needed before one of them is planned ---- */
-
 /* How the values of several units or parameters are combined: the result is the largest value, or the sum. The values
  * are taken in order; without values the result is 0. If one value is NaN, so is the result. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
-typedef struct pd_fact {
+/* A model statistic: a number over all parameters of a job, which the pre-pass computes before one of them is
+ * planned. */
+typedef struct pd_model_stat {
     const char *name; /* "largest_block" */
-    pd_fold fold;     /* how the values of all parameters, in declaration order, are combined into the job's value */
-} pd_fact;
-
-/* ---- phases ---- */
+    pd_fold fold;     /* how the values of all parameters, in declaration order, are combined */
+} pd_model_stat;
 
 typedef enum pd_unit_kind {
-    /* a unit (part that one thread computes) is a range of the parameter's elements, for element-wise work */
-    PD_RANGES,
-    PD_BLOCKS, /* a unit is one of the plan's blocks */
-    /* Each block is cut into plan->stripes units, which threads compute in parallel. The plan must
-     * then have no state tensor that is blockwise (in float32 only while its block is computed: plan.h). */
-    PD_STRIPES,
-    PD_WHOLE, /* the phase is a single unit, which one thread computes */
+    PD_RANGES,  /* a unit is a range of the parameter's elements, for element-wise work */
+    PD_BLOCKS,  /* a unit is one of the plan's blocks */
+    PD_STRIPES, /* each block is cut into plan->stripes units; the plan must then have no blockwise slot */
+    PD_WHOLE,   /* the phase is a single unit */
 } pd_unit_kind;
 
-/* The arguments of one call of a phase, for one unit: the part of its work that one thread computes.
- * All pointers are borrowed for the call. */
+/* The arguments of one call of a phase, for one unit. All pointers are borrowed for the call. */
 typedef struct pd_unit {
     const pd_plan *plan;
-    const double *hyper; /* the hyperparameters of this step, in the order of the optimizer's table of them */
-    /* Numbers about all parameters of the job (survey.h), in the order of the optimizer's table of such numbers. */
-    const double *fact;
-    int64_t count; /* number of the step, from 1; a round that was skipped does not count */
-    int64_t index; /* index of this unit in the phase */
+    const double *hyper; /* the hyperparameters of this step, in the order of the optimizer's table */
+    const double *stats; /* the model statistics, in the order of the optimizer's table */
+    int64_t count;       /* number of the step, from 1; a round that was skipped does not count */
+    int64_t index;       /* index of this unit in the phase */
     int64_t n_units;
-    /* for PD_RANGES: this call of the phase computes elements [first, first + n) */
-    int64_t first, n;
-    /* for PD_BLOCKS and PD_STRIPES: the block that this call of the phase computes */
-    const pd_block *block;
-    /* for PD_STRIPES: number of the stripe (group of rows of the block) that this call computes, from 0 */
-    int64_t stripe;
-    /* For a phase that is repeated in each step (pd_phase.rounds): how often it has run before in this step. */
-    int64_t round;
-    const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
-    const float *before;   /* the whole parameter's weights before the step */
-    /* The whole parameter's weights after the step: some phase must write every element. May be the memory of
-     * `before`. */
-    float *after;
-    /* receives the change of the weights; NULL: the caller does not need it (only optimizers with update_dtype give
-     * it) */
-    float *update;
-    float *const *slot; /* slot[i] points to the elements of the slot plan->slots[i] */
-    float *scratch;     /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
-    /* The parameter's random stream (random.h). Phases draw from it with the step number `count` as key. */
-    pd_random random;
-    pd_random random_of_all; /* the job's random stream: for decisions that are the same for all parameters */
+    int64_t first, n;        /* for PD_RANGES: the elements [first, first + n) */
+    const pd_block *block;   /* for PD_BLOCKS and PD_STRIPES */
+    int64_t stripe;          /* for PD_STRIPES: number of the stripe, from 0 */
+    int64_t round;           /* for a phase that is repeated (pd_phase.rounds): how often it has run in this step */
+    const float *gradient;   /* the whole parameter's aggregated gradient, in the declared shape */
+    const float *before;     /* the whole parameter's weights before the step */
+    float *after;            /* its weights after the step: some phase must write every element. May be `before` */
+    float *update;           /* receives the change of the weights (update_dtype); NULL: the caller does not need it */
+    float *const *slot;      /* slot[i] points to the elements of the slot plan->slots[i] */
+    float *scratch;          /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
+    pd_random random;        /* the parameter's random stream; phases draw from it with `count` as key */
+    pd_random random_of_all; /* the job's random stream, for decisions that are the same for all parameters */
     const pd_draws *draws;   /* recorded random numbers to use in this step, to replay a run; NULL: none */
-    /* Output: the numbers that this call of the phase reports, for instance sums over its elements. Zeros at first. */
-    double *partial;
-    /* total[phase][k] is number k of `partial`, combined over all calls of that phase in a fixed order, as a sum or a
-     * maximum (pd_phase.fold). It is given for earlier phases. If a phase is repeated in a step, its numbers are those
-     * of the last time, and the phase itself sees them the next time. They are 0 for a phase that was skipped. */
+    double *partial;         /* output: numbers that the unit reports, for instance sums; zeros at first */
+    /* total[phase][k] is number k of `partial`, combined over all units of an earlier phase in a fixed order
+     * (pd_phase.fold); 0 for a phase that was skipped. A repeated phase has the numbers of its last time, and sees them
+     * itself the next time. */
     const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
 typedef struct pd_phase {
-    const char *name; /* "move" */
+    const char *name; /* "update" */
     pd_unit_kind kind;
     void (*run)(const pd_unit *unit);
-    /* How the numbers that the calls of the phase report are combined, as a sum or a maximum: fold[k] is for
-     * partial[k]. */
-    pd_fold fold[PD_MAX_PARTIALS];
-    /* returns true if this step skips the phase; NULL: it is never skipped */
+    pd_fold fold[PD_MAX_PARTIALS]; /* how partial[k] of all units are combined */
+    /* Returns true if this step skips the phase. NULL: it is never skipped. */
     bool (*skip)(const pd_plan *plan, const double *hyper, int64_t count);
-    /* Returns how often the phase runs in a step, with a barrier after each time, at least 1. NULL: it runs once. */
+    /* Returns how often the phase runs in a step, at least 1, with a barrier after each time. NULL: once. */
     int64_t (*rounds)(const pd_plan *plan, const double *hyper);
 } pd_phase;
 
-/* Returns the first of n matrix rows that belong to a unit's stripe (the rows that one thread computes), or with `end`
- * = 1 the row behind its last one. The sizes of stripes differ by at most one row. */
+/* Returns the first of n matrix rows that belong to a unit's stripe, or with `end` = 1 the row after its last one. The
+ * sizes of stripes differ by at most one row. */
 static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 {
     return n * (unit->stripe + end) / unit->plan->stripes;
 }
 
-/* ---- tasks ---- */
-
-/* Why no root can be computed from the inputs of a preconditioner task: PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF:
- * they have infinities but no NaN. */
+/* Why the inputs of a task have no root. PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF: infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
 typedef struct pd_task_view {
     const pd_plan *plan;
     const pd_task_spec *spec;
-    const double *hyper; /* the hyperparameters of the step in which the task was captured (its inputs were copied) */
-    const double *fact;
+    const double *hyper; /* the hyperparameters of the step in which the task was captured */
+    const double *stats;
     pd_random random, random_of_all; /* the random streams of the parameter and of the job */
     const pd_draws *draws;
-    /* number of the step in which the inputs of the preconditioner task were copied */
-    int64_t count;
-    float *const *input;  /* the task's own copies of the state tensors spec->input; it may use them as workspace */
-    float *const *output; /* memory for the results, which belong to the state tensors spec->output */
-    /* Output, also if the result is thrown away: the error of the matrix root, in a measure that the optimizer
-     * defines. */
-    double error;
-    /* output: estimated condition number of the matrix whose inverse root was computed; 0: not known */
-    double condition;
-    pd_unfit unfit; /* why the inputs have no matrix root; set by the caller or by the optimizer's task function */
-    /* Input of the function `note`: PD_OK if the result was stored in the state, else why it was not. */
-    int status;
+    int64_t count;        /* number of the step that captured the task */
+    float *const *input;  /* the task's own copies of the slots spec->input; it may use them as workspace */
+    float *const *output; /* memory for the results, which belong to the slots spec->output */
+    double error;     /* output, also if the result is thrown away: the root's error, as the optimizer measures it */
+    double condition; /* output: estimated condition number of the matrix; 0: not known */
+    pd_unfit unfit;   /* why the inputs have no root; set by the caller or by the optimizer's task function */
+    int status;       /* input of `note`: PD_OK if the result was stored, else why it was not */
 } pd_task_view;
-
-/* ---- the row ---- */
 
 struct pd_optimizer_ops {
     const char *name;       /* the optimizer's name, as users write it */
     const char *about;      /* one line */
     const pd_hyper *hypers; /* table of the optimizer's hyperparameters; the last entry has no name */
-    /* table of the numbers about all parameters of a job (facts) that the optimizer needs; the last entry has no name;
-     * NULL: it needs none */
-    const pd_fact *facts;
+    const pd_model_stat
+        *stats; /* table of the model statistics that it needs; the last entry has no name; NULL: none */
 
     /* Checks conditions on several hyperparameters. Also checks that the values `now` of one step suit the state of a
      * parameter that was declared with the values `declared`. Hyperparameters that are texts are read from `declared`,
      * since `now` may have numbers only. NULL: nothing to check. */
     int (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-    /* true: `check` also tests the ranges of numbers, to give the original implementation's own error text for them */
-    bool words_ranges;
+    bool words_ranges; /* `check` also tests the ranges of numbers, to give upstream's own error text for them */
     /* Returns a warning about declared values that are valid but doubtful, or NULL. The warning is static text without
-     * a newline, and is logged once per rule (the line by which a job chooses the optimizer). NULL in place of the
-     * function: no warnings. */
+     * a newline, and is logged once per rule. NULL in place of the function: no warnings. */
     const char *(*warning)(const pd_hypers *declared);
-    /* Computes what this parameter contributes to each fact (number about all parameters of a job). Works for any
-     * shape, even one that the function `plan` will refuse. NULL if `facts` is NULL. */
-    void (*survey)(const pd_declaration *declaration, double *fact);
-    /* Fills *plan for a declared parameter: lists its state and its preconditioner tasks. The caller frees the plan,
-     * also after an error. `fact` has the numbers about all parameters of the job. */
-    int (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+    /* The pre-pass: computes what a parameter contributes to each model statistic. Works for any shape, even one that
+     * `plan` will refuse. NULL if `stats` is NULL. */
+    void (*prepass)(const pd_declaration *declaration, double *stats);
+    /* Fills *plan for a declared parameter: lists its slots and tasks. `stats` has the model statistics. The caller
+     * frees the plan, also after an error. */
+    int (*plan)(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES]; /* the phases of a step, in order; the entry after the last one has no `run` */
-    /* Index of the phase before which preconditioner tasks are captured (their inputs are copied), and of the phase
-     * before which results are adopted. An index equal to the number of phases means: after the last phase. */
+    /* Index of the phase before which tasks are captured, and of the phase before which results are adopted; the number
+     * of phases means: after the last phase. */
     int capture_phase, adopt_phase;
     size_t own_bytes; /* size of the optimizer's own struct, to which plan->own points; 0: it has none */
 
-    /* Returns whether preconditioner tasks are captured in this step. `slot` has the tensors of the state, with the
-     * values that the phases before capture_phase left.
+    /* Returns whether tasks are captured in this step. `slot` has the values that the phases before capture_phase left.
+     * It is NULL if the answer is needed before these phases have run: only for an optimizer with a `refusal`, whose
+     * answer must then not depend on the state.
      *
-     * `slot` is NULL if the answer is needed before these phases have run. Callers do so only if the optimizer has a
-     * `refusal`: its answer must then not depend on the state.
-     *
-     * An optimizer without preconditioner tasks has NULL here and in the functions below, up to `refusal`. */
+     * An optimizer without tasks has NULL here and in the functions below, up to `refusal`. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
-    /* Computes the result of a preconditioner task. A pure function: it reads the inputs, which are all finite, and
-     * writes the outputs. It may allocate work memory. If it returns an error, or an output is not finite, the result
-     * is thrown away and counted as failed, and the last good root stays in use. */
+    /* Computes the result of a task. A pure function: it reads the inputs, which are all finite, and writes the
+     * outputs. It may allocate work memory. If it returns an error, or an output is not finite, the task has failed:
+     * the result is thrown away, and the last good root stays in use. */
     int (*task)(pd_task_view *task);
-    /* Stores the result of a preconditioner task in the state. The results of one step are stored in parallel, so no
-     * two tasks may write the same element. They may write the same slot only if each has its own share of it
+    /* Adopts a task: stores its result in the state. The results of one step are stored in parallel, so no two tasks
+     * may write the same element. They may write the same slot only if each has its own share of it
      * (pd_slot_spec.share). If several roots change the same data, one task must compute them all.
      *
-     * slot[i] is the whole slot. If its share is an item for each block, item b begins at slot[i] + b *
-     * pd_slot_item_elements(&plan->slots[i]). If its share is the elements of a block, pd_block_scatter with
-     * plan->shape and &plan->blocks[b] stores them.
+     * slot[i] is the whole slot. With PD_SHARE_ITEM, item b begins at slot[i] + b *
+     * pd_slot_item_elements(&plan->slots[i]). With PD_SHARE_BOX, pd_block_scatter with plan->shape and &plan->blocks[b]
+     * stores the elements.
      *
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
      * blockwise slot must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records numbers about a preconditioner task that has run, for instance its error, in float32 tensors of the
-     * state. Called after the task's result was stored or thrown away. It must not write an element that another task
-     * of the same step writes. NULL: nothing is recorded. */
+    /* Records numbers about a task that has run, for instance its error, in float32 slots. Called after the task was
+     * adopted or thrown away. It must not write an element that another task of the same step writes. NULL: nothing is
+     * recorded. */
     void (*note)(const pd_task_view *task, float *const *slot);
-    /* Decides whether the step fails because this preconditioner task failed (its status is not PD_OK). Called when the
-     * result would be stored in the state, in the order of the plan, on the thread that owns the optimizer.
+    /* Decides whether the step fails because this task failed. Called when the task would be adopted, in the order of
+     * the plan, on the thread that owns the optimizer. PD_OK: the step continues with the last good root.
      *
-     * If it returns PD_OK, the step goes on with the last good root.
-     *
-     * If it returns an error, the step ends before adopt_phase, so the new weights `after` are not written and no more
-     * preconditioner tasks are started. The changes of earlier phases stay, as do the step counter and the roots of
-     * tasks before this one. The caller puts the parameter's name before the error's text.
+     * After an error the step ends before adopt_phase, so the new weights are not written and no more tasks are
+     * started. The changes of earlier phases stay, as do the step counter and the roots of tasks before this one. The
+     * caller puts the parameter's name before the error's text.
      *
      * NULL: no task makes a step fail. */
     int (*refusal)(const pd_task_view *task, pd_error *err);
 
-    /* true: all parameters with this optimizer and the same pd_declaration.group count their steps together. The
+    /* Whether all parameters with this optimizer and the same pd_declaration.group count their steps together: the
      * counter advances in every step in which at least one of them has a gradient. If one parameter's step is refused,
      * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
-     * together; elsewhere only that one step fails.)
-     *
-     * false: each parameter counts its own steps. */
+     * together; elsewhere only that one step fails.) */
     bool counts_by_group;
-    /* true: workers push values of the parameter, not gradients, for instance running means. The job takes the mean of
-     * these values, whatever its option `aggregate` says for gradients (with weighted_mean: a weighted mean). Clipping
-     * by the global norm does not change them. */
+    /* Whether workers push values of the parameter, for instance running means, and not gradients. The job takes the
+     * mean of these values, whatever its option `aggregate` says (with weighted_mean: a weighted mean). Clipping by the
+     * global norm does not change them. */
     bool takes_values;
     /* Largest magnitude of a gradient's element with which the state stays finite in float32, since phases square it
      * (PD_SQUARE_MOST) or sum its products (PD_PRODUCT_MOST). Callers skip a step with a larger one, as they do with a
-     * gradient that is not finite: otherwise the state would be spoiled for all later steps. 0: the row takes every
-     * finite gradient. */
+     * gradient that is not finite: otherwise the state would be spoiled for all later steps. 0: every finite gradient
+     * is accepted. */
     float gradient_most;
-    /* Returns the limit of the norm of all gradients in a group: the parameters that follow one rule of the job
-     * (pd_declaration.group). The limit is 1e-30 to 1e30; 0: no limit. NULL in place of the function: no limit.
-     *
-     * - The limit depends only on declared values that cannot change from step to step (per_step is false).
-     * - If there is a limit, the caller begins the steps of these parameters together, because the norm needs all their
-     *   gradients.
-     * - The caller also scales the gradients, before the phases see them. */
+    /* Returns the limit of the norm of all gradients in a group, 1e-30 to 1e30; 0, or NULL in place of the function: no
+     * limit. It depends only on hyperparameters that cannot change from step to step. With a limit the caller begins
+     * the steps of the group together, and scales the gradients before the phases see them. */
     double (*clip_norm)(const double *hyper);
-    /* Returns how many normally distributed random numbers a step of the parameter takes from pd_draws (recorded
-     * numbers, for a replay). NULL: none. */
+    /* Returns how many normally distributed random numbers a step takes from pd_draws. NULL: none. */
     int64_t (*normals)(const pd_plan *plan);
     /* Returns an element type in which the change of the weights (pd_unit.update) can be given without rounding; 0:
-     * with these hyperparameters there is no such type. NULL: the optimizer does not give the change of the weights. */
+     * with these hyperparameters there is none. NULL: the optimizer does not give the change of the weights. */
     pd_dtype (*update_dtype)(const double *hyper);
 };
+
+extern const pd_optimizer_ops *const pd_optimizer_table[]; /* the known optimizers; NULL after the last one */
+extern const pd_optimizer_ops pd_model_state; /* of parameters that are declared as model state; no rule has it */
 
 #endif

@@ -1,6 +1,6 @@
-/* part.c - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state (a
- * slot), or the elements of it that belong to one block of the parameter. Values are given as float64, whatever type
- * the state is stored in. */
+/* part.c - reads and writes named parts of an optimizer's state between two steps. A part is one slot, or the elements
+ * of it that belong to one block of the parameter. Values are given as float64, whatever type the state is stored
+ * in. */
 #include "part.h"
 
 #include <assert.h>
@@ -13,8 +13,6 @@
 #include "stored.h"
 
 enum { TILE = 1024 };
-
-/* ---- finding a part ---- */
 
 /* Returns whether a slot has one element for each element of the parameter. The blocks that the parameter is cut into
  * then divide the slot as well. */
@@ -61,8 +59,6 @@ bool pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, 
     return false;
 }
 
-/* ---- a part as runs of contiguous elements: a whole slot is one run ---- */
-
 typedef struct runs {
     int64_t n, length;
 } runs;
@@ -85,11 +81,9 @@ static int64_t start_of(const pd_plan *plan, const pd_part *part, int64_t run)
 
 static bool is_idle(const pd_optim *optim, const pd_part *part)
 {
-    return optim->stage == PD_STAGE_IDLE && part->slot < optim->shared->plan.n_slots &&
+    return optim->step.stage == PD_STAGE_IDLE && part->slot < optim->shared->plan.n_slots &&
            !optim->shared->plan.slots[part->slot].temporary;
 }
-
-/* ---- reading ---- */
 
 static void widen(double *out, const float *from, int64_t n)
 {
@@ -168,9 +162,7 @@ void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
     if (spec->symmetric) pd_mirror(pd_mat_dense(out, spec->shape.dim[0], spec->shape.dim[1]));
 }
 
-/* ---- writing ---- */
-
-/* Writes the values of a part into a state tensor of float32 elements, or of float64 elements if `wide`. */
+/* Writes the values of a part into a slot of float32 elements, or of float64 elements if `wide`. */
 static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part *part, const double *in)
 {
     runs r = runs_of(plan, part);
@@ -182,8 +174,8 @@ static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part
     }
 }
 
-/* Writes the values of a part into a state tensor that is stored in fewer bits (quantized). The whole tensor is decoded
- * and encoded again, because each scale factor belongs to a whole column. */
+/* Writes the values of a part into a coded slot (quantized). The whole tensor is decoded and encoded again, because
+ * each scale factor belongs to a whole column. */
 static int write_codes(const pd_quantized *codes, const pd_optim *optim, const pd_part *part, const double *in)
 {
     const pd_plan *plan = &optim->shared->plan;

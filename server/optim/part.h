@@ -1,5 +1,5 @@
-/* part.h - reads and writes named parts of an optimizer's state between two steps. A part is one tensor of the state (a
- * slot), or the elements of it that belong to one block of the parameter. */
+/* part.h - reads and writes named parts of an optimizer's state between two steps. A part is one slot, or the elements
+ * of it that belong to one block of the parameter. */
 #ifndef PD_PART_H
 #define PD_PART_H
 
@@ -7,9 +7,8 @@
 #include "plan.h"
 
 typedef struct pd_part {
-    size_t slot; /* index of the state tensor in plan->slots */
-    /* The block whose elements are the part. NULL: the part is contiguous
-     * elements. */
+    size_t slot; /* index of the slot in plan->slots */
+    /* The block whose elements are the part. NULL: the part is contiguous elements. */
     const pd_block *box;
     int64_t first; /* first of the part's contiguous elements; 0 if the part is a whole tensor */
     pd_shape shape;
@@ -31,7 +30,7 @@ void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out)
 void pd_optim_read_elements(const pd_optim *optim, size_t i, int64_t first, int64_t n, double *out);
 /* Writes a part of the state. Its values are rounded to float32 (except for a float64 tensor), and then to the type in
  * which the tensor is stored. Of a symmetric matrix only the lower half is used. Call it between two steps.
- * PD_NO_MEMORY, only for a tensor that is stored in fewer bits than float32: nothing has changed. */
+ * PD_NO_MEMORY, only for a coded slot: nothing has changed. */
 int pd_optim_write_part(pd_optim *optim, const pd_part *part, const double *in);
 /* Copies the whole slot i to `out` as float32, whatever type it is stored in. Of a symmetric matrix both halves are
  * copied. Call it between two steps. */

@@ -1,5 +1,5 @@
-/* plan.c - appends state tensors (slots), preconditioner tasks and blocks to the plan of a parameter's optimizer, and
- * computes their sizes. */
+/* plan.c - appends slots, preconditioner tasks and blocks to the plan of a parameter's optimizer, and computes their
+ * sizes. */
 #include "plan.h"
 
 #include <limits.h>
@@ -132,4 +132,35 @@ int64_t pd_plan_most_units(const pd_plan *plan)
     if ((int64_t)plan->n_tasks > most) most = (int64_t)plan->n_tasks;
     if ((int64_t)plan->n_slots > most) most = (int64_t)plan->n_slots;
     return most;
+}
+
+int pd_plan_slots(pd_plan *plan, const char *const *names)
+{
+    int slot = 0;
+
+    for (; *names != NULL && slot >= 0; names++)
+        slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = *names, .number = -1, .shape = plan->shape });
+    return slot < 0 ? slot : PD_OK;
+}
+
+int pd_plan_number(pd_plan *plan, const char *name, float fill)
+{
+    int slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = name,
+                                                   .number = -1,
+                                                   .shape = { 1, { 1 } },
+                                                   .fill = fill,
+                                                   .follows_known = true,
+                                                   .follows = { -1 } });
+
+    return slot < 0 ? slot : PD_OK;
+}
+
+int64_t pd_statistics_count(const pd_plan *plan)
+{
+    return (int64_t)plan->n_blocks * plan->shape.rank;
+}
+
+int64_t pd_statistics_side(const pd_plan *plan, int64_t number)
+{
+    return plan->blocks[number / plan->shape.rank].size[number % plan->shape.rank];
 }

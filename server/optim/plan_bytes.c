@@ -22,10 +22,10 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec)
     return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
 }
 
-/* Unused bytes after a large slot keep loops fast. A loop reads one element of each slot at
- * a time, and AMD's first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would
- * throw each other out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache
- * line and those bits. */
+/* Unused bytes after a large slot keep loops fast. A loop reads one element of each slot at a time, and AMD's
+ * first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would throw each other
+ * out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache line and those
+ * bits. */
 int64_t pd_slot_gap(const pd_slot_spec *spec)
 {
     enum { LARGE = 4 << 20, SPREAD = 4096 + 64 };
@@ -53,7 +53,7 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
-/* Returns the bytes of the results of all preconditioner tasks of the plan. */
+/* Returns the bytes of the results of all tasks of the plan. */
 static int64_t result_bytes(const pd_plan *plan)
 {
     int64_t bytes = 0;
@@ -68,7 +68,7 @@ static int64_t result_bytes(const pd_plan *plan)
 int64_t pd_plan_image_bytes(const pd_plan *plan)
 {
     /* bytes of counters and of the names of sections; of the text that describes a slot, with the gap behind its
-     * elements; of the record of a root or of a preconditioner task */
+     * elements; of the record of a root or of a task */
     enum { OWN = 512, SLOT = 128, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
     int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);
 
@@ -122,14 +122,14 @@ static int64_t optimizer_bytes(void)
     int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_shared_plan)) +
                       pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
 
-    /* an array of pointers to state tensors; slot_bytes counts its entries */
+    /* an array of pointers to slots; slot_bytes counts its entries */
     records += pd_block_bytes(sizeof(float *));
-    /* twice: for the memory of the state, and for that of tensors that live for one step */
+    /* twice: for the memory of the state, and for that of temporary slots */
     return records + 2 * pd_pages_bytes(0);
 }
 
-/* Returns the bytes that one preconditioner task takes while it is at the preconditioner pool, without its inputs and
- * results: its records, the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
+/* Returns the bytes that one task takes while it is at the preconditioner pool, without its inputs and results: its
+ * records, the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -144,16 +144,16 @@ static int64_t array_bytes(size_t n, size_t size)
     return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size));
 }
 
-/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase (a
- * range or block that one thread computes) has some (pd_unit.partial). */
+/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase has
+ * some (pd_unit.partial). */
 static int64_t batch_bytes(const pd_plan *plan)
 {
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)(sizeof(double[PD_MAX_PARTIALS]) + sizeof(bool)) +
                           64);
 }
 
-/* Returns the bytes of all preconditioner tasks while they are at the preconditioner pool, without the copies of their
- * inputs. Includes the unused bytes before each tensor. */
+/* Returns the bytes of all tasks while they are at the preconditioner pool, without the copies of their inputs.
+ * Includes the unused bytes before each tensor. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();

@@ -1,12 +1,38 @@
-/* plan_make.c - has an optimizer plan the state and the preconditioner tasks of a declared
- * parameter, and checks the plan against the rules for optimizers (optimizer_ops.h). */
+/* plan_make.c - has an optimizer plan the state and the preconditioner tasks of a declared parameter, and checks the
+ * plan against the rules for optimizers (optimizer_ops.h). */
 #include "plan_make.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "optimizer_ops.h"
+
+double pd_folded(pd_fold fold, double sofar, double value)
+{
+    if (fold == PD_FOLD_SUM) return sofar + value;
+    return isnan(sofar) || value <= sofar ? sofar : value;
+}
+
+void pd_model_stats_add(const pd_optimizer_ops *ops, const pd_declaration *param, bool *any, double *stats)
+{
+    double value[PD_MAX_MODEL_STATS] = { 0 };
+
+    if (ops->stats == NULL || param->hypers.row != ops) return;
+    ops->prepass(param, value);
+    for (int k = 0; ops->stats[k].name != NULL; k++)
+        stats[k] = *any ? pd_folded(ops->stats[k].fold, stats[k], value[k]) : value[k];
+    *any = true;
+}
+
+void pd_model_stats_of(const pd_optimizer_ops *ops, const pd_declaration *params, size_t n, double *stats)
+{
+    bool any = false;
+
+    memset(stats, 0, PD_MAX_MODEL_STATS * sizeof *stats);
+    for (size_t i = 0; ops->stats != NULL && i < n; i++) pd_model_stats_add(ops, &params[i], &any, stats);
+}
 
 static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 {
@@ -31,7 +57,7 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
 }
 
-/* Checks a preconditioner task: if it uses one block's share of a slot, it must name a valid block. */
+/* Checks a task: if it uses one block's share of a slot, it must name a valid block. */
 static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
 {
     bool shares = false;
@@ -41,11 +67,11 @@ static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
     return !shares || (task->block >= 0 && (size_t)task->block < plan->n_blocks);
 }
 
-static bool stripes_are_sound(const pd_plan *plan, const pd_optimizer_ops *row)
+static bool stripes_are_sound(const pd_plan *plan, const pd_optimizer_ops *ops)
 {
     bool striped = false, blockwise = false;
 
-    for (int i = 0; i < PD_MAX_PHASES && row->phases[i].run != NULL; i++) striped |= row->phases[i].kind == PD_STRIPES;
+    for (int i = 0; i < PD_MAX_PHASES && ops->phases[i].run != NULL; i++) striped |= ops->phases[i].kind == PD_STRIPES;
     for (size_t i = 0; i < plan->n_slots; i++) blockwise |= plan->slots[i].blockwise;
     return plan->stripes >= 1 && !(striped && blockwise);
 }
@@ -60,14 +86,14 @@ static bool all_sound(const pd_plan *plan)
            ((size_t)plan->errors_slot < plan->n_slots && plan->slots[plan->errors_slot].storage == PD_STORE_F32);
 }
 
-static int fill(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+static int fill(pd_plan *plan, const pd_declaration *declaration, const double *stats, pd_error *err)
 {
-    const pd_optimizer_ops *row = declaration->hypers.row;
+    const pd_optimizer_ops *ops = declaration->hypers.row;
     const pd_shape *shape = &declaration->shape;
     char text[192];
     int rc;
 
-    if (row->check != NULL && (rc = row->check(&declaration->hypers, &declaration->hypers, err)) != PD_OK) return rc;
+    if (ops->check != NULL && (rc = ops->check(&declaration->hypers, &declaration->hypers, err)) != PD_OK) return rc;
     if (pd_shape_elements(shape, &plan->elements) != PD_OK)
         return pd_fail(
             err, PD_INVALID_ARGUMENT,
@@ -77,9 +103,9 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     plan->range_elements = PD_RANGE_ELEMENTS;
     plan->stripes = 1;
     plan->errors_slot = -1;
-    plan->own_bytes = row->own_bytes;
-    if (row->own_bytes > 0 && (plan->own = calloc(1, row->own_bytes)) == NULL) return PD_NO_MEMORY;
-    return row->plan(declaration, fact, plan, err);
+    plan->own_bytes = ops->own_bytes;
+    if (ops->own_bytes > 0 && (plan->own = calloc(1, ops->own_bytes)) == NULL) return PD_NO_MEMORY;
+    return ops->plan(declaration, stats, plan, err);
 }
 
 /* Sets the member `follows` of slots: for each dimension of the slot, the dimension of the parameter that it
@@ -100,22 +126,22 @@ static void find_followers(pd_plan *plan, const pd_shape *declared)
     }
 }
 
-int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *stats, pd_error *err)
 {
-    const pd_optimizer_ops *row = declaration->hypers.row;
+    const pd_optimizer_ops *ops = declaration->hypers.row;
     pd_error why = { 0 };
     int rc;
 
     memset(plan, 0, sizeof *plan);
-    if ((rc = fill(plan, declaration, fact, &why)) != PD_OK) {
+    if ((rc = fill(plan, declaration, stats, &why)) != PD_OK) {
         pd_plan_free(plan);
         return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name,
                        rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     }
     find_followers(plan, &declaration->shape);
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
-    assert(all_sound(plan) && stripes_are_sound(plan, row));
-    assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
-    assert(plan->n_tasks == 0 || row->capture_phase <= row->adopt_phase || plan->root_delay != 0);
+    assert(all_sound(plan) && stripes_are_sound(plan, ops));
+    assert(plan->n_tasks == 0 || (ops->task != NULL && ops->due != NULL));
+    assert(plan->n_tasks == 0 || ops->capture_phase <= ops->adopt_phase || plan->root_delay != 0);
     return PD_OK;
 }

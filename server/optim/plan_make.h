@@ -1,15 +1,27 @@
-/* plan_make.h - makes the plan for a declared parameter, its state and preconditioner tasks, and
- * checks that the plan keeps the rules for optimizers. Called by the step thread, or by the thread that plans. */
+/* plan_make.h - makes the plan for a declared parameter, its state and preconditioner tasks, and checks that the plan
+ * keeps the rules for optimizers. Called by the step thread, or by the thread that plans. */
 #ifndef PD_PLAN_MAKE_H
 #define PD_PLAN_MAKE_H
 
-#include "plan.h"
+#include "optimizer_ops.h"
 #include "paramd/optim.h"
+#include "plan.h"
 
-/* Makes the plan for a declared parameter: lists its state and its preconditioner tasks, but allocates no state. A
- * caller can so check a limit on bytes before memory is allocated. Fills *plan; free it with pd_plan_free. After an
- * error the plan is empty, and the error's text begins with the parameter's name. PD_INVALID_ARGUMENT: the optimizer
- * refuses the hyperparameters or the shape. PD_NO_MEMORY: out of memory. */
-int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err);
+/* Makes the plan for a declared parameter: lists its state and its tasks, but allocates no state. A caller can so check
+ * a limit on bytes before memory is allocated. Fills *plan; free it with pd_plan_free. After an error the plan is
+ * empty, and the error's text begins with the parameter's name. PD_INVALID_ARGUMENT: the optimizer refuses the
+ * hyperparameters or the shape. PD_NO_MEMORY: out of memory. */
+int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *stats, pd_error *err);
+
+/* Combines one more value with the result so far: adds it, or takes the larger of the two. A result that is NaN stays
+ * NaN. */
+double pd_folded(pd_fold fold, double sofar, double value);
+/* Computes the numbers about all parameters of a job that one optimizer needs, in fact[PD_MAX_MODEL_STATS], from all
+ * the declarations in the order given. Declarations with other optimizers are ignored. */
+void pd_model_stats_of(const pd_optimizer_ops *ops, const pd_declaration *params, size_t n, double *stats);
+/* Adds one more declaration to the numbers about all parameters of a job. For callers that cannot do this for all
+ * declarations in one go: call it once for each declaration, in order. *any and fact[] are zero before the first
+ * call. */
+void pd_model_stats_add(const pd_optimizer_ops *ops, const pd_declaration *param, bool *any, double *stats);
 
 #endif

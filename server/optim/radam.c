@@ -1,6 +1,6 @@
 /* radam - Adam that takes plain momentum steps at first, while the average of the squared gradient has seen too few
  * steps, and rectified adaptive steps later, as in torch.optim.RAdam. w are the weights, g is the gradient, count the
- * number of the step. The words at the right of m and v name the tensors of optimizer state:
+ * number of the step. The words at the right of m and v name the slots:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w
@@ -28,10 +28,10 @@ static const pd_hyper radam_hypers[] = {
     { .name = NULL },
 };
 
-static int radam_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int radam_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 }

@@ -1,5 +1,5 @@
 /* rmsprop - divides the gradient by the root mean square of recent gradients, as in torch.optim.RMSprop. w are the
- * weights, g is the gradient. The words at the right name the tensor of optimizer state that a line updates:
+ * weights, g is the gradient. The words at the right name the slot that a line updates:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     v <- alpha v + (1 - alpha) g g                            square_avg
@@ -37,12 +37,12 @@ static int rmsprop_check(const pd_hypers *declared, const pd_hypers *now, pd_err
                    declared->value[MOMENTUM], now->value[MOMENTUM]);
 }
 
-static int rmsprop_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int rmsprop_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const char *names[4] = { "square_avg" };
     int n = 1;
 
-    (void)fact;
+    (void)stats;
     (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0) names[n++] = "momentum_buffer";
     if (declaration->hypers.value[CENTERED] != 0) names[n++] = "grad_avg";

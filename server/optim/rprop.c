@@ -38,10 +38,10 @@ static int rprop_check(const pd_hypers *declared, const pd_hypers *now, pd_error
     return pd_fail(err, PD_INVALID_ARGUMENT, "rprop: expected 0 < etas[0] < 1 < etas[1], got %g and %g", minus, plus);
 }
 
-static int rprop_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int rprop_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)declaration;
-    (void)fact;
+    (void)stats;
     (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "prev", "step_size", NULL });
 }

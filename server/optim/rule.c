@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "optimizer_ops.h"
-#include "text.h"
-
-/* ---- rules ---- */
+#include "hyper_text.h"
 
 static const pd_optimizer_ops *find_row(const pd_optimizer_ops *const *rows, const char *name)
 {
@@ -50,15 +48,15 @@ static int parse_words(pd_rule *rule, char *words, const pd_optimizer_ops *const
 {
     static const char blank[] = " \t";
     char *rest = NULL, *glob = strtok_r(words, blank, &rest), *name = strtok_r(NULL, blank, &rest), *word;
-    const pd_optimizer_ops *row;
+    const pd_optimizer_ops *ops;
     pd_error why;
 
     if (name == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected \"glob optimizer name=value ...\"",
                        rule->text);
-    if ((row = find_row(rows, name)) == NULL) return unknown_optimizer(rule->text, name, rows, err);
+    if ((ops = find_row(rows, name)) == NULL) return unknown_optimizer(rule->text, name, rows, err);
     if ((rule->glob = pd_glob_new(glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
-    pd_hypers_init(&rule->hypers, row);
+    pd_hypers_init(&rule->hypers, ops);
     while ((word = pd_text_word(&rest)) != NULL) {
         int rc = set_hyper(rule, word, err);
         if (rc != PD_OK) return rc;

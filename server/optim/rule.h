@@ -4,7 +4,7 @@
 #define PD_RULE_H
 
 #include "glob.h"
-#include "table.h"
+#include "optimizer_ops.h"
 
 typedef struct pd_rule {
     char *text; /* the text of the optimizer rule, as the user wrote it */
@@ -25,8 +25,8 @@ typedef struct pd_rule {
  * and says what is possible instead. PD_NO_MEMORY: out of memory. */
 int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                    pd_error *err);
-/* Reads the optimizer rules of a job as pd_rules_parse does, and adds a last rule for model state (parameters that are
- * averaged, not trained): the rule matches no name, and its optimizer is model_state. */
+/* Reads the optimizer rules of a job as pd_rules_parse does, and adds a last rule for model state: the rule matches no
+ * name, and its optimizer is model_state. */
 int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                     pd_error *err);
 /* Returns the last rule of a job, the one for model state. `n` is the number of all rules, including that one. */

@@ -1,32 +1,32 @@
-/* save.c - writes the part of an optimizer that must survive a restart to an image, or
- * reads it from one, with the same functions. */
+/* save.c - writes the part of an optimizer that must survive a restart to an image, or reads it from one, with the same
+ * functions. */
 #include "save.h"
 
-#include "plan.h"
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels.h"
 #include "mutant.h"
+#include "plan.h"
 #include "plan_bytes.h"
 #include "quantize.h"
 #include "state.h"
 #include "task.h"
 
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
-bool pd_optim_is_at_rest(const pd_optim *optim)
+bool pd_optim_may_be_written(const pd_optim *optim)
 {
-    return optim->stage == PD_STAGE_IDLE && optim->to_hand_out == NULL;
+    return optim->step.stage == PD_STAGE_IDLE && optim->tasks.to_hand_out == NULL;
 }
 
 bool pd_optim_may_be_saved(const pd_optim *optim)
 {
-    if (!pd_optim_is_at_rest(optim)) return false;
+    if (!pd_optim_may_be_written(optim)) return false;
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
         if (!pending->back) return false;
     return true;
 }
-
-/* ---- tables ---- */
 
 static const pd_field optim_fields[] = { PD_FIELD_IN(pd_optim_saved, count, 0, INT64_MAX / 2),
                                          PD_FIELD(pd_optim_saved, stats.due),
@@ -46,8 +46,7 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a preconditioner task in an image. The task's result is computed, but not yet
- * stored in the optimizer state. */
+/* The record of a task in an image. The task's result is computed, but not yet stored in the optimizer state. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;
@@ -68,10 +67,8 @@ static const pd_field task_fields[] = { PD_FIELD(task_record, index),
                                         { 0 } };
 static const pd_table task_table = { "task", sizeof(task_record), task_fields };
 
-/* ---- slots ---- */
-
-/* Writes the names, shapes and storage types of the state tensors to an image. When an image is read, checks that it
- * has the same ones. */
+/* Writes the names, shapes and storage types of the slots to an image. When an image is read, checks that it has the
+ * same ones. */
 static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
 {
     char text[512], name[128], shape[192];
@@ -85,8 +82,6 @@ static void agree_on_slots(pd_archive *archive, const pd_plan *plan)
         pd_archive_agree(archive, "slot", text);
     }
 }
-
-/* ---- pending tasks: their results are back and not adopted yet ---- */
 
 static task_record record_of(const pd_task *task)
 {
@@ -102,8 +97,7 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a preconditioner task that are not yet stored in the optimizer state. A failed task
- * has none. */
+/* Writes or reads the results of a task that are not yet stored in the optimizer state. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;
@@ -120,8 +114,8 @@ static void write_task(pd_archive *archive, pd_task *task)
     visit_outputs(archive, task);
 }
 
-/* Writes those pending preconditioner tasks that are back. Marks the others, which are still at the preconditioner
- * pool, and returns their number. */
+/* Writes those pending tasks that are back. Marks the others, which are still at the preconditioner pool, and returns
+ * their number. */
 static size_t write_tasks(pd_archive *archive, const pd_optim *optim)
 {
     size_t awaited = 0;
@@ -143,8 +137,7 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     if (pd_archive_status(archive) != PD_OK) return;
     if (record.index >= optim->shared->plan.n_tasks || record.count > optim->saved.count) {
         pd_archive_fail(
-            archive, PD_DATA_LOSS,
-            "task %u captured in step %lld is not possible: the optimizer has %zu tasks and has made %lld steps",
+            archive, PD_DATA_LOSS, "invalid task %u of step %lld: the optimizer has %zu tasks and has taken %lld steps",
             record.index, (long long)record.count, optim->shared->plan.n_tasks, (long long)optim->saved.count);
         return;
     }
@@ -161,8 +154,8 @@ static void read_task(pd_archive *archive, pd_optim *optim)
     visit_outputs(archive, task);
 }
 
-/* Writes or reads the pending preconditioner tasks. Returns how many of them are still at the preconditioner pool, so
- * that their results must be written later. */
+/* Writes or reads the pending tasks. Returns how many of them are still at the preconditioner pool, so that their
+ * results must be written later. */
 static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 {
     size_t n = 0;
@@ -175,15 +168,13 @@ static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
     return 0;
 }
 
-/* ---- one parameter's optimizer ---- */
-
 static size_t begin(pd_archive *archive, pd_optim *optim)
 {
     pd_archive_enter(archive, "optimizer");
-    pd_archive_agree(archive, "optimizer", pd_optimizer_name(optim->row));
+    pd_archive_agree(archive, "optimizer", pd_optimizer_name(optim->ops));
     agree_on_slots(archive, &optim->shared->plan);
     pd_archive_fields(archive, &optim_table, &optim->saved);
-    pd_archive_bytes(archive, optim->saved.state, (size_t)optim->state_bytes);
+    pd_archive_bytes(archive, optim->saved.state, (size_t)optim->memory.state_bytes);
     pd_archive_records(archive, &root_table, optim->saved.roots, optim->shared->plan.n_tasks);
     return visit_tasks(archive, optim);
 }
@@ -196,7 +187,7 @@ void pd_optim_visit(pd_archive *archive, pd_optim *optim)
 
 size_t pd_optim_write(pd_archive *archive, pd_optim *optim)
 {
-    assert(pd_optim_is_at_rest(optim));
+    assert(pd_optim_may_be_written(optim));
     return begin(archive, optim);
 }
 
@@ -211,4 +202,153 @@ bool pd_optim_write_task(pd_archive *archive, pd_task *task)
 void pd_optim_write_end(pd_archive *archive)
 {
     pd_archive_leave(archive);
+}
+
+enum { INDEX, COUNT, STATUS, UNFIT, ERROR, CONDITION, MS, HYPERS, FIRST_HYPER, HEAD = FIRST_HYPER + PD_MAX_HYPERS };
+
+bool pd_pending_roots_are_back(const pd_optim *optim)
+{
+    return pd_optim_may_be_saved(optim);
+}
+
+static const pd_task *task_at(const pd_optim *optim, size_t k)
+{
+    const pd_pending_task *pending = optim->saved.oldest;
+
+    while (k-- > 0) pending = pending->next;
+    return pending->task;
+}
+
+static int64_t results_of(const pd_plan *plan, const pd_task_spec *spec)
+{
+    int64_t n = 0;
+
+    for (int k = 0; k < spec->n_outputs; k++) n += pd_task_elements(plan, spec, spec->output[k]);
+    return n;
+}
+
+int64_t pd_pending_root_length(const pd_optim *optim, size_t k)
+{
+    const pd_task *task = task_at(optim, k);
+
+    return HEAD + (task->status == PD_OK ? results_of(task->view.plan, task->view.spec) : 0);
+}
+
+int64_t pd_pending_root_most(const pd_plan *plan)
+{
+    int64_t most = 0;
+
+    for (size_t i = 0; i < plan->n_tasks; i++)
+        if (results_of(plan, &plan->tasks[i]) > most) most = results_of(plan, &plan->tasks[i]);
+    return HEAD + most;
+}
+
+static bool is_wide(const pd_plan *plan, int slot)
+{
+    return plan->slots[slot].storage == PD_STORE_F64;
+}
+
+static void fill_head(double head[HEAD], const pd_task *task)
+{
+    head[INDEX] = pd_task_index(task);
+    head[COUNT] = (double)task->view.count;
+    head[STATUS] = task->status;
+    head[UNFIT] = (double)task->view.unfit;
+    head[ERROR] = task->view.error;
+    head[CONDITION] = task->view.condition;
+    head[MS] = task->ms;
+    head[HYPERS] = PD_MAX_HYPERS;
+    memcpy(head + FIRST_HYPER, task->hyper, sizeof task->hyper);
+}
+
+/* Copies numbers [first, first + n) of the list that stands for a pending root to `out`, as far as they come from one
+ * tensor. The tensor is `from`, with `length` elements. Its first element is number `start` of the list. */
+static void copy_run(double *out, int64_t first, int64_t n, int64_t start, int64_t length, const void *from, bool wide)
+{
+    int64_t at = first > start ? first : start, end = first + n < start + length ? first + n : start + length;
+
+    for (; at < end; at++)
+        out[at - first] = wide ? ((const double *)from)[at - start] : (double)((const float *)from)[at - start];
+}
+
+void pd_pending_root_read(const pd_optim *optim, size_t k, int64_t first, int64_t n, double *out)
+{
+    const pd_task *task = task_at(optim, k);
+    const pd_task_spec *spec = task->view.spec;
+    int64_t start = HEAD, length;
+    double head[HEAD];
+
+    fill_head(head, task);
+    copy_run(out, first, n, 0, HEAD, head, true);
+    for (int i = 0; task->status == PD_OK && i < spec->n_outputs; i++, start += length) {
+        length = pd_task_elements(task->view.plan, spec, spec->output[i]);
+        copy_run(out, first, n, start, length, task->output[i], is_wide(task->view.plan, spec->output[i]));
+    }
+}
+
+static bool is_whole(double value, double least, double most)
+{
+    return value >= least && value <= most && value == floor(value);
+}
+
+/* Checks the numbers at the beginning of the list that stands for a pending root. They describe the task. The caller
+ * checks the length of the list. */
+static bool head_is_sound(const pd_plan *plan, const double *in, int64_t count)
+{
+    return is_whole(in[INDEX], 0, (double)plan->n_tasks - 1) && is_whole(in[COUNT], 1, (double)count) &&
+           is_whole(in[STATUS], PD_NO_MEMORY, PD_OK) && is_whole(in[UNFIT], 0, PD_UNFIT_INF) &&
+           in[HYPERS] == PD_MAX_HYPERS;
+}
+
+int pd_pending_root_check(const pd_optim *optim, const double *in, int64_t n, int64_t count, pd_error *err)
+{
+    const pd_plan *plan = &optim->shared->plan;
+    int64_t results;
+
+    if (plan->root_delay == 0 || plan->n_tasks == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s has no pending_root: it adopts roots in the step that captures them (root_delay = 0)",
+                       optim->name);
+    if (n < HEAD || !head_is_sound(plan, in, count))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "%s: this pending_root belongs to another optimizer: expected one of %zu roots, captured in step 1 to %lld",
+            optim->name, plan->n_tasks, (long long)count);
+    results = in[STATUS] == PD_OK ? results_of(plan, &plan->tasks[(size_t)in[INDEX]]) : 0;
+    if (n != HEAD + results || !pd_all_finite_f64(in + HEAD, results))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s: expected a pending_root of %lld finite numbers, got %lld",
+                       optim->name, (long long)(HEAD + results), (long long)n);
+    return PD_OK;
+}
+
+static void take_results(const pd_task *task, const double *in)
+{
+    const pd_plan *plan = task->view.plan;
+
+    for (int k = 0; k < task->view.spec->n_outputs; k++) {
+        int slot = task->view.spec->output[k];
+        int64_t n = pd_task_elements(plan, task->view.spec, slot);
+        for (int64_t i = 0; i < n; i++) {
+            if (is_wide(plan, slot))
+                ((double *)(void *)task->output[k])[i] = in[i];
+            else
+                task->output[k][i] = (float)in[i];
+        }
+        in += n;
+    }
+}
+
+int pd_pending_root_write(pd_optim *optim, const double *in)
+{
+    pd_task *task = pd_tasks_add_back(optim, (size_t)in[INDEX], (int64_t)in[COUNT]);
+
+    if (task == NULL) return PD_NO_MEMORY;
+    memcpy(task->hyper, in + FIRST_HYPER, sizeof task->hyper);
+    task->status = (int)in[STATUS];
+    task->ms = in[MS];
+    task->view.unfit = (pd_unfit)in[UNFIT];
+    task->view.error = in[ERROR];
+    task->view.condition = in[CONDITION];
+    if (task->status == PD_OK) take_results(task, in + HEAD);
+    return PD_OK;
 }

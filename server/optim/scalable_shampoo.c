@@ -21,20 +21,22 @@
  * Some code looks as if it could be simplified, but must give the same bits as the JAX program. Norms overflow as
  * float32 norms do. The choice between the two momenta is a weighted sum, so a NaN in either one spreads. The roots of
  * all parameters depend on the largest block of the model (padding_coupling). */
+#include "scalable_shampoo.h"
+
 #include <math.h>
 
 #include "block_products.h"
+#include "cpu.h"
 #include "graft.h"
+#include "optimizer_ops.h"
+#include "partition.h"
 #include "root.h"
-#include "scalable_shampoo_move.h"
-#include "scalable_shampoo_plan.h"
-#include "shapes.h"
 
 /* 2^53 - 1, the largest count of steps that may be configured: every whole number up to it is exact in a double */
 #define LARGEST_COUNT 9007199254740991.0
 #define TINY 1e-16f /* added to a norm before a division by it, since the norm may be 0 */
 
-static const pd_hyper shampoo_hypers[] = {
+static const pd_hyper hyper_table[] = {
     [LEARNING_RATE] = { "learning_rate", PD_REAL, 0.1, -INFINITY, INFINITY, NULL, "learning rate (required upstream)",
                         true },
     [BLOCK_SIZE] = { "block_size", PD_INT, 128, -1, 2147483647, NULL,
@@ -101,7 +103,16 @@ static const pd_hyper shampoo_hypers[] = {
     { .name = NULL },
 };
 
-/* ---- properties that follow from the hyperparameters ---- */
+/* Indices of a parameter's slots. -1: the parameter does not have this slot. */
+typedef struct layout {
+    int momentum, diagonal_momentum, diagonal_statistics;
+    /* Slots that only preconditioned parameters have. `statistics` is the first slot of the first statistic; each
+     * statistic has `each` slots: the statistic, its inverse root, and for some methods an eigenbasis. */
+    int direction, errors, statistics;
+    int each;
+} layout;
+/* the slots of one statistic, as offsets from its first slot */
+enum { STATISTIC, PRECONDITIONER, BASIS };
 
 static bool graft_is_normalized(const double *h)
 {
@@ -118,7 +129,7 @@ static bool every(double interval, int64_t count)
     return (count - 1) % (int64_t)interval == 0;
 }
 
-static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
+static int check_hypers(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
 {
     const double *h = now->value;
 
@@ -131,31 +142,213 @@ static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_err
                        h[BETA2]);
     if (h[ROOT_DELAY] > h[ROOT_INTERVAL])
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "root_delay of scalable_shampoo must be at most preconditioning_compute_steps: it is %.0f, and "
-                       "roots are computed every %.0f steps",
-                       h[ROOT_DELAY], h[ROOT_INTERVAL]);
+                       "root_delay of scalable_shampoo: expected at most preconditioning_compute_steps, %.0f, got %.0f",
+                       h[ROOT_INTERVAL], h[ROOT_DELAY]);
     return PD_OK;
 }
 
-static const pd_fact shampoo_facts[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
+static const pd_model_stat model_stats[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
 
-/* ---- roots ---- */
+static bool quantizes_statistics(const double *h)
+{
+    return h[MEMORY_REDUCTION] != 0 && h[REDUCTION_SCOPE] == SCOPE_ALL && h[SHARDED] == 0;
+}
 
-static bool shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot)
+static bool graft_has_diagonal(const double *h)
+{
+    return h[GRAFT_TYPE] != GRAFT_SGD && h[GRAFT_TYPE] != GRAFT_SQRT_N;
+}
+
+static pd_shape merged_shape(const pd_shape *shape, const double *h)
+{
+    return h[INTERPRET_SHAPES] != 0 ? pd_shape_merged(shape, (int64_t)h[BLOCK_SIZE]) : *shape;
+}
+
+static bool is_preconditioned(const pd_shape *shape, const double *h)
+{
+    return shape->rank > 0 && !pd_shape_exceeds(shape, (int64_t)h[SKIP_SIZE]);
+}
+
+static int root_order(const pd_plan *plan, const double *h)
+{
+    return h[EXPONENT_OVERRIDE] > 0 ? (int)h[EXPONENT_OVERRIDE] : 2 * plan->shape.rank;
+}
+
+static void prepass(const pd_declaration *declaration, double *stats)
+{
+    const double *h = declaration->hypers.value;
+    int64_t elements = 0;
+    pd_shape merged;
+
+    stats[0] = 0;
+    if (pd_shape_elements(&declaration->shape, &elements) != PD_OK || elements == 0 ||
+        !is_preconditioned(&declaration->shape, h))
+        return;
+    merged = merged_shape(&declaration->shape, h);
+    stats[0] = (double)pd_shape_largest_side(&merged, (int64_t)h[BLOCK_SIZE]);
+}
+
+static layout layout_of(const pd_plan *plan, const double *h)
+{
+    layout slots = {
+        .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2
+    };
+    int n = 0;
+
+    slots.momentum = n++;
+    slots.diagonal_momentum = h[GRAFT_TYPE] == GRAFT_SQRT_N ? -1 : n++;
+    slots.diagonal_statistics = graft_has_diagonal(h) ? n++ : -1;
+    if (plan->n_blocks == 0) return slots;
+    slots.direction = n++;
+    slots.errors = n++;
+    slots.statistics = n;
+    return slots;
+}
+
+static int slot_of(const layout *slots, int64_t statistic, int which)
+{
+    return slots->statistics + (int)statistic * slots->each + which;
+}
+
+static int plan_diagonals(pd_plan *plan, const pd_shape *declared, const double *h)
+{
+    pd_slot_spec momentum = { .name = "momentum", .number = -1, .shape = *declared };
+    pd_slot_spec diagonal = { .name = "diagonal_momentum", .number = -1, .shape = *declared };
+    pd_slot_spec statistics = { .name = "diagonal_statistics", .number = -1, .shape = *declared };
+
+    if (h[MEMORY_REDUCTION] != 0) momentum.storage = diagonal.storage = PD_STORE_INT8;
+    if (h[DIAGONAL_DTYPE] != 0) statistics.storage = PD_STORE_BF16;
+    if (pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
+    if (h[GRAFT_TYPE] != GRAFT_SQRT_N && pd_plan_slot(plan, &diagonal) < 0) return PD_NO_MEMORY;
+    if (graft_has_diagonal(h) && pd_plan_slot(plan, &statistics) < 0) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static int plan_statistic(pd_plan *plan, const pd_shape *declared, const layout *slots, int64_t k, const double *h)
+{
+    int64_t side = pd_statistics_side(plan, k);
+    int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, (int)(k % plan->shape.rank));
+    pd_slot_spec matrix = { .number = (int)k,
+                            .shape = { .rank = 2, .dim = { side, side } },
+                            .identity = true,
+                            .block = (int)(k / plan->shape.rank),
+                            .follows_known = from >= 0,
+                            .follows = { from, from } };
+    pd_slot_spec statistic = matrix, preconditioner = matrix, basis = matrix;
+    pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
+
+    if (quantizes_statistics(h)) {
+        statistic.storage = preconditioner.storage = PD_STORE_INT16;
+        statistic.diagonal_apart = preconditioner.diagonal_apart = true;
+        statistic.blockwise = preconditioner.blockwise = true;
+    }
+    statistic.name = "statistics";
+    statistic.fill = (float)h[MATRIX_EPSILON];
+    /* In int16 each column is rounded by its own scale, so the stored matrix is not exactly symmetric. */
+    statistic.symmetric = !quantizes_statistics(h);
+    preconditioner.name = "preconditioners";
+    preconditioner.fill = 1;
+    basis.name = "eigenbasis";
+    task.input[0] = slot_of(slots, k, STATISTIC);
+    task.output[0] = slot_of(slots, k, PRECONDITIONER);
+    task.input[1] = task.output[1] = slot_of(slots, k, BASIS);
+    task.exponent = root_order(plan, h);
+    task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, root_order(plan, h));
+    task.scratch = pd_root_scratch((pd_root_method)h[ROOT_METHOD], h[ROOT_RETRIES] > 0, side, root_order(plan, h));
+    if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
+    if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
+    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Returns how many floats of scratch memory a thread needs for a block: room for a copy of the block, and either for
+ * the contraction with its roots or for the new term of a statistic. */
+static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const double *h)
+{
+    int64_t products = pd_block_contract_scratch(&plan->shape, block);
+
+    for (int d = 0; quantizes_statistics(h) && d < plan->shape.rank; d++)
+        products = larger(products, block->size[d] * block->size[d]);
+    return pd_block_view_scratch(&plan->shape, block) + products;
+}
+
+/* Sets the plan's scratch memory to the most that any block needs, and adds up the floating-point operations of a step.
+ * All blocks are checked, since the largest one may need less than a smaller one: a large block may be used where it
+ * lies in the tensor, while a smaller one is copied. */
+static void plan_work(pd_plan *plan, const double *h)
+{
+    for (size_t b = 0; b < plan->n_blocks; b++) {
+        const pd_block *block = &plan->blocks[b];
+        plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, scratch_of(plan, block, h));
+        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
+        /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
+         * statistic (half of a product), and twice as many for preconditioning (a whole product). */
+        for (int d = 0; d < plan->shape.rank; d++)
+            plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
+    }
+}
+
+static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_error *err)
+{
+    const double *h = declaration->hypers.value;
+    layout slots;
+    int rc;
+
+    plan->shape = merged_shape(&declaration->shape, h);
+    if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[BLOCK_SIZE], "block_size", err)) != PD_OK) return rc;
+    if ((rc = pd_plan_blocks(plan, (int64_t)h[BLOCK_SIZE])) != PD_OK) return rc;
+    slots = layout_of(plan, h);
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction",
+                                            .number = -1,
+                                            .shape = declaration->shape,
+                                            .temporary = true,
+                                            .in_after = true }) < 0)
+        return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors",
+                                            .number = -1,
+                                            .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } },
+                                            .follows_known = true,
+                                            .follows = { -1 } }) < 0)
+        return PD_NO_MEMORY;
+    plan->errors_slot = slots.errors;
+    for (int64_t k = 0; k < pd_statistics_count(plan); k++)
+        if ((rc = plan_statistic(plan, &declaration->shape, &slots, k, h)) != PD_OK) return rc;
+    plan_work(plan, h);
+    return PD_OK;
+}
+
+static int plan_parameter(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
+{
+    const double *h = declaration->hypers.value;
+    int rc = plan_diagonals(plan, &declaration->shape, h);
+
+    (void)stats;
+    plan->root_delay = h[ROOT_DELAY] < 0                       ? PD_ROOT_READY
+                       : h[ROOT_DELAY] == 0 && h[SHARDED] != 0 ? 1
+                                                               : (int)fmin(h[ROOT_DELAY], 1 << 30);
+    if (rc != PD_OK || plan->elements == 0 || !is_preconditioned(&declaration->shape, h)) return rc;
+    return plan_blocks(plan, declaration, err);
+}
+
+static bool roots_are_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot)
 {
     (void)plan, (void)slot;
     return every(h[ROOT_INTERVAL], count);
 }
 
-static int shampoo_task(pd_task_view *task)
+static int compute_root(pd_task_view *task)
 {
     const double *h = task->hyper;
     int64_t side = pd_statistics_side(task->plan, task->spec->block);
     pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD],
-                          .p = pd_scalable_root_order(task->plan, h),
+                          .p = root_order(task->plan, h),
                           .epsilon = h[MATRIX_EPSILON],
-                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0,
-                          .padding = pd_scalable_quantizes_statistics(h) ? 0 : 1,
+                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->stats[0] : 0,
+                          .padding = quantizes_statistics(h) ? 0 : 1,
                           .most_error = h[FAILURE_THRESHOLD],
                           .retries = (int)h[ROOT_RETRIES] };
     pd_root_report report = { 0 };
@@ -174,25 +367,22 @@ static int shampoo_task(pd_task_view *task)
     return (float)report.error < (float)h[FAILURE_THRESHOLD] ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* Stores the error of a matrix root in the tensor that operators read, by the rules of the original implementation.
- * With nan_roots_leak it also repeats a defect of that implementation: a root that is NaN overwrites the last good
- * root. */
-static void shampoo_note(const pd_task_view *task, float *const *slot)
+/* Stores the error of a root in the tensor that operators read, by the rules of the original implementation. With
+ * nan_roots_leak it also repeats a defect of that implementation: a root that is NaN overwrites the last good root. */
+static void record_error(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
-    scalable_layout slots = pd_scalable_layout(task->plan, h);
+    layout slots = layout_of(task->plan, h);
     int64_t k = task->spec->block, side = pd_statistics_side(task->plan, k);
-    float *X = slot[pd_scalable_slot(&slots, k, PRECONDITIONER)];
+    float *X = slot[slot_of(&slots, k, PRECONDITIONER)];
 
     if (task->error > 0 && (float)task->error != (float)h[FAILURE_THRESHOLD])
         slot[slots.errors][k] = (float)task->error;
-    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || pd_scalable_quantizes_statistics(h)) return;
+    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || quantizes_statistics(h)) return;
     for (int64_t i = 0; i < side * side; i++) X[i] = NAN;
 }
 
-/* ---- phases: statistics and direction of a block ---- */
-
-enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_MOVE };
+enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_UPDATE };
 /* indices of the two sums of squares that block_direction reports for each block */
 enum { OF_DIRECTION, OF_GRAFT };
 
@@ -208,12 +398,12 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
 {
     const double *h = unit->hyper;
     const float w1 = (float)h[BETA2], w2 = h[BETA2] == 1 ? 1.0f : (float)(1 - h[BETA2]);
-    scalable_layout slots = pd_scalable_layout(unit->plan, h);
+    layout slots = layout_of(unit->plan, h);
 
     for (int d = 0; d < view->rank; d++) {
         int64_t side = view->size[d];
-        float *S = unit->slot[pd_scalable_slot(&slots, unit->index * view->rank + d, STATISTIC)];
-        if (pd_scalable_quantizes_statistics(h)) {
+        float *S = unit->slot[slot_of(&slots, unit->index * view->rank + d, STATISTIC)];
+        if (quantizes_statistics(h)) {
             pd_mat term = pd_mat_dense(scratch, side, side);
             pd_block_gram(term, 0, 1, view, d);
             pd_mirror(term);
@@ -224,7 +414,7 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
     }
 }
 
-/* Updates the statistics of a block in steps that start to compute new matrix roots: the roots must be those of the new
+/* Updates the statistics of a block in steps that start to compute new roots: the roots must be those of the new
  * statistics. In other steps block_direction updates the statistics, while it has the block in the caches anyway. */
 static void block_statistics(const pd_unit *unit)
 {
@@ -235,25 +425,24 @@ static void block_statistics(const pd_unit *unit)
 
 static bool no_statistics_for_roots(const pd_plan *plan, const double *h, int64_t count)
 {
-    return plan->n_blocks == 0 || !every(h[STATISTICS_INTERVAL], count) || !shampoo_due(plan, h, count, NULL);
+    return plan->n_blocks == 0 || !every(h[STATISTICS_INTERVAL], count) || !roots_are_due(plan, h, count, NULL);
 }
 
 static void block_direction(const pd_unit *unit)
 {
     const pd_plan *plan = unit->plan;
     const double *h = unit->hyper;
-    scalable_layout slots = pd_scalable_layout(plan, h);
+    layout slots = layout_of(plan, h);
     pd_block_view view = pd_block_look(unit->gradient, &plan->shape, unit->block, unit->scratch);
     float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block);
     float *X[PD_MAX_RANK];
 
-    if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count, NULL))
+    if (every(h[STATISTICS_INTERVAL], unit->count) && !roots_are_due(plan, h, unit->count, NULL))
         update_statistics(unit, &view, scratch);
-    for (int d = 0; d < view.rank; d++)
-        X[d] = unit->slot[pd_scalable_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
+    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[slot_of(&slots, unit->index * view.rank + d, PRECONDITIONER)];
     unit->partial[OF_DIRECTION] =
         pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
-    if (!pd_scalable_graft_has_diagonal(h))
+    if (!graft_has_diagonal(h))
         unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
 }
 
@@ -263,8 +452,6 @@ static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
     (void)count;
     return plan->n_blocks == 0;
 }
-
-/* ---- phases: grafting, which takes the length of another optimizer's step ---- */
 
 static void gradient_norm(const pd_unit *unit)
 {
@@ -309,7 +496,7 @@ static float clip_of(const pd_unit *unit)
 
 static float *diagonal_of(const pd_unit *unit)
 {
-    scalable_layout slots = pd_scalable_layout(unit->plan, unit->hyper);
+    layout slots = layout_of(unit->plan, unit->hyper);
     return slots.diagonal_statistics < 0 ? NULL : unit->slot[slots.diagonal_statistics] + unit->first;
 }
 
@@ -322,13 +509,12 @@ static void graft(const pd_unit *unit)
     unit->partial[0] = pd_graft_squares(unit->gradient + unit->first, V, unit->n, &f);
 }
 
-/* Returns whether the step skips the phase that sums the squares of the graft's direction. (The graft is a first-order
- * optimizer, whose step length is used.) A graft without diagonal statistics does not need the phase: block_direction
- * has summed these squares already. */
+/* Returns whether the step skips the phase that sums the squares of the graft's direction. A graft without diagonal
+ * statistics does not need the phase: block_direction has summed these squares already. */
 static bool no_graft(const pd_plan *plan, const double *h, int64_t count)
 {
     (void)count;
-    return plan->n_blocks > 0 && !pd_scalable_graft_has_diagonal(h);
+    return plan->n_blocks > 0 && !graft_has_diagonal(h);
 }
 
 static void clipped_norm(const pd_unit *unit)
@@ -353,15 +539,107 @@ static double graft_squares(const pd_unit *unit)
                                                           : unit->total[PHASE_GRAFT][0];
 }
 
-/* ---- phases: the move of the weights ---- */
+/* The arguments of the last pass of a step over n elements. The pass reads gradient and direction, updates both momenta
+ * and then the weights. */
+typedef struct update {
+    pd_graft graft;
+    /* Whether the parameter has a preconditioned direction. false: the direction of the graft is used, and `direction`
+     * is NULL. */
+    bool own_direction;
+    bool nesterov, decays;
+    int64_t n;
+    float *after; /* receives the new weights; may be the memory of the old ones (`before`) or of `direction` */
+    const float *before, *gradient;
+    /* The diagonal statistics of the graft, already updated in this step. NULL: it has none. */
+    const float *diagonal;
+    const float *direction;
+    /* Two momenta: `momentum` is that of the preconditioned direction, diagonal_momentum that of the direction of the
+     * graft. With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step uses, and diagonal_momentum
+     * is NULL. */
+    float *momentum, *diagonal_momentum;
+    /* Factor that gives the preconditioned direction the length of the step that the graft would take. */
+    float length;
+    float beta1, gain, weight_decay;
+    /* 1: the step uses the preconditioned direction; 0: it uses that of the graft */
+    float run;
+    float rate; /* minus the learning rate */
+} update;
 
-static void move(const pd_unit *unit)
+/* Updates momenta and weights in one pass over memory. Callers pass `kind`, `own`, `nesterov` and `decays` as
+ * constants, so the compiled loop has no branches. */
+PD_INLINE void pass(const update *m, pd_graft_kind kind, bool own, bool nesterov, bool decays)
+{
+    const pd_graft f = m->graft;
+    const float length = m->length, beta1 = m->beta1, gain = m->gain, decay = m->weight_decay, run = m->run,
+                stay = 1.0f - m->run, rate = m->rate;
+    const float *before = m->before, *gradient = m->gradient, *diagonal = m->diagonal, *direction = m->direction;
+    float *after = m->after, *momentum = m->momentum, *other = m->diagonal_momentum;
+
+/* The new weights `after` are the same memory as `before` or `direction`, or overlap neither of them, so the compiler
+ * may vectorize the loop. */
+#pragma GCC ivdep
+    for (int64_t i = 0; i < m->n; i++) {
+        float w = before[i];
+        float d = pd_graft_direction(kind, &f, gradient[i], kind == PD_GRAFT_DIAGONAL ? diagonal[i] : 0);
+        float u = (own ? direction[i] : d) * length;
+        float mu, md, chosen, step;
+        if (decays) {
+            u = u + decay * w;
+            d = d + decay * w;
+        }
+        mu = momentum[i] * beta1 + gain * u;
+        md = (kind == PD_GRAFT_SIGN ? momentum[i] : other[i]) * beta1 + gain * d;
+        chosen = run * mu + stay * md;
+        if (kind != PD_GRAFT_SIGN) other[i] = md;
+        momentum[i] = kind == PD_GRAFT_SIGN ? chosen : mu;
+        step = nesterov ? gain * (run * u + stay * d) + beta1 * chosen : chosen;
+        after[i] = w + rate * step;
+    }
+}
+
+#define PASS(name, kind, own, nesterov, decays)                                                                        \
+    PD_CLONES(void, name, (const update *m), (m))                                                                      \
+    {                                                                                                                  \
+        pass(m, kind, own, nesterov, decays);                                                                          \
+    }
+#define PASSES(name, kind, own)                                                                                        \
+    PASS(name##_plain, kind, own, false, false)                                                                        \
+    PASS(name##_decay, kind, own, false, true)                                                                         \
+    PASS(name##_ahead, kind, own, true, false)                                                                         \
+    PASS(name##_ahead_decay, kind, own, true, true)
+#define PASSES_OF(name)                                                                                                \
+    {                                                                                                                  \
+        { name##_plain, name##_decay },                                                                                \
+        {                                                                                                              \
+            name##_ahead, name##_ahead_decay                                                                           \
+        }                                                                                                              \
+    }
+
+PASSES(graft_plain, PD_GRAFT_PLAIN, false)
+PASSES(own_plain, PD_GRAFT_PLAIN, true)
+PASSES(graft_sign, PD_GRAFT_SIGN, false)
+PASSES(own_sign, PD_GRAFT_SIGN, true)
+PASSES(graft_diagonal, PD_GRAFT_DIAGONAL, false)
+PASSES(own_diagonal, PD_GRAFT_DIAGONAL, true)
+
+static void update_elements(const update *m)
+{
+    static void (*const passes[3][2][2][2])(const update *m) = {
+        [PD_GRAFT_PLAIN] = { PASSES_OF(graft_plain), PASSES_OF(own_plain) },
+        [PD_GRAFT_SIGN] = { PASSES_OF(graft_sign), PASSES_OF(own_sign) },
+        [PD_GRAFT_DIAGONAL] = { PASSES_OF(graft_diagonal), PASSES_OF(own_diagonal) },
+    };
+
+    passes[m->graft.kind][m->own_direction][m->nesterov][m->decays](m);
+}
+
+static void update_weights(const pd_unit *unit)
 {
     const double *h = unit->hyper;
-    scalable_layout slots = pd_scalable_layout(unit->plan, h);
+    layout slots = layout_of(unit->plan, h);
     bool own = unit->plan->n_blocks > 0;
     double squares = graft_squares(unit);
-    scalable_move m = {
+    update m = {
         .graft = graft_of(unit),
         .own_direction = own,
         .n = unit->n,
@@ -383,17 +661,17 @@ static void move(const pd_unit *unit)
     };
 
     if (graft_is_clipped(h)) m.graft.clip = clip_of(unit);
-    pd_scalable_move(&m);
+    update_elements(&m);
 }
 
 const pd_optimizer_ops pd_scalable_shampoo = {
     .name   = "scalable_shampoo",
     .about  = "Google's Distributed Shampoo (optax, scalable_shampoo)",
-    .hypers = shampoo_hypers,
-    .facts  = shampoo_facts,
-    .check  = shampoo_check,
-    .survey = pd_scalable_survey,
-    .plan   = pd_scalable_plan,
+    .hypers = hyper_table,
+    .stats  = model_stats,
+    .check  = check_hypers,
+    .prepass = prepass,
+    .plan   = plan_parameter,
     .gradient_most = PD_PRODUCT_MOST,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics,
@@ -406,10 +684,10 @@ const pd_optimizer_ops pd_scalable_shampoo = {
                                  .fold = { PD_FOLD_SUM }, .skip = no_graft },
         [PHASE_CLIP]         = { .name = "clip", .kind = PD_RANGES, .run = clipped_norm,
                                  .fold = { PD_FOLD_SUM }, .skip = no_clip },
-        [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
+        [PHASE_UPDATE]       = { .name = "update", .kind = PD_RANGES, .run = update_weights },
     },
     .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,
-    .due    = shampoo_due,
-    .task   = shampoo_task,
-    .note   = shampoo_note,
+    .due    = roots_are_due,
+    .task   = compute_root,
+    .note   = record_error,
 };

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "number.h"
-
-/* ---- formulas ---- */
+#include "hyper_text.h"
 
 /* Interpolates between two numbers: gives `from` if `share` is 0, and `to` if it is 1. The result is exact at both
  * ends, and lies between them even after rounding. */
@@ -93,8 +91,6 @@ double pd_schedule_anneal(int64_t count)
 
     return anneal(upstream, (double)count);
 }
-
-/* ---- the kinds of schedules ---- */
 
 typedef struct argument {
     const char *name;
@@ -217,8 +213,6 @@ static void add_usage(char *text, size_t size, const pd_schedule_kind *kind)
     used = strlen(text);
     snprintf(text + used, size - used, ")");
 }
-
-/* ---- reading ---- */
 
 static int unknown_kind(const char *text, size_t length, pd_error *err)
 {
@@ -403,8 +397,6 @@ void pd_schedule_free(pd_schedule *schedule)
     free(schedule->text);
     free(schedule);
 }
-
-/* ---- values ---- */
 
 /* Returns the index of the value that a piecewise schedule has at `count`: the last i with from[i] <= count. */
 static size_t piece_at(const pd_schedule *schedule, int64_t count)

@@ -20,8 +20,8 @@
 
 typedef struct pd_schedule_kind pd_schedule_kind;
 
-/* A schedule. It is a node of the list `schedules` of a pd_hypers. It does not
- * change once it is in the list, so that copies may share it. */
+/* A schedule. It is a node of the list `schedules` of a pd_hypers. It does not change once it is in the list, so that
+ * copies may share it. */
 struct pd_schedule {
     const pd_schedule_kind *kind;
     double arg[PD_SCHEDULE_ARGS]; /* values of the arguments, in the order in which the kind's table lists them */

@@ -1,5 +1,5 @@
 /* sgd - stochastic gradient descent as in torch.optim.SGD, with the same order of operations. w are the weights, g is
- * the gradient, b the momentum buffer (a tensor of optimizer state):
+ * the gradient, b the momentum buffer:
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     b <- g in the first step, then momentum b + (1 - dampening) g        momentum_buffer, with momentum only
@@ -11,7 +11,7 @@
  * parameter without a gradient takes no step. */
 #include <math.h>
 
-#include "clones.h"
+#include "cpu.h"
 #include "optimizer_ops.h"
 
 enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE };
@@ -43,11 +43,11 @@ static int sgd_check(const pd_hypers *declared, const pd_hypers *now, pd_error *
     return PD_OK;
 }
 
-static int sgd_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int sgd_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int slot = 0;
 
-    (void)fact;
+    (void)stats;
     (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0)
         slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum_buffer", .number = -1, .shape = plan->shape });

@@ -23,16 +23,20 @@
  *
  * Defects of Meta's program ("upstream") are not copied. For example, a 0 inside the list inv_root_override means the
  * default, as a plain 0 does. Google's Shampoo is another optimizer, scalable_shampoo. */
-#include <math.h>
+#include "shampoo_step.h"
 
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "block_products.h"
 #include "kernels.h"
 #include "linalg.h"
+#include "partition.h"
 #include "root.h"
-#include "root_eigh.h"
-#include "shampoo_check.h"
-#include "shampoo_plan.h"
-#include "shampoo_step.h"
-#include "shapes.h"
+#include "root_types.h"
 
 /* 2^53 - 1, the largest count of steps that may be configured: every whole number up to it is exact in a double */
 #define LARGEST_COUNT 9007199254740991.0
@@ -145,10 +149,321 @@ static const pd_hyper shampoo_hypers[] = {
     { .name = NULL },
 };
 
-/* ---- roots ---- */
+enum { TEXT = 40 };
 
-/* Why a preconditioner task gives no root: the root is not finite (NOT_FINITE), or the method
- * failed (FAILED). */
+/* Writes a number as Python prints it, for instance 0.0, 1.0001 or 1e-08. Returns `text`. */
+static const char *python(double value, char *text)
+{
+    double size = fabs(value);
+    bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
+
+    for (int digits = plain ? 1 : 0; digits < 18; digits++) {
+        snprintf(text, TEXT, plain ? "%.*f" : "%.*e", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    return text;
+}
+
+/* Fills an error with a text that contains one number. Returns PD_INVALID_ARGUMENT. */
+static int refuse(pd_error *err, const char *before, double value, const char *after)
+{
+    char text[TEXT];
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s%s%s", before, python(value, text), after);
+}
+
+static int refuse_whole(pd_error *err, const char *before, double value, const char *after)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s%.0f%s", before, value, after);
+}
+
+static int check_rates(const double *h, pd_error *err)
+{
+    if (!(h[LR] >= 0)) return refuse(err, "Invalid learning rate: ", h[LR], ". Must be >= 0.0.");
+    if (!(h[BETA1] >= 0 && h[BETA1] < 1))
+        return refuse(err, "Invalid beta parameter at index 0: ", h[BETA1], ". Must be in [0.0, 1.0).");
+    if (!(h[BETA2] > 0 && h[BETA2] <= 1))
+        return refuse(err, "Invalid beta parameter at index 1: ", h[BETA2], ". Must be in (0.0, 1.0].");
+    if (h[BETA3] != -1 && !(h[BETA3] >= 0 && h[BETA3] < 1))
+        return refuse(err, "Invalid beta3 parameter: ", h[BETA3], ". Must be in [0.0, 1.0).");
+    if (!(h[EPSILON] > 0)) return refuse(err, "Invalid epsilon value: ", h[EPSILON], ". Must be > 0.0.");
+    if (!(h[MOMENTUM] >= 0 && h[MOMENTUM] < 1))
+        return refuse(err, "Invalid momentum parameter: ", h[MOMENTUM], ". Must be [0.0, 1.0).");
+    if (!(h[DAMPENING] >= 0 && h[DAMPENING] < 1))
+        return refuse(err, "Invalid dampening parameter: ", h[DAMPENING], ". Must be [0.0, 1.0).");
+    if (!(h[WEIGHT_DECAY] >= 0))
+        return refuse(err, "Invalid weight_decay value: ", h[WEIGHT_DECAY], ". Must be >= 0.0.");
+    return PD_OK;
+}
+
+static int check_grafting(const double *h, pd_error *err)
+{
+    bool averages = h[GRAFTING] == GRAFT_RMSPROP || h[GRAFTING] == GRAFT_ADAM;
+
+    if (averages && isfinite(h[GRAFTING_BETA2]) && !(h[GRAFTING_BETA2] > 0 && h[GRAFTING_BETA2] <= 1))
+        return refuse(err, "Invalid grafting beta2 parameter: ", h[GRAFTING_BETA2], ". Must be in (0.0, 1.0].");
+    if (pd_shampoo_graft_has_moment(h) && isfinite(h[GRAFTING_EPSILON]) && !(h[GRAFTING_EPSILON] > 0))
+        return refuse(err, "Invalid epsilon value: ", h[GRAFTING_EPSILON], ". Must be > 0.0.");
+    return PD_OK;
+}
+
+/* Fills the error about a negative entry of the hyperparameter inv_root_override. The text shows one number if all
+ * entries are equal, otherwise the list as given. */
+static int refuse_override(const double *override, pd_error *err)
+{
+    char list[256] = "";
+    int n = ROOT_ORDERS, used = 0, same = 1;
+
+    while (same < ROOT_ORDERS && override[same] == override[0]) same++;
+    if (same == ROOT_ORDERS) return refuse_whole(err, "Invalid exponent override: ", override[0], ". Must be >= 0.");
+    while (override[n - 1] == 0) n--;
+    for (int i = 0; i < n; i++)
+        used += snprintf(list + used, sizeof list - (size_t)used, "%s%.0f", i > 0 ? ", " : "", override[i]);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "Invalid exponent override list: [%s]. All values must be >= 0.", list);
+}
+
+static int check_preconditioning(const double *h, pd_error *err)
+{
+    if (h[MAX_DIM] < 1)
+        return refuse_whole(err, "Invalid max preconditioner dimension: ", h[MAX_DIM], ". Must be >= 1.");
+    if (h[FREQUENCY] < 1) return refuse_whole(err, "Invalid precondition frequency: ", h[FREQUENCY], ". Must be >= 1.");
+    if (h[START_STEP] < -1)
+        return refuse_whole(err, "Invalid start preconditioning step: ", h[START_STEP], ". Must be >= -1.");
+    if (h[START_STEP] >= 0 && h[START_STEP] < h[FREQUENCY])
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Invalid start_preconditioning_step value: %.0f. Must be >= precondition_frequency=%.0f.",
+                       h[START_STEP], h[FREQUENCY]);
+    for (int i = 0; i < ROOT_ORDERS; i++)
+        if (h[ROOT_OVERRIDE + i] < 0) return refuse_override(h + ROOT_OVERRIDE, err);
+    return PD_OK;
+}
+
+static bool has_precision(const double *h)
+{
+    bool given = h[PRECISION] != 0;
+
+    for (int i = FACTOR_DTYPE; i <= COMPUTATION_DTYPE; i++) given |= h[i] != STORE_FLOAT32;
+    return given;
+}
+
+static int check_execution(const double *h, pd_error *err)
+{
+    if (h[PRECONDITIONER_DTYPE] != OLD_NONE && has_precision(h))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Both preconditioner_dtype and precision_config are provided. "
+                       "Please use only precision_config as preconditioner_dtype is deprecated.");
+    if (h[PYTORCH_COMPILE] != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Backend does NOT support Pytorch 2.0 compile. Switch to use_pytorch_compile=False.");
+    if (h[TRAINERS] != -1 && h[TRAINERS] < 1)
+        return refuse_whole(err, "Invalid number of trainers per group: ", h[TRAINERS],
+                            ". Must be at least 1 or set to -1.");
+    if ((h[ROOT_METHOD] == ROOT_NEWTON || h[ROOT_METHOD] == ROOT_HIGHER_ORDER) && h[EXPONENT_MULTIPLIER] != 1)
+        return refuse(err,
+                      "exponent_multiplier of shampoo must be 1 with this root_inverse_method, which computes only "
+                      "plain roots: got ",
+                      h[EXPONENT_MULTIPLIER], "; use eigen or tracked");
+    if (h[ROOT_DELAY] > h[FREQUENCY])
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "root_delay of shampoo: expected at most precondition_frequency, %.0f, got %.0f", h[FREQUENCY],
+                       h[ROOT_DELAY]);
+    return PD_OK;
+}
+
+/* Refuses a step in which beta1 or momentum changes between 0 and another value: the optimizer state has a tensor for
+ * each of them only if it was not 0 when the parameter was declared. */
+static int check_state(const double *declared, const double *h, pd_error *err)
+{
+    static const struct {
+        int index;
+        const char *name;
+    } all[] = { { BETA1, "betas[0]" }, { MOMENTUM, "momentum" } };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if ((declared[all[i].index] != 0) != (h[all[i].index] != 0))
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "shampoo: %s cannot change from %g to %g while the job runs: only between values above 0",
+                           all[i].name, declared[all[i].index], h[all[i].index]);
+    return PD_OK;
+}
+
+static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
+{
+    const double *h = now->value;
+    int rc = check_rates(h, err);
+
+    if (rc == PD_OK) rc = check_preconditioning(h, err);
+    if (rc == PD_OK) rc = check_grafting(h, err);
+    if (rc == PD_OK) rc = check_execution(h, err);
+    return rc == PD_OK ? check_state(declared->value, h, err) : rc;
+}
+
+static const char *shampoo_warning(const pd_hypers *declared)
+{
+    const double *h = declared->value;
+    bool overrides = false;
+
+    for (int i = 0; i < ROOT_ORDERS; i++) overrides |= h[ROOT_OVERRIDE + i] > 0;
+    if (overrides && h[EXPONENT_MULTIPLIER] != 1)
+        return "inv_root_override and exponent_multiplier both change the exponent of the inverse roots; upstream "
+               "advises one of them";
+    if (h[NESTEROV] != 0 && h[MOMENTUM] == 0) return "use_nesterov has no effect without momentum";
+    return NULL;
+}
+
+static int root_order(const pd_plan *plan, const double *h)
+{
+    double override = h[ROOT_OVERRIDE + plan->shape.rank];
+
+    return override > 0 ? (int) override : 2 * plan->shape.rank;
+}
+
+static pd_storage storage_of(double dtype)
+{
+    static const pd_storage storages[] = { [STORE_FLOAT32] = PD_STORE_F32,
+                                           [STORE_BFLOAT16] = PD_STORE_BF16,
+                                           [STORE_FLOAT16] = PD_STORE_F16,
+                                           [STORE_FLOAT64] = PD_STORE_F64 };
+    return storages[(int)dtype];
+}
+
+static int plan_whole(pd_plan *plan, const pd_shape *shape, const double *h)
+{
+    shampoo_layout slots = pd_shampoo_layout(h);
+    pd_slot_spec filtered = {
+        .name = "filtered_grad", .number = -1, .shape = *shape, .storage = storage_of(h[FILTERED_DTYPE])
+    };
+    pd_slot_spec momentum = {
+        .name = "momentum", .number = -1, .shape = *shape, .storage = storage_of(h[MOMENTUM_DTYPE])
+    };
+    pd_slot_spec moment = {
+        .name = "grafting_second_moment", .number = -1, .shape = *shape, .storage = storage_of(h[GRAFTING_DTYPE])
+    };
+
+    if (slots.filtered_grad >= 0 && pd_plan_slot(plan, &filtered) < 0) return PD_NO_MEMORY;
+    if (slots.momentum >= 0 && pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
+    if (slots.second_moment >= 0 && pd_plan_slot(plan, &moment) < 0) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static pd_root_method method_of(const double *h)
+{
+    return h[ROOT_METHOD] == ROOT_NEWTON         ? PD_ROOT_COUPLED
+           : h[ROOT_METHOD] == ROOT_HIGHER_ORDER ? PD_ROOT_HIGHER_ORDER
+           : h[ROOT_METHOD] == ROOT_TRACKED      ? PD_ROOT_TRACKED
+           : pd_shampoo_factors_are_wide(h)      ? PD_ROOT_EIGH64
+                                                 : PD_ROOT_EIGH;
+}
+
+static bool is_retried(const double *h)
+{
+    return h[ROOT_RETRIES] > 0 || (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN);
+}
+
+static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_layout *slots, int64_t k, const double *h)
+{
+    int64_t side = pd_statistics_side(plan, k);
+    int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, (int)(k % plan->shape.rank));
+    pd_slot_spec matrix = { .number = (int)(k % plan->shape.rank),
+                            .shape = { .rank = 2, .dim = { side, side } },
+                            .block = (int)(k / plan->shape.rank),
+                            .of_block = true,
+                            .follows_known = from >= 0,
+                            .follows = { from, from } };
+    pd_slot_spec factor = matrix, inverse = matrix, basis = matrix;
+    pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
+
+    factor.name = "factor_matrices";
+    factor.symmetric = true;
+    factor.storage = pd_shampoo_factors_are_wide(h) ? PD_STORE_F64 : storage_of(h[FACTOR_DTYPE]);
+    inverse.name = "inv_factor_matrices";
+    inverse.storage = storage_of(h[INVERSE_DTYPE]);
+    basis.name = "eigenbasis";
+    task.input[0] = pd_shampoo_slot(slots, k, FACTOR);
+    task.output[0] = pd_shampoo_slot(slots, k, INVERSE);
+    task.input[1] = task.output[1] = pd_shampoo_slot(slots, k, BASIS);
+    task.exponent = root_order(plan, h);
+    task.cost = pd_root_flops(method_of(h), side, root_order(plan, h));
+    task.scratch = pd_root_scratch(method_of(h), is_retried(h), side, root_order(plan, h));
+    if (pd_plan_slot(plan, &factor) < 0 || pd_plan_slot(plan, &inverse) < 0) return PD_NO_MEMORY;
+    if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
+    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Sets the plan's scratch memory to the most that any block needs, and adds up the floating-point operations of a step.
+ * All blocks are checked, since the largest one may need less than a smaller one: a large block may be used where it
+ * lies in the tensor, while a smaller one is copied. */
+static void plan_work(pd_plan *plan, const double *h)
+{
+    for (size_t b = 0; b < plan->n_blocks; b++) {
+        const pd_block *block = &plan->blocks[b];
+        shampoo_scratch parts = pd_shampoo_scratch(plan, block, h);
+        int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products;
+        plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
+        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
+        /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
+         * factor, and twice as many for the direction (a whole product). */
+        for (int d = 0; d < plan->shape.rank; d++)
+            plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
+    }
+}
+
+/* Returns the shape that is cut into blocks: the parameter's shape, with small dimensions merged if use_merge_dims is
+ * on. A scalar becomes a vector of one element. */
+static pd_shape cut_shape(const pd_shape *shape, const double *h)
+{
+    pd_shape merged = h[MERGE_DIMS] != 0 ? pd_shape_merged(shape, (int64_t)h[MAX_DIM]) : *shape;
+
+    return merged.rank > 0 ? merged : (pd_shape){ .rank = 1, .dim = { 1 } };
+}
+
+int pd_group_size(int *size, int64_t trainers, int world, pd_error *err)
+{
+    assert(world >= 1);
+    if (trainers != -1 && (trainers < 1 || trainers > world))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Invalid number of trainers per group: %lld. Must be between 1 and %d, the number of workers, "
+                       "or set to -1.",
+                       (long long)trainers, world);
+    if (trainers != -1 && world % trainers != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "Invalid number of trainers per group: %lld. Must divide the number of workers, %d.",
+                       (long long)trainers, world);
+    *size = trainers == -1 ? world : (int)trainers;
+    return PD_OK;
+}
+
+static int shampoo_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
+{
+    const double *h = declaration->hypers.value;
+    shampoo_layout slots = pd_shampoo_layout(h);
+    int rc, ranks;
+
+    (void)stats;
+    if (declaration->world > 0 && (rc = pd_group_size(&ranks, (int64_t)h[TRAINERS], declaration->world, err)) != PD_OK)
+        return rc;
+    plan->root_delay = h[ROOT_DELAY] < 0 ? PD_ROOT_READY : (int)fmin(h[ROOT_DELAY], 1 << 30);
+    if (declaration->shape.rank == 0 && h[MERGE_DIMS] == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "shampoo needs at least one dimension while use_merge_dims is off: declare the parameter with "
+                       "shape 1, or set use_merge_dims");
+    if (plan->elements == 0) return PD_OK;
+    plan->shape = cut_shape(&declaration->shape, h);
+    if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[MAX_DIM], "max_preconditioner_dim", err)) != PD_OK)
+        return rc;
+    if ((rc = pd_plan_blocks(plan, (int64_t)h[MAX_DIM])) != PD_OK) return rc;
+    if ((rc = plan_whole(plan, &declaration->shape, h)) != PD_OK) return rc;
+    for (int64_t k = 0; k < pd_statistics_count(plan); k++)
+        if ((rc = plan_factor(plan, &declaration->shape, &slots, k, h)) != PD_OK) return rc;
+    plan_work(plan, h);
+    return PD_OK;
+}
+
+/* Why a task gives no root: the root is not finite (NOT_FINITE), or the method failed (FAILED). */
 enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
 
 static pd_root_want want_of(const pd_task_view *task)
@@ -158,7 +473,7 @@ static pd_root_want want_of(const pd_task_view *task)
                                               [ROOT_HIGHER_ORDER] = PD_ROOT_HIGHER_ORDER,
                                               [ROOT_TRACKED] = PD_ROOT_TRACKED };
     const double *h = task->hyper;
-    int p = pd_shampoo_root_order(task->plan, h);
+    int p = root_order(task->plan, h);
 
     return (pd_root_want){ .method = methods[(int)h[ROOT_METHOD]],
                            .p = p,
@@ -174,8 +489,8 @@ static pd_root_want want_of(const pd_task_view *task)
                            .order = (int)h[ROOT_ITERATION_ORDER] };
 }
 
-/* Returns why a factor has no root: it has a NaN (PD_UNFIT_NAN), or infinities but no NaN
- * (PD_UNFIT_INF). PD_FIT: it is finite. A finite factor, the usual case, costs one fast scan. */
+/* Returns why a factor has no root: it has a NaN (PD_UNFIT_NAN), or infinities but no NaN (PD_UNFIT_INF). PD_FIT: it is
+ * finite. A finite factor, the usual case, costs one fast scan. */
 static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
 {
     pd_unfit unfit = PD_FIT;
@@ -241,8 +556,8 @@ static int shampoo_task(pd_task_view *task)
     return pd_all_finite(task->output[0], PD_F32, n) ? FAILED : NOT_FINITE;
 }
 
-/* Makes the step fail because a matrix root failed, if the original implementation raises an exception in this case. If
- * the original only warns, the step goes on with the last good root. */
+/* Makes the step fail because a root failed, if the original implementation raises an exception in this case. If the
+ * original only warns, the step goes on with the last good root. */
 static int shampoo_refusal(const pd_task_view *task, pd_error *err)
 {
     int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;
@@ -288,10 +603,10 @@ const pd_optimizer_ops pd_shampoo = {
     .name   = "shampoo",
     .about  = "Meta's PyTorch Distributed Shampoo",
     .hypers = shampoo_hypers,
-    .check  = pd_shampoo_check,
+    .check  = shampoo_check,
     .words_ranges = true,
-    .warning = pd_shampoo_warning,
-    .plan   = pd_shampoo_plan,
+    .warning = shampoo_warning,
+    .plan   = shampoo_plan,
     .gradient_most = PD_PRODUCT_MOST,
     .phases = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },

@@ -1,14 +1,222 @@
-/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All arithmetic except the matrix roots is done
- * while a block is in the caches. */
+/* shampoo_step.c - the arithmetic of a shampoo step, block by block. All arithmetic except the roots is done while a
+ * block is in the caches. */
 #include <math.h>
 #include <string.h>
 
 #include "block_products.h"
+#include "convert.h"
 #include "graft.h"
-#include "shampoo_move.h"
-#include "shampoo_plan.h"
+#include "partition.h"
 #include "shampoo_step.h"
-#include "shapes.h"
+
+bool pd_shampoo_factors_are_wide(const double *h)
+{
+    return h[PRECONDITIONER_DTYPE] == OLD_FLOAT64 || h[FACTOR_DTYPE] == STORE_FLOAT64;
+}
+
+bool pd_shampoo_graft_has_moment(const double *h)
+{
+    return h[GRAFTING] != GRAFT_NONE && h[GRAFTING] != GRAFT_SGD;
+}
+
+int64_t pd_shampoo_start(const double *h)
+{
+    return (int64_t)(h[START_STEP] < 0 ? h[FREQUENCY] : h[START_STEP]);
+}
+
+shampoo_layout pd_shampoo_layout(const double *h)
+{
+    shampoo_layout slots = { .each = h[ROOT_METHOD] == ROOT_TRACKED ? 3 : 2 };
+    int n = 0;
+
+    slots.filtered_grad = h[BETA1] != 0 ? n++ : -1;
+    slots.momentum = h[MOMENTUM] != 0 ? n++ : -1;
+    slots.second_moment = pd_shampoo_graft_has_moment(h) ? n++ : -1;
+    slots.factors = n;
+    return slots;
+}
+
+int pd_shampoo_slot(const shampoo_layout *slots, int64_t factor, int which)
+{
+    return slots->factors + (int)factor * slots->each + which;
+}
+
+shampoo_box pd_shampoo_box(const pd_plan *plan, const pd_block *block)
+{
+    shampoo_box box = { .shape.rank = plan->shape.rank };
+
+    for (int d = 0; d < box.shape.rank; d++) box.shape.dim[d] = box.block.size[d] = block->size[d];
+    return box;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t aligned(int64_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, const double *h)
+{
+    shampoo_box box = pd_shampoo_box(plan, block);
+    int64_t n = aligned(pd_block_elements(block, plan->shape.rank));
+    shampoo_scratch parts = { .gradient = h[DECOUPLED_DECAY] == 0 ? n : pd_block_view_scratch(&plan->shape, block),
+                              .filtered = h[BETA1] != 0 ? n : 0,
+                              .products = pd_block_contract_scratch(&box.shape, &box.block) };
+
+    parts.direction = parts.filtered > 0 && plan->shape.rank > 1 ? 0 : n;
+    for (int d = 0; pd_shampoo_factors_are_wide(h) && d < plan->shape.rank; d++)
+        parts.products = larger(parts.products, aligned(block->size[d] * block->size[d]));
+    return parts;
+}
+
+/* The constants with which a gradient G is filtered. The filtered gradient F becomes beta1 F + gain G, and the
+ * direction is D = F / correction. With `ahead` it is D = (beta3 F_old + rest G) / correction, where F_old is F before
+ * the update. */
+typedef struct filter_constants {
+    float beta1, gain;
+    bool ahead; /* whether the direction D is computed with beta3 and rest */
+    float beta3, rest;
+    float correction;
+} filter_constants;
+
+PD_INLINE void filter_pass(float *restrict D, float *restrict F, const float *G, int64_t n,
+                           const filter_constants *filter, bool ahead)
+{
+    const filter_constants f = *filter;
+
+    for (int64_t i = 0; i < n; i++) {
+        float g = G[i], next = f.beta1 * F[i] + f.gain * g;
+        D[i] = (ahead ? f.beta3 * F[i] + f.rest * g : next) / f.correction;
+        F[i] = next;
+    }
+}
+
+PD_CLONES(void, filter_plain, (float *D, float *F, const float *G, int64_t n, const filter_constants *f),
+          (D, F, G, n, f))
+{
+    filter_pass(D, F, G, n, f, false);
+}
+PD_CLONES(void, filter_ahead, (float *D, float *F, const float *G, int64_t n, const filter_constants *f),
+          (D, F, G, n, f))
+{
+    filter_pass(D, F, G, n, f, true);
+}
+
+static void filter_elements(float *D, float *F, const float *G, int64_t n, const filter_constants *filter)
+{
+    (filter->ahead ? filter_ahead : filter_plain)(D, F, G, n, filter);
+}
+
+/* The constants with which a step moves the weights W along the direction P, with momentum M:
+ *
+ *     P <- P length + decay W
+ *     M <- momentum M + gain P
+ *     P <- M, or gain P + momentum M with Nesterov
+ *     U = rate P, rounded
+ *     after = before + U, rounded */
+typedef struct update_constants {
+    float length;
+    bool decays;
+    float decay;
+    bool has_momentum, nesterov;
+    float momentum, gain;
+    float rate;         /* minus the learning rate */
+    int send;           /* communication_dtype: the type that weights or their changes are rounded to */
+    bool sends_weights; /* whether the new weights are rounded to communication_dtype; false: their changes are */
+} update_constants;
+
+typedef enum mass { NO_MOMENTUM, HEAVY_BALL, NESTEROV_FORM } mass;
+
+/* Adds weight decay and momentum to the direction P. Callers pass `kind` and `decays` as constants, so the compiled
+ * loop has no branches. */
+PD_INLINE void search_pass(float *restrict P, float *restrict M, const float *W, int64_t n,
+                           const update_constants *constants, mass kind, bool decays)
+{
+    const update_constants m = *constants;
+
+    for (int64_t i = 0; i < n; i++) {
+        float p = P[i] * m.length;
+        if (decays) p = p + m.decay * W[i];
+        if (kind != NO_MOMENTUM) {
+            float next = m.momentum * M[i] + m.gain * p;
+            p = kind == NESTEROV_FORM ? m.gain * p + m.momentum * next : next;
+            M[i] = next;
+        }
+        P[i] = p;
+    }
+}
+
+#define SEARCH(name, kind, decays)                                                                                     \
+    PD_CLONES(void, name, (float *P, float *M, const float *W, int64_t n, const update_constants *m), (P, M, W, n, m)) \
+    {                                                                                                                  \
+        search_pass(P, M, W, n, m, kind, decays);                                                                      \
+    }
+SEARCH(search, NO_MOMENTUM, false)
+SEARCH(search_decay, NO_MOMENTUM, true)
+SEARCH(search_heavy, HEAVY_BALL, false)
+SEARCH(search_heavy_decay, HEAVY_BALL, true)
+SEARCH(search_nesterov, NESTEROV_FORM, false)
+SEARCH(search_nesterov_decay, NESTEROV_FORM, true)
+
+PD_INLINE float rounded(float x, int send)
+{
+    if (send == SEND_FLOAT16) return pd_f32_from_f16(pd_f16_from_f32(x));
+    if (send == SEND_BFLOAT16) return pd_f32_from_bf16(pd_bf16_from_f32(x));
+    return x;
+}
+
+PD_INLINE void add_pass(float *after, const float *before, float *restrict P, int64_t n, float rate, int send,
+                        bool weights)
+{
+/* The new weights `after` and the old ones `before` are the same memory or do not overlap, so the compiler may
+ * vectorize the loop. */
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) {
+        float w = before[i], u = P[i] * rate;
+        float sum = weights ? rounded(w + u, send) : w + rounded(u, send);
+        P[i] = weights ? sum - w : rounded(u, send);
+        after[i] = sum;
+    }
+}
+
+#define ADD(name, send, weights)                                                                                       \
+    PD_CLONES(void, name, (float *after, const float *before, float *P, int64_t n, float rate),                        \
+              (after, before, P, n, rate))                                                                             \
+    {                                                                                                                  \
+        add_pass(after, before, P, n, rate, send, weights);                                                            \
+    }
+ADD(add, SEND_FLOAT32, false)
+ADD(add_float16, SEND_FLOAT16, false)
+ADD(add_bfloat16, SEND_BFLOAT16, false)
+ADD(add_to_float16, SEND_FLOAT16, true)
+ADD(add_to_bfloat16, SEND_BFLOAT16, true)
+
+/* Moves n weights along the direction P, which receives their change. M is NULL without momentum. `after` may be the
+ * same memory as `before`. */
+static void update_elements(float *after, const float *before, float *P, float *M, int64_t n,
+                            const update_constants *constants)
+{
+    static void (*const searches[3][2])(float *P, float *M, const float *W, int64_t n, const update_constants *m) = {
+        [NO_MOMENTUM] = { search, search_decay },
+        [HEAVY_BALL] = { search_heavy, search_heavy_decay },
+        [NESTEROV_FORM] = { search_nesterov, search_nesterov_decay },
+    };
+    static void (*const adds[4][2])(float *after, const float *before, float *P, int64_t n, float rate) = {
+        [SEND_FLOAT32] = { add, add },
+        [SEND_FLOAT16] = { add_float16, add_to_float16 },
+        [SEND_BFLOAT16] = { add_bfloat16, add_to_bfloat16 },
+        [SEND_DEFAULT] = { add, add },
+    };
+
+    searches[!constants->has_momentum ? NO_MOMENTUM
+             : constants->nesterov    ? NESTEROV_FORM
+                                      : HEAVY_BALL][constants->decays](P, M, before, n, constants);
+    adds[constants->send][constants->sends_weights](after, before, P, n, constants->rate);
+}
 
 #define TINY 1e-16f /* added to a norm before a division by it, since the norm may be 0 */
 
@@ -24,8 +232,6 @@ bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *
     (void)plan, (void)slot;
     return count == start || (count > start && count % (int64_t)h[FREQUENCY] == 0);
 }
-
-/* ---- a block in memory ---- */
 
 /* The block that a thread works on, and pointers into the thread's scratch memory. */
 typedef struct work {
@@ -97,8 +303,6 @@ static work look(const pd_unit *unit)
     return w;
 }
 
-/* ---- factors, and the second moment of the graft ---- */
-
 static void add_wide(double *L, double w1, const float *term, double w2, int64_t side)
 {
     for (int64_t i = 0; i < side; i++)
@@ -156,9 +360,8 @@ static void update_moment(const work *w)
         pd_graft_accumulate(state_at(w, w->slots.second_moment, i), gradient_at(w, i), w->run, &graft);
 }
 
-/* Updates the factors of a block in steps that start to compute new roots: the roots must be
- * those of the new factors. In other steps pd_shampoo_step updates the factors, while it has the block in the caches
- * anyway. */
+/* Updates the factors of a block in steps that start to compute new roots: the roots must be those of the new factors.
+ * In other steps pd_shampoo_step updates the factors, while it has the block in the caches anyway. */
 void pd_shampoo_factors(const pd_unit *unit)
 {
     work w = look(unit);
@@ -172,18 +375,16 @@ bool pd_shampoo_no_factors(const pd_plan *plan, const double *h, int64_t count)
     return plan->n_blocks == 0 || !pd_shampoo_due(plan, h, count, NULL);
 }
 
-/* ---- the filtered gradient ---- */
-
-static shampoo_filter filter_of(const pd_unit *unit)
+static filter_constants filter_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
     bool ahead = h[BETA3] >= 0;
-    shampoo_filter filter = { .beta1 = (float)h[BETA1],
-                              .gain = (float)(1 - h[BETA1]),
-                              .ahead = ahead,
-                              .beta3 = (float)h[BETA3],
-                              .rest = (float)(1 - h[BETA3]),
-                              .correction = 1 };
+    filter_constants filter = { .beta1 = (float)h[BETA1],
+                                .gain = (float)(1 - h[BETA1]),
+                                .ahead = ahead,
+                                .beta3 = (float)h[BETA3],
+                                .rest = (float)(1 - h[BETA3]),
+                                .correction = 1 };
 
     if (h[BIAS_CORRECTION] == 0) return filter;
     filter.correction = pd_shampoo_correction(h[BETA1], unit->count);
@@ -191,18 +392,18 @@ static shampoo_filter filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered,
- * the gradient itself is used. Returns the sum of squares of the graft's direction: that of the first-order optimizer
- * whose step length is used. */
+/* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered, the gradient itself is
+ * used. Returns the sum of squares of the graft's direction: that of the first-order optimizer whose step length is
+ * used. */
 static double filter(work *w, const pd_graft *graft)
 {
-    const shampoo_filter f = filter_of(w->unit);
+    const filter_constants f = filter_of(w->unit);
     double squares = 0;
 
     for (int64_t i = 0; i < w->n; i += w->run) {
         const float *D = gradient_at(w, i);
         if (w->slots.filtered_grad >= 0) {
-            pd_shampoo_filter(w->filtered + i, state_at(w, w->slots.filtered_grad, i), D, w->run, &f);
+            filter_elements(w->filtered + i, state_at(w, w->slots.filtered_grad, i), D, w->run, &f);
             D = w->filtered + i;
         }
         if (w->unit->hyper[GRAFTING] != GRAFT_NONE)
@@ -211,8 +412,6 @@ static double filter(work *w, const pd_graft *graft)
     if (w->slots.filtered_grad >= 0) w->gradient = pd_block_look(w->filtered, &w->box.shape, &w->box.block, NULL);
     return squares;
 }
-
-/* ---- the direction P, in w->direction ---- */
 
 /* Returns whether the step uses the block's inverse roots: it has reached the start step, and each dimension has a
  * root. A root that was never computed is all zeros, so its first diagonal element is 0. A root can be missing only if
@@ -229,7 +428,7 @@ static bool uses_roots(const work *w)
 }
 
 /* Computes the preconditioned direction of a block from its inverse roots. Returns the factor that gives it the length
- * of the graft's step (the first-order optimizer's); 1 without grafting. */
+ * of the graft's step; 1 without grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;
@@ -242,8 +441,8 @@ static float precondition(const work *w, double graft_squares)
     return unit->hyper[GRAFTING] == GRAFT_NONE ? 1.0f : pd_norm(graft_squares) / (pd_norm(squares) + TINY);
 }
 
-/* Writes the direction of the graft to w->direction, or zeros without grafting. Used before
- * the block's first matrix roots exist. */
+/* Writes the direction of the graft to w->direction, or zeros without grafting. Used before the block's first roots
+ * exist. */
 static void go_with_graft(const work *w, const pd_graft *graft)
 {
     for (int64_t i = 0; i < w->n; i += w->run) {
@@ -255,30 +454,28 @@ static void go_with_graft(const work *w, const pd_graft *graft)
     }
 }
 
-/* ---- the step ---- */
-
-static shampoo_move move_of(const double *h, float length)
+static update_constants constants_of(const double *h, float length)
 {
-    return (shampoo_move){ .length = length,
-                           .decays = h[WEIGHT_DECAY] != 0 && h[DECOUPLED_DECAY] != 0,
-                           .decay = (float)h[WEIGHT_DECAY],
-                           .has_momentum = h[MOMENTUM] != 0,
-                           .nesterov = h[NESTEROV] != 0,
-                           .momentum = (float)h[MOMENTUM],
-                           .gain = (float)(1 - h[DAMPENING]),
-                           .rate = -(float)h[LR],
-                           .send = (int)h[COMMUNICATION_DTYPE],
-                           .sends_weights = h[COMMUNICATE_PARAMS] != 0 };
+    return (update_constants){ .length = length,
+                               .decays = h[WEIGHT_DECAY] != 0 && h[DECOUPLED_DECAY] != 0,
+                               .decay = (float)h[WEIGHT_DECAY],
+                               .has_momentum = h[MOMENTUM] != 0,
+                               .nesterov = h[NESTEROV] != 0,
+                               .momentum = (float)h[MOMENTUM],
+                               .gain = (float)(1 - h[DAMPENING]),
+                               .rate = -(float)h[LR],
+                               .send = (int)h[COMMUNICATION_DTYPE],
+                               .sends_weights = h[COMMUNICATE_PARAMS] != 0 };
 }
 
-static void move(const work *w, float length)
+static void update_weights(const work *w, float length)
 {
     const pd_unit *unit = w->unit;
-    shampoo_move m = move_of(unit->hyper, length);
+    update_constants m = constants_of(unit->hyper, length);
 
     for (int64_t i = 0; i < w->n; i += w->run) {
         int64_t at = whole(w, i);
-        pd_shampoo_move(unit->after + at, unit->before + at, w->direction + i, state_at(w, w->slots.momentum, i),
+        update_elements(unit->after + at, unit->before + at, w->direction + i, state_at(w, w->slots.momentum, i),
                         w->run, &m);
         if (unit->update != NULL) memcpy(unit->update + at, w->direction + i, (size_t)w->run * sizeof(float));
     }
@@ -300,5 +497,5 @@ void pd_shampoo_step(const pd_unit *unit)
         length = precondition(&w, squares);
     else
         go_with_graft(&w, &graft);
-    move(&w, length);
+    update_weights(&w, length);
 }

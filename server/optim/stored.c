@@ -1,6 +1,6 @@
-/* stored.c - keeps the tensors of a parameter's optimizer state (slots) in memory. Float32 and float64 slots are used
- * in place. Coded slots are stored in fewer bits; they get a float32 form while a step, a unit (the work of one thread,
- * for instance on a block) or a preconditioner task uses them. */
+/* stored.c - keeps the tensors of a parameter's optimizer state in memory. Float32 and float64 slots are used in place.
+ * Coded slots are stored in fewer bits; they get a float32 form while a step, a unit or a preconditioner task uses
+ * them. */
 #include "stored.h"
 
 #include <assert.h>
@@ -13,8 +13,8 @@
 #include "plan_bytes.h"
 #include "stripes.h"
 
-/* Rough times in ns to fill fresh memory with initial values on one core: SLOT_NS for each state tensor, FILL_NS for
- * each element of it, or CODED_NS if the tensor is stored in fewer bits than float32. */
+/* Rough times in ns to fill fresh memory with initial values on one core: SLOT_NS for each slot, FILL_NS for each
+ * element of it, or CODED_NS if the tensor is stored in fewer bits than float32. */
 #define SLOT_NS 100.0
 #define FILL_NS 2.0
 #define CODED_NS 4.0
@@ -30,8 +30,6 @@ static int64_t floats_of(const pd_slot_spec *spec)
 {
     return pd_floats_padded(pd_slot_elements(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
 }
-
-/* ---- measuring ---- */
 
 static int add(int64_t *sum, int64_t more)
 {
@@ -52,8 +50,9 @@ static int measure_slot(pd_optim *optim, const pd_slot_spec *spec)
 {
     int64_t floats = floats_of(spec);
 
-    if (spec->temporary && spec->in_after) optim->after_floats += floats;
-    if (spec->temporary || (pd_slot_is_coded(spec) && !spec->blockwise)) return add(&optim->temporary_floats, floats);
+    if (spec->temporary && spec->in_after) optim->memory.after_floats += floats;
+    if (spec->temporary || (pd_slot_is_coded(spec) && !spec->blockwise))
+        return add(&optim->memory.temporary_floats, floats);
     return PD_OK;
 }
 
@@ -69,42 +68,43 @@ static int list_stored(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
-    for (size_t i = 0; i < plan->n_slots; i++) optim->n_stored += pd_slot_is_coded(&plan->slots[i]);
-    if (optim->n_stored == 0) return PD_OK;
-    if ((optim->stored = calloc(optim->n_stored, sizeof *optim->stored)) == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < plan->n_slots; i++) optim->memory.n_stored += pd_slot_is_coded(&plan->slots[i]);
+    if (optim->memory.n_stored == 0) return PD_OK;
+    if ((optim->memory.stored = calloc(optim->memory.n_stored, sizeof *optim->memory.stored)) == NULL)
+        return PD_NO_MEMORY;
     for (size_t i = 0, n = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
         if (!pd_slot_is_coded(spec)) continue;
-        optim->stored[n++] = (pd_stored){ .slot = (int)i, .block = spec->blockwise ? spec->block : -1 };
-        optim->n_whole += !spec->blockwise;
+        optim->memory.stored[n++] = (pd_stored){ .slot = (int)i, .block = spec->blockwise ? spec->block : -1 };
+        optim->memory.n_whole += !spec->blockwise;
     }
-    qsort(optim->stored, optim->n_stored, sizeof *optim->stored, by_block);
+    qsort(optim->memory.stored, optim->memory.n_stored, sizeof *optim->memory.stored, by_block);
     return PD_OK;
 }
 
 void pd_stored_of_block(const pd_optim *optim, int64_t block, size_t *first, size_t *end)
 {
-    size_t low = optim->n_whole, high = optim->n_stored;
+    size_t low = optim->memory.n_whole, high = optim->memory.n_stored;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (optim->stored[middle].block < block)
+        if (optim->memory.stored[middle].block < block)
             low = middle + 1;
         else
             high = middle;
     }
     *first = low;
-    while (low < optim->n_stored && optim->stored[low].block == block) low++;
+    while (low < optim->memory.n_stored && optim->memory.stored[low].block == block) low++;
     *end = low;
 }
 
 static void measure_views(pd_optim *optim)
 {
-    for (size_t first = optim->n_whole, end; first < optim->n_stored; first = end) {
+    for (size_t first = optim->memory.n_whole, end; first < optim->memory.n_stored; first = end) {
         int64_t floats = 0;
-        pd_stored_of_block(optim, optim->stored[first].block, &first, &end);
-        for (size_t i = first; i < end; i++) floats += floats_of(spec_of(optim, optim->stored[i].slot));
-        if (floats > optim->view_floats) optim->view_floats = floats;
+        pd_stored_of_block(optim, optim->memory.stored[first].block, &first, &end);
+        for (size_t i = first; i < end; i++) floats += floats_of(spec_of(optim, optim->memory.stored[i].slot));
+        if (floats > optim->memory.view_floats) optim->memory.view_floats = floats;
     }
 }
 
@@ -115,14 +115,12 @@ int pd_slots_measure(pd_optim *optim)
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
         if (measure_slot(optim, spec) != PD_OK) return PD_NO_MEMORY;
-        if (!spec->temporary && add(&optim->state_bytes, room_of(spec)) != PD_OK) return PD_NO_MEMORY;
+        if (!spec->temporary && add(&optim->memory.state_bytes, room_of(spec)) != PD_OK) return PD_NO_MEMORY;
     }
     if (list_stored(optim) != PD_OK) return PD_NO_MEMORY;
     measure_views(optim);
     return PD_OK;
 }
-
-/* ---- the memory of the state ---- */
 
 static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
 {
@@ -169,11 +167,11 @@ static void place(pd_optim *optim)
         memory += room_of(&plan->slots[i]);
         zero_behind(&plan->slots[i], memory);
     }
-    for (size_t i = 0; i < optim->n_stored; i++) {
-        const pd_slot_spec *spec = spec_of(optim, optim->stored[i].slot);
+    for (size_t i = 0; i < optim->memory.n_stored; i++) {
+        const pd_slot_spec *spec = spec_of(optim, optim->memory.stored[i].slot);
         int64_t rows, cols;
         pd_slot_sides(spec, &rows, &cols);
-        optim->stored[i].codes = pd_quantized_at(memory, spec->storage, spec->diagonal_apart, rows, cols);
+        optim->memory.stored[i].codes = pd_quantized_at(memory, spec->storage, spec->diagonal_apart, rows, cols);
         memory += room_of(spec);
     }
 }
@@ -181,16 +179,13 @@ static void place(pd_optim *optim)
 int pd_slots_make(pd_optim *optim)
 {
     if ((optim->slot = calloc(optim->shared->plan.n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
-    if (optim->state_bytes == 0) return PD_OK;
-    if ((optim->saved.state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
+    if (optim->memory.state_bytes == 0) return PD_OK;
+    if ((optim->saved.state = pd_pages_new((size_t)optim->memory.state_bytes)) == NULL) return PD_NO_MEMORY;
     place(optim);
     return PD_OK;
 }
 
-/* ---- initial values ---- */
-
-/* Fills a coded slot with initial values: makes its float32 form and
- * encodes it. */
+/* Fills a coded slot with initial values: makes its float32 form and encodes it. */
 static int fill_coded(const pd_optim *optim, int slot, int64_t n)
 {
     float *values = pd_floats_new(n);
@@ -223,22 +218,20 @@ int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns)
     return PD_OK;
 }
 
-/* ---- temporary slots and float32 forms during a step ---- */
-
 int pd_slots_open(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
-    bool borrow = optim->io.after != optim->io.before;
-    int64_t floats = optim->temporary_floats - (borrow ? optim->after_floats : 0);
+    bool borrow = optim->step.io.after != optim->step.io.before;
+    int64_t floats = optim->memory.temporary_floats - (borrow ? optim->memory.after_floats : 0);
     float *memory;
 
-    if (optim->temporary_floats == 0) return PD_OK;
-    if (floats > 0 && (optim->temporary = pd_floats_new(floats)) == NULL) return PD_NO_MEMORY;
-    memory = optim->temporary;
+    if (optim->memory.temporary_floats == 0) return PD_OK;
+    if (floats > 0 && (optim->memory.temporary = pd_floats_new(floats)) == NULL) return PD_NO_MEMORY;
+    memory = optim->memory.temporary;
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
         if (!spec->temporary && (!pd_slot_is_coded(spec) || spec->blockwise)) continue;
-        optim->slot[i] = spec->in_after && borrow ? optim->io.after : memory;
+        optim->slot[i] = spec->in_after && borrow ? optim->step.io.after : memory;
         if (optim->slot[i] == memory) memory += floats_of(spec);
     }
     return PD_OK;
@@ -248,27 +241,25 @@ void pd_slots_close(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
-    if (optim->temporary_floats == 0) return;
+    if (optim->memory.temporary_floats == 0) return;
     for (size_t i = 0; i < plan->n_slots; i++)
         if (plan->slots[i].temporary || pd_slot_is_coded(&plan->slots[i])) optim->slot[i] = NULL;
-    free(optim->temporary);
-    optim->temporary = NULL;
+    free(optim->memory.temporary);
+    optim->memory.temporary = NULL;
 }
 
 void pd_stored_open(const pd_optim *optim, size_t i)
 {
-    pd_dequantize(optim->slot[optim->stored[i].slot], &optim->stored[i].codes);
+    pd_dequantize(optim->slot[optim->memory.stored[i].slot], &optim->memory.stored[i].codes);
 }
 
 void pd_stored_close(const pd_optim *optim, size_t i)
 {
-    const pd_stored *stored = &optim->stored[i];
+    const pd_stored *stored = &optim->memory.stored[i];
 
     if (!pd_quantized_holds(&stored->codes, optim->slot[stored->slot]))
         pd_quantize(&stored->codes, optim->slot[stored->slot]);
 }
-
-/* ---- float32 forms of a block's slots: optim->slot[i] of such a slot belongs to the thread that runs the unit ---- */
 
 void pd_block_open(const pd_optim *optim, int64_t block, float *memory)
 {
@@ -276,9 +267,9 @@ void pd_block_open(const pd_optim *optim, int64_t block, float *memory)
 
     pd_stored_of_block(optim, block, &first, &end);
     for (size_t i = first; i < end; i++) {
-        optim->slot[optim->stored[i].slot] = memory;
+        optim->slot[optim->memory.stored[i].slot] = memory;
         pd_stored_open(optim, i);
-        memory += floats_of(spec_of(optim, optim->stored[i].slot));
+        memory += floats_of(spec_of(optim, optim->memory.stored[i].slot));
     }
 }
 
@@ -289,29 +280,27 @@ void pd_block_close(const pd_optim *optim, int64_t block)
     pd_stored_of_block(optim, block, &first, &end);
     for (size_t i = first; i < end; i++) {
         pd_stored_close(optim, i);
-        optim->slot[optim->stored[i].slot] = NULL;
+        optim->slot[optim->memory.stored[i].slot] = NULL;
     }
 }
-
-/* ---- copies ---- */
 
 const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
 {
     const pd_slot_spec *spec = spec_of(optim, slot);
-    size_t first = 0, end = optim->n_whole, past;
+    size_t first = 0, end = optim->memory.n_whole, past;
 
     if (optim->slot[slot] != NULL) return NULL;
     if (spec->blockwise) pd_stored_of_block(optim, spec->block, &first, &end);
     past = end;
-    /* binary search: the state tensors of a block that are stored in fewer bits are sorted by index */
+    /* binary search: the slots of a block that are stored in fewer bits are sorted by index */
     while (first < end) {
         size_t middle = first + (end - first) / 2;
-        if (optim->stored[middle].slot < slot)
+        if (optim->memory.stored[middle].slot < slot)
             first = middle + 1;
         else
             end = middle;
     }
-    return first < past && optim->stored[first].slot == slot ? &optim->stored[first].codes : NULL;
+    return first < past && optim->memory.stored[first].slot == slot ? &optim->memory.stored[first].codes : NULL;
 }
 
 /* A copy, for its stripes: ranges of bytes. */
@@ -376,10 +365,8 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
         copy(optim->slot[slot], from, spec_of(optim, slot));
 }
 
-/* ---- copies of a task's share of a slot ---- */
-
-/* Returns where the item of a preconditioner task begins in a slot that has one item for each block (PD_SHARE_ITEM).
- * The slot must have its float32 form now. */
+/* Returns where the item of a task begins in a slot that has one item for each block (PD_SHARE_ITEM). The slot must
+ * have its float32 form now. */
 static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
 {
     return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));

@@ -1,5 +1,5 @@
-/* task.c - preconditioner tasks: copies their inputs, hands them to the scheduler, takes them
- * back, and decides whether a task that failed makes the step fail. */
+/* task.c - preconditioner tasks: copies their inputs, hands them to the scheduler, takes them back, and decides whether
+ * a task that failed makes the step fail. */
 #include "task.h"
 
 #include <assert.h>
@@ -11,11 +11,8 @@
 #include "pages.h"
 #include "stored.h"
 
-/* ---- capture ---- */
-
-/* Assigns the memory of a preconditioner task to n tensors, one after the other. Tensor i is as large as the task's
- * share of the state tensor with index slot[i]. If `memory` is NULL, only counts. Returns the number of floats that the
- * tensors take. */
+/* Assigns the memory of a task to n tensors, one after the other. Tensor i is as large as the task's share of the slot
+ * with index slot[i]. If `memory` is NULL, only counts. Returns the number of floats that the tensors take. */
 static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory,
                        float **tensor)
 {
@@ -36,9 +33,8 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
            lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Allocates one arena. With a root delay of 0, results are used and the
- * tasks freed in the same step. With another delay, with a single task, or if out of memory, returns NULL: then each
- * task allocates its own memory. */
+/* Allocates one arena. With a root delay of 0, results are used and the tasks freed in the same step. With another
+ * delay, with a single task, or if out of memory, returns NULL: then each task allocates its own memory. */
 static pd_task_arena *arena_new(const pd_plan *plan)
 {
     pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
@@ -50,6 +46,13 @@ static pd_task_arena *arena_new(const pd_plan *plan)
     if ((arena->memory = pd_floats_new(floats)) != NULL) return arena;
     free(arena);
     return NULL;
+}
+
+void pd_shared_plan_drop(pd_shared_plan *shared)
+{
+    if (shared == NULL || --shared->refs > 0) return;
+    pd_plan_free(&shared->plan);
+    free(shared);
 }
 
 static void arena_drop(pd_task_arena *arena)
@@ -76,27 +79,26 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* Makes a preconditioner task that belongs to step `count`, with memory for its inputs and outputs. Returns NULL if out
- * of memory. */
+/* Makes a task that belongs to step `count`, with memory for its inputs and outputs. Returns NULL if out of memory. */
 static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
 
     if (task == NULL) return NULL;
-    task->row = optim->row;
+    task->ops = optim->ops;
     task->status = PD_CANCELLED;
-    task->kept = optim->keeps_tasks;
-    memcpy(task->hyper, optim->hyper, sizeof task->hyper);
+    task->kept = optim->tasks.keep;
+    memcpy(task->hyper, optim->step.hyper, sizeof task->hyper);
     task->shared = optim->shared;
     task->shared->refs++;
     task->view = (pd_task_view){ .plan = &task->shared->plan,
                                  .spec = spec,
                                  .hyper = task->hyper,
-                                 .fact = task->shared->fact,
+                                 .stats = task->shared->stats,
                                  .count = count,
                                  .random = task->shared->random,
                                  .random_of_all = task->shared->random_of_all,
-                                 .draws = optim->io.draws,
+                                 .draws = optim->step.io.draws,
                                  .input = task->input,
                                  .output = task->output };
     if ((task->pending = calloc(1, sizeof *task->pending)) != NULL && give_memory(task, &optim->shared->plan, arena))
@@ -115,9 +117,9 @@ void pd_task_free(pd_task *task)
     free(task);
 }
 
-/* Returns whether the optimizer has room for one more preconditioner task of each root. With root_delay = ready a root
- * may be computed by several threads of the preconditioner pool at a time, each time from newer statistics. The limit
- * does not depend on time when a step is repeated: the same tasks are pending then. */
+/* Returns whether the optimizer has room for one more task of each root. With root_delay = ready a root may be computed
+ * by several threads of the preconditioner pool at a time, each time from newer statistics. The limit does not depend
+ * on time when a step is repeated: the same tasks are pending then. */
 static bool has_room(const pd_optim *optim)
 {
     size_t pending = 0;
@@ -131,8 +133,8 @@ void pd_tasks_prepare(pd_optim *optim)
     const pd_plan *plan = &optim->shared->plan;
     pd_task_arena *arena;
 
-    optim->n_work = 0;
-    if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->saved.count, optim->slot)) return;
+    optim->tasks.n_work = 0;
+    if (plan->n_tasks == 0 || !optim->ops->due(plan, optim->step.hyper, optim->saved.count, optim->slot)) return;
     optim->saved.stats.due += (int64_t)plan->n_tasks;
     if (!has_room(optim)) {
         optim->saved.stats.replaced += (int64_t)plan->n_tasks;
@@ -142,7 +144,7 @@ void pd_tasks_prepare(pd_optim *optim)
     for (size_t i = 0; i < plan->n_tasks; i++) {
         pd_task *task = task_new(optim, &plan->tasks[i], optim->saved.count, arena);
         if (task != NULL) {
-            optim->work[optim->n_work++] = task;
+            optim->tasks.work[optim->tasks.n_work++] = task;
             continue;
         }
         optim->saved.stats.failed++;
@@ -154,15 +156,14 @@ void pd_tasks_prepare(pd_optim *optim)
 
 void pd_tasks_copy(const pd_optim *optim, size_t i)
 {
-    pd_task *task = optim->work[i];
+    pd_task *task = optim->tasks.work[i];
 
     for (int k = 0; k < task->view.spec->n_inputs; k++)
         pd_slot_part_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
-/* Inserts a preconditioner task into the list of pending tasks (those whose results are not stored in the state yet).
- * The list is sorted by the step in which the inputs were copied, and within a step by the order of the plan. Call it
- * only while no task of the list is at the preconditioner pool. */
+/* Inserts a task into the list of pending tasks. The list is sorted by the step that captured it, and within a step by
+ * the order of the plan. Call it only while no task of the list is at the preconditioner pool. */
 static void insert(pd_optim *optim, pd_pending_task *pending)
 {
     pd_pending_task **link = &optim->saved.oldest;
@@ -176,7 +177,7 @@ static void insert(pd_optim *optim, pd_pending_task *pending)
     if (pending->next == NULL) optim->saved.newest = pending;
 }
 
-/* Appends a preconditioner task to the list of pending tasks. */
+/* Appends a task to the list of pending tasks. */
 static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
@@ -194,11 +195,11 @@ static pd_pending_task *append(pd_optim *optim, pd_task *task)
 
 void pd_tasks_captured(pd_optim *optim)
 {
-    for (size_t i = 0; i < optim->n_work; i++) {
-        pd_pending_task *pending = append(optim, optim->work[i]);
-        if (optim->to_hand_out == NULL) optim->to_hand_out = pending;
+    for (size_t i = 0; i < optim->tasks.n_work; i++) {
+        pd_pending_task *pending = append(optim, optim->tasks.work[i]);
+        if (optim->tasks.to_hand_out == NULL) optim->tasks.to_hand_out = pending;
     }
-    optim->n_work = 0;
+    optim->tasks.n_work = 0;
 }
 
 pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count)
@@ -213,20 +214,17 @@ pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count)
 
 pd_task *pd_optim_capture(pd_optim *optim)
 {
-    pd_pending_task *pending = optim->to_hand_out;
+    pd_pending_task *pending = optim->tasks.to_hand_out;
     pd_task *task;
 
     if (pending == NULL) return NULL;
-    optim->to_hand_out = pending->next;
+    optim->tasks.to_hand_out = pending->next;
     task = pending->task;
     pending->task = NULL;
     return task;
 }
 
-/* ---- running a task: any thread ---- */
-
-/* Returns whether n tensors of a preconditioner task have finite values only. Tensor i belongs to the state tensor with
- * index slot[i]. */
+/* Returns whether n tensors of a task have finite values only. Tensor i belongs to the slot with index slot[i]. */
 static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
 {
     for (int i = 0; i < n; i++) {
@@ -249,8 +247,8 @@ static bool has_nan(const void *at, bool is_wide, int64_t n)
     return found;
 }
 
-/* Returns why the inputs of a preconditioner task, which are not all finite, have no root: they have a NaN
- * (PD_UNFIT_NAN), or infinities but no NaN (PD_UNFIT_INF). */
+/* Returns why the inputs of a task, which are not all finite, have no root: they have a NaN (PD_UNFIT_NAN), or
+ * infinities but no NaN (PD_UNFIT_INF). */
 static pd_unfit why_unfit(const pd_task *task)
 {
     const pd_plan *plan = task->view.plan;
@@ -275,7 +273,7 @@ static int run_checked(pd_task *task)
         task->view.error = NAN;
         return PD_INVALID_ARGUMENT;
     }
-    if ((rc = task->row->task(&task->view)) != PD_OK) return rc;
+    if ((rc = task->ops->task(&task->view)) != PD_OK) return rc;
     return all_finite(plan, spec, spec->output, spec->n_outputs, task->output) ? PD_OK : PD_OUT_OF_RANGE;
 }
 
@@ -311,14 +309,12 @@ bool pd_task_replaceable(const pd_task *task)
     return task->shared->plan.root_delay == PD_ROOT_READY && !task->kept;
 }
 
-/* ---- delivery ---- */
-
 void pd_optim_deliver(pd_optim *optim, pd_task *task)
 {
     assert(task->shared == optim->shared && task->pending->task == NULL);
     task->pending->task = task;
     task->pending->back = true;
-    if (optim->stage == PD_STAGE_WAIT) pd_step_settle(optim);
+    if (optim->step.stage == PD_STAGE_WAIT) pd_step_settle(optim);
 }
 
 static bool adopts_when_ready(const pd_optim *optim)
@@ -326,8 +322,8 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
-/* Returns the entry of a pending preconditioner task in the list of those that a replayed step takes; NULL: the step
- * does not take it. */
+/* Returns the entry of a pending task in the list of those that a replayed step takes; NULL: the step does not take
+ * it. */
 static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     for (size_t i = 0; i < taken->n; i++)
@@ -335,21 +331,21 @@ static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pen
     return NULL;
 }
 
-/* Returns whether a pending preconditioner task is due: its result must be stored in this step. */
+/* Returns whether a pending task is due: its result must be stored in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
-    if (adopts_when_ready(optim) && optim->taken != NULL && optim->retakes)
-        return pending->back && find_taken(optim->taken, pending) != NULL;
+    if (adopts_when_ready(optim) && optim->tasks.taken != NULL && optim->tasks.retakes)
+        return pending->back && find_taken(optim->tasks.taken, pending) != NULL;
     if (adopts_when_ready(optim)) return pending->back;
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
-/* Returns whether a step that uses roots when they are ready waits for a preconditioner task at the preconditioner
- * pool: a repeated step for those that it takes; the first step that repeats none for those that had to be kept, so
- * that there are never more of them than a job has counted memory for. */
+/* Returns whether a step that uses roots when they are ready waits for a task at the preconditioner pool: a repeated
+ * step for those that it takes; the first step that repeats none for those that had to be kept, so that there are never
+ * more of them than a job has counted memory for. */
 static bool is_awaited(const pd_optim *optim, const pd_pending_task *pending)
 {
-    if (optim->taken != NULL && optim->retakes) return find_taken(optim->taken, pending) != NULL;
+    if (optim->tasks.taken != NULL && optim->tasks.retakes) return find_taken(optim->tasks.taken, pending) != NULL;
     return pending->kept;
 }
 
@@ -369,8 +365,8 @@ static bool tasks_are_back(const pd_optim *optim)
     return true;
 }
 
-/* Removes from the list of pending preconditioner tasks the one that follows `before`; if `before` is NULL, the oldest
- * one. Returns its task. */
+/* Removes from the list of pending tasks the one that follows `before`; if `before` is NULL, the oldest one. Returns
+ * its task. */
 static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 {
     pd_pending_task **link = before == NULL ? &optim->saved.oldest : &before->next, *pending = *link;
@@ -382,15 +378,13 @@ static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
     return task;
 }
 
-/* Returns whether the result of a preconditioner task is out of date. Either the task was never run, because a newer
- * one replaced it, or a newer root is in use already. */
+/* Returns whether the result of a task is out of date. Either the task was never run, because a newer one replaced it,
+ * or a newer root is in use already. */
 static bool is_stale(const pd_optim *optim, const pd_task *task)
 {
     return adopts_when_ready(optim) &&
            (task->status == PD_CANCELLED || task->view.count < optim->saved.roots[pd_task_index(task)].count);
 }
-
-/* ---- refusal: does a failed task fail the step? ---- */
 
 static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
 {
@@ -399,12 +393,12 @@ static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
 
     if (task->status == PD_OK || is_stale(optim, task)) return false;
     task->view.status = task->status;
-    if ((rc = optim->row->refusal(&task->view, &text)) == PD_OK) return false;
+    if ((rc = optim->ops->refusal(&task->view, &text)) == PD_OK) return false;
     (void)pd_fail(why, rc, "%s: %.340s", optim->name, text.text);
     return true;
 }
 
-/* Adds a preconditioner task to the list of those that the step takes. */
+/* Adds a task to the list of those that the step takes. */
 static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
 {
     if (taken->n == taken->room)
@@ -413,7 +407,7 @@ static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
         taken->at[taken->n++] = (pd_taken_root){ pending->index, pending->count, pending->task->status };
 }
 
-/* Lets a preconditioner task fail as it had failed in the step that is replayed. */
+/* Lets a task fail as it had failed in the step that is replayed. */
 static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     const pd_taken_root *noted = find_taken(taken, pending);
@@ -421,43 +415,43 @@ static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
     if (noted != NULL && noted->status != PD_OK) pending->task->status = noted->status;
 }
 
-/* Notes the due preconditioner tasks of a step, or compares them with those of the step that is replayed. */
+/* Notes the due tasks of a step, or compares them with those of the step that is replayed. */
 static void settle_taken(pd_optim *optim)
 {
-    pd_taken_roots *taken = optim->taken;
+    pd_taken_roots *taken = optim->tasks.taken;
     size_t n = 0;
 
     if (taken == NULL) return;
-    if (!optim->retakes) taken->left = 0;
+    if (!optim->tasks.retakes) taken->left = 0;
     for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
         if (!pending->due) {
-            taken->left += !optim->retakes;
+            taken->left += !optim->tasks.retakes;
             continue;
         }
         n++;
-        if (optim->retakes)
+        if (optim->tasks.retakes)
             retake(taken, pending);
         else
             note_taken(taken, pending);
     }
-    if (optim->retakes && n != taken->n) taken->missed = true;
+    if (optim->tasks.retakes && n != taken->n) taken->missed = true;
 }
 
 void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken)
 {
-    optim->taken = taken;
-    optim->retakes = false;
+    optim->tasks.taken = taken;
+    optim->tasks.retakes = false;
 }
 
 void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken)
 {
-    optim->taken = taken;
-    optim->retakes = true;
+    optim->tasks.taken = taken;
+    optim->tasks.retakes = true;
 }
 
 void pd_optim_keep_tasks(pd_optim *optim, bool keep)
 {
-    optim->keeps_tasks = keep;
+    optim->tasks.keep = keep;
 }
 
 /* For each root so many tasks may be pending: running, waiting for a thread, or on their way back. */
@@ -468,72 +462,71 @@ size_t pd_optim_most_taken(const pd_optim *optim)
 
 void pd_step_settle(pd_optim *optim)
 {
-    pd_atomic_group *group = optim->group;
+    pd_atomic_group *group = optim->bond.group;
     pd_error why;
 
-    if (optim->settled || !tasks_are_back(optim)) return;
-    optim->settled = true;
+    if (optim->bond.settled || !tasks_are_back(optim)) return;
+    optim->bond.settled = true;
     for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next)
         pending->due = is_due(optim, pending);
     settle_taken(optim);
     for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
-        if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why))
-            optim->last = pending;
+        if (pending->due && optim->bond.last == NULL && optim->ops->refusal != NULL &&
+            refuses(optim, pending->task, &why))
+            optim->bond.last = pending;
     }
     group->arrived++;
-    if (optim->last == NULL || group->first <= optim->place) return;
-    group->first = optim->place;
+    if (optim->bond.last == NULL || group->first <= optim->bond.place) return;
+    group->first = optim->bond.place;
     group->why = why;
 }
 
 bool pd_step_is_decided(const pd_optim *optim)
 {
-    return optim->settled && optim->group->arrived == optim->group->steps;
+    return optim->bond.settled && optim->bond.group->arrived == optim->bond.group->steps;
 }
 
 void pd_step_decide(pd_optim *optim)
 {
-    const pd_atomic_group *group = optim->group;
+    const pd_atomic_group *group = optim->bond.group;
 
-    optim->refused = group->first < group->steps;
-    optim->dropping = optim->refused && group->first < optim->place;
-    if (optim->refused && group != &optim->own) optim->own.why = group->why;
+    optim->step.refused = group->first < group->steps;
+    optim->bond.dropping = optim->step.refused && group->first < optim->bond.place;
+    if (optim->step.refused && group != &optim->bond.own) optim->bond.own.why = group->why;
 }
 
 bool pd_optim_waits(const pd_optim *optim)
 {
-    if (optim->stage != PD_STAGE_WAIT) return false;
-    return optim->settled ? !pd_step_is_decided(optim) : !tasks_are_back(optim);
+    if (optim->step.stage != PD_STAGE_WAIT) return false;
+    return optim->bond.settled ? !pd_step_is_decided(optim) : !tasks_are_back(optim);
 }
 
-/* ---- adoption ---- */
-
-/* Takes the preconditioner task that follows `before` from the list of pending tasks, and adds it to optim->work, so
- * that its result is stored. Throws the task away instead if its result is out of date, or if it comes after the task
- * that made the step fail. */
+/* Takes the task that follows `before` from the list of pending tasks, and adds it to optim->tasks.work, so that its result
+ * is stored. Throws the task away instead if its result is out of date, or if it comes after the task that made the
+ * step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
-    bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->last;
+    bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->bond.last;
     pd_task *task = take_out(optim, before);
     bool stale = is_stale(optim, task);
 
-    if (!stale && !optim->dropping) {
-        optim->work[optim->n_work++] = task;
+    if (!stale && !optim->bond.dropping) {
+        optim->tasks.work[optim->tasks.n_work++] = task;
     } else {
         optim->saved.stats.replaced += stale;
         optim->saved.stats.dropped += !stale;
         pd_task_free(task);
     }
-    optim->dropping = optim->dropping || last;
+    optim->bond.dropping = optim->bond.dropping || last;
 }
 
 void pd_tasks_collect(pd_optim *optim)
 {
     pd_pending_task *before = NULL, *pending;
 
-    optim->n_work = 0;
+    optim->tasks.n_work = 0;
     while ((pending = before == NULL ? optim->saved.oldest : before->next) != NULL) {
-        if (pending->due && (optim->n_work == 0 || pending->count == optim->work[0]->view.count))
+        if (pending->due && (optim->tasks.n_work == 0 || pending->count == optim->tasks.work[0]->view.count))
             collect(optim, before);
         else
             before = pending;
@@ -542,8 +535,8 @@ void pd_tasks_collect(pd_optim *optim)
 
 static void adopt(const pd_optim *optim, const pd_task *task)
 {
-    if (optim->row->adopt != NULL) {
-        optim->row->adopt(&task->view, optim->slot);
+    if (optim->ops->adopt != NULL) {
+        optim->ops->adopt(&task->view, optim->slot);
         return;
     }
     for (int k = 0; k < task->view.spec->n_outputs; k++)
@@ -552,11 +545,11 @@ static void adopt(const pd_optim *optim, const pd_task *task)
 
 void pd_tasks_adopt(const pd_optim *optim, size_t i)
 {
-    pd_task *task = optim->work[i];
+    pd_task *task = optim->tasks.work[i];
 
     task->view.status = task->status;
     if (task->status == PD_OK) adopt(optim, task);
-    if (task->status != PD_CANCELLED && optim->row->note != NULL) optim->row->note(&task->view, optim->slot);
+    if (task->status != PD_CANCELLED && optim->ops->note != NULL) optim->ops->note(&task->view, optim->slot);
 }
 
 static void count_task(pd_root_stats *stats, pd_root_state *root, const pd_task *task)
@@ -580,14 +573,26 @@ static void count_task(pd_root_stats *stats, pd_root_state *root, const pd_task 
 void pd_tasks_adopted(pd_optim *optim)
 {
     optim->saved.stats.last_error = optim->saved.stats.last_cost_ms = 0;
-    for (size_t i = 0; i < optim->n_work; i++) {
-        count_task(&optim->saved.stats, &optim->saved.roots[pd_task_index(optim->work[i])], optim->work[i]);
-        pd_task_free(optim->work[i]);
+    for (size_t i = 0; i < optim->tasks.n_work; i++) {
+        count_task(&optim->saved.stats, &optim->saved.roots[pd_task_index(optim->tasks.work[i])], optim->tasks.work[i]);
+        pd_task_free(optim->tasks.work[i]);
     }
-    optim->n_work = 0;
+    optim->tasks.n_work = 0;
 }
 
 void pd_tasks_free(pd_optim *optim)
 {
     while (optim->saved.oldest != NULL) pd_task_free(take_out(optim, NULL));
+}
+
+static int compare_loads(const void *a, const void *b)
+{
+    const pd_load *x = a, *y = b;
+
+    return pd_load_leads(*x, *y) ? -1 : pd_load_leads(*y, *x);
+}
+
+void pd_load_sort(pd_load *load, size_t n)
+{
+    if (n > 1) qsort(load, n, sizeof *load, compare_loads);
 }

@@ -8,7 +8,7 @@
 #include "reach.h"
 #include "store.h"
 #include "trusted_files.h"
-#include "units.h"
+#include "text.h"
 
 #include <assert.h>
 #include <ctype.h>

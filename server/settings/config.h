@@ -11,7 +11,7 @@
 #ifndef PD_CONFIG_H
 #define PD_CONFIG_H
 
-#include "nearest.h"
+#include "text.h"
 #include "request.h"
 #include "tls_context.h"
 

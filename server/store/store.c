@@ -62,7 +62,7 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     if ((store = calloc(1, sizeof *store)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for the training state");
     store->config = *config;
-    if (config->rows == NULL) store->config.rows = pd_rows;
+    if (config->rows == NULL) store->config.rows = pd_optimizer_table;
     store->presets = presets;
     store->budget =
         (pd_budget){ .limit = config->max_total_bytes, .whose = "all jobs", .key = "limits.max_total_bytes" };

@@ -2,7 +2,7 @@
 #include "log.h"
 
 #include "logring.h"
-#include "printable.h"
+#include "text.h"
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #include "precond_queue.h"
 
 #include "grow.h"
-#include "assignment.h"
+#include "task.h"
 #include "optimizer.h"
 #include "mutant.h"
 #include "optimizer_ops.h"

@@ -9,7 +9,7 @@
 
 #include "checkpoint_files.h"
 #include "figure.h"
-#include "job_dir.h"
+#include "state_dir.h"
 #include "pages.h"
 #include "overlapped.h"
 

@@ -50,11 +50,11 @@ static pd_declaration declaration_of(int argc, char **argv)
 
 static double flops_of(const pd_declaration *param)
 {
-    double facts[PD_MAX_FACTS] = { 0 }, flops;
+    double stats[PD_MAX_MODEL_STATS] = { 0 }, flops;
     pd_error err;
     pd_plan plan;
 
-    if (pd_plan_make(&plan, param, facts, &err) != PD_OK) figure_stop("%s", err.text);
+    if (pd_plan_make(&plan, param, stats, &err) != PD_OK) figure_stop("%s", err.text);
     flops = plan.flops;
     for (size_t t = 0; t < plan.n_tasks; t++) flops += plan.tasks[t].cost;
     pd_plan_free(&plan);

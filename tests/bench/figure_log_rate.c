@@ -115,7 +115,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "log %.0f MB/s, file %.0f MB/s: %.3f\n", rate[i], plain[i], share[i]);
     }
     (void)pd_disk_writer_stop(j.writer, UINT64_MAX, NULL);
-    (void)pd_wal_remove(&pd_disk_posix, job_dir, NULL);
+    (void)pd_wal_remove(&pd_disk_posix, job_dir, PD_WAL_STEPS, NULL);
     (void)rmdir(job_dir);
     (void)rmdir(root);
     printf("%.3f\tentries of %.0f MB at %.0f MB/s; one file: %.0f MB/s\n", figure_quantile(share, ROUNDS, 0.5), mb,

@@ -6,7 +6,7 @@
 #include "figure.h"
 #include "matrices.h"
 #include "root.h"
-#include "root_eigh.h"
+#include "root_types.h"
 
 #include <stdlib.h>
 

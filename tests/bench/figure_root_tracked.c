@@ -14,7 +14,7 @@
 #include "figure.h"
 #include "matrices.h"
 #include "root.h"
-#include "root_tracked.h"
+#include "root_types.h"
 
 #include <stdlib.h>
 

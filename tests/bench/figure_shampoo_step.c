@@ -32,13 +32,13 @@ typedef struct model {
 static void add(model *m, const char *name, const pd_shape *shape, const pd_hypers *hypers)
 {
     pd_declaration param = { .name = name, .shape = *shape, .hypers = *hypers };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_error err;
     int64_t n;
 
     if (m->n == MOST_PARAMS) figure_stop("more than %d parameters", MOST_PARAMS);
-    pd_optim_survey(hypers->row, &param, 1, fact);
-    if (pd_optim_new(&m->optims[m->n], &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
+    pd_model_stats_of(hypers->row, &param, 1, stats);
+    if (pd_optim_new(&m->optims[m->n], &param, stats, &err) != PD_OK) figure_stop("%s", err.text);
     pd_optim_set_count(m->optims[m->n], ROOTS_AT);
     stepped_fill_roots(m->optims[m->n]);
     n = pd_optim_elements(m->optims[m->n]);

@@ -12,7 +12,6 @@
 #include "figure.h"
 #include "optimizer.h"
 #include "partition.h"
-#include "shapes.h"
 
 typedef struct option {
     const char *graft, *reduced;
@@ -70,7 +69,7 @@ static double needed(const pd_shape *shape, int64_t block_size, const option *o)
 static double taken(const pd_shape *shape, int64_t block_size, const option *o)
 {
     pd_declaration param = { .name = "w", .shape = *shape };
-    double fact[PD_MAX_FACTS], bytes;
+    double stats[PD_MAX_MODEL_STATS], bytes;
     char size[24];
     pd_plan plan;
     pd_error err;
@@ -80,8 +79,8 @@ static double taken(const pd_shape *shape, int64_t block_size, const option *o)
     set(&param.hypers, "block_size", size);
     set(&param.hypers, "graft_type", o->graft);
     set(&param.hypers, "best_effort_memory_usage_reduction", o->reduced);
-    pd_optim_survey(param.hypers.row, &param, 1, fact);
-    if (pd_plan_make(&plan, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
+    pd_model_stats_of(param.hypers.row, &param, 1, stats);
+    if (pd_plan_make(&plan, &param, stats, &err) != PD_OK) figure_stop("%s", err.text);
     bytes = (double)pd_plan_state_bytes(&plan);
     pd_plan_free(&plan);
     return bytes;

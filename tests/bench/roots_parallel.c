@@ -24,14 +24,14 @@ enum { ROOTS = 64, SIDE = 512, ORDER = 4, CONDITION = 4, PAIRS = 3 };
 static pd_root_method method;
 static const pd_hyper none[] = { { .name = NULL } };
 
-static int plan_root(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan_root(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_task_spec task = { .n_inputs = 1,
                           .n_outputs = 1,
                           .input = { 0 },
                           .output = { 1 },
                           .cost = pd_root_flops(PD_ROOT_NEWTON, SIDE, ORDER) };
-    (void)fact, (void)err;
+    (void)stats, (void)err;
 
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1, .shape = declaration->shape }) < 0)
         return PD_NO_MEMORY;
@@ -187,7 +187,7 @@ static void print(const char *name, outcome *o, int threads)
 
 int main(int argc, char **argv)
 {
-    static const double no_fact[PD_MAX_FACTS];
+    static const double no_stats[PD_MAX_MODEL_STATS];
     pd_declaration declaration = { .name = "w", .shape = { 2, { SIDE, SIDE } } };
     pd_root_report report;
     pd_error err;
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
     matrices_with_condition(statistics, CONDITION, 1);
     pd_hypers_init(&declaration.hypers, &row);
     for (int i = 0; i < ROOTS; i++)
-        if (pd_optim_new(&optims[i], &declaration, no_fact, &err) != PD_OK) figure_stop("%s", err.text);
+        if (pd_optim_new(&optims[i], &declaration, no_stats, &err) != PD_OK) figure_stop("%s", err.text);
     if (find_root(weights.at, statistics.at, &report) != PD_OK) figure_stop("a root failed");
     newton = measure(PD_ROOT_NEWTON, cores);
     eigh = measure(PD_ROOT_EIGH, cores);

@@ -9,24 +9,24 @@
 #include "figure.h"
 #include "rule.h"
 #include "sgemm.h"
-#include "survey.h"
-#include "table.h"
+#include "plan_make.h"
+#include "optimizer_ops.h"
 
 pd_optim *stepped_by_rule(const char *rule, pd_shape shape)
 {
     pd_declaration param = { .name = "w", .shape = shape };
     char text[512], *texts[] = { text };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_rule *rules;
     pd_optim *optim;
     pd_error err;
     size_t n;
 
     snprintf(text, sizeof text, "* %s", rule);
-    if (pd_rules_parse(&rules, &n, texts, 1, pd_rows, &err) != PD_OK) figure_stop("%s", err.text);
+    if (pd_rules_parse(&rules, &n, texts, 1, pd_optimizer_table, &err) != PD_OK) figure_stop("%s", err.text);
     param.hypers = rules[0].hypers;
-    pd_optim_survey(param.hypers.row, &param, 1, fact);
-    if (pd_optim_new(&optim, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
+    pd_model_stats_of(param.hypers.row, &param, 1, stats);
+    if (pd_optim_new(&optim, &param, stats, &err) != PD_OK) figure_stop("%s", err.text);
     return optim; /* the rule stays in memory: the optimizer borrows its schedules */
 }
 

@@ -1,7 +1,7 @@
 /* triad.c - measures the memory bandwidth of this machine. */
 #include "triad.h"
 
-#include "clones.h"
+#include "cpu.h"
 #include "figure.h"
 #include "pages.h"
 

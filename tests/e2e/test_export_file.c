@@ -180,7 +180,7 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     take_weights(&again, &c);
     job_new(&again, f, "again", rule, "start_step=7");
     must(paramctl("import-state again %s", f->file));
-    assert_says("passed over the weights of 3 parameters");
+    assert_says("skipped the weights of 3 parameters");
     for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
         job_step(&j, step);
         job_step(&again, step);
@@ -344,7 +344,7 @@ TEST(a_file_that_exists_is_replaced_by_force_alone, fixture *f)
     train(&j, f, "* sgd lr=0.05");
     close(open(f->file, O_WRONLY | O_CREAT, 0600));
     assert_int_equal(paramctl("export j %s", f->file), 1);
-    assert_says("the file exists");
+    assert_says("file exists");
     must(paramctl("export j %s --force", f->file));
     assert_int_equal(paramctl("export j %s/no/such/folder", f->folder), 1);
     assert_int_equal(paramctl("export none %s --force", f->file), 1);

@@ -33,7 +33,7 @@ static void local_new(local *l, const char *text)
     char *const rules[] = { (char *)text };
     pd_error err = { 0 };
 
-    if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_optimizer_table, &err) != PD_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < PARAMS; i++) {
         l->params[i] =
             (pd_declaration){ .name = names[i], .shape = shapes[i], .axes = axes[i], .hypers = l->rule->hypers };
@@ -282,11 +282,11 @@ static void save_slot(saved *s, const local *l, size_t param, const pd_plan *pla
 static void save_state(saved *s, const local *l, spelling how)
 {
     for (size_t i = 0; i < PARAMS; i++) {
-        double fact[PD_MAX_FACTS];
+        double stats[PD_MAX_MODEL_STATS];
         pd_plan plan = { 0 };
         pd_error err = { 0 };
-        pd_optim_survey(l->rule->hypers.row, l->params, PARAMS, fact);
-        if (pd_plan_make(&plan, &l->params[i], fact, &err) != PD_OK) fail_msg("%s", err.text);
+        pd_model_stats_of(l->rule->hypers.row, l->params, PARAMS, stats);
+        if (pd_plan_make(&plan, &l->params[i], stats, &err) != PD_OK) fail_msg("%s", err.text);
         for (size_t k = 0; k < plan.n_slots; k++)
             if (!plan.slots[k].temporary) save_slot(s, l, i, &plan, &plan.slots[k], how);
         if (how == PATHS || how == KEYSTR) save_filling(s, l, &plan, names[i], how == KEYSTR);
@@ -530,7 +530,7 @@ TEST(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded)
     assert_int_equal(import(s, ""), 1);
     assert_says("unknown  layers.1.bias.momentum_buffer\n");
     assert_says("missing  conv.weight.momentum");
-    assert_says("nothing was imported");
+    assert_says("nothing imported");
     for (uint64_t step = 1; step <= 2; step++) {
         local_step(&fresh, step);
         remote_step(&r, step);
@@ -583,7 +583,7 @@ TEST(what_is_not_as_upstream_has_it_is_unknown)
                    NULL);
     assert_unknown(PD_ST_I32, (pd_shape){ 1, { 2 } }, "count", NULL);
     assert_int_equal(import_one(PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL), 1);
-    assert_says("unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode");
+    assert_says("unknown  stats/global_stats/statistics: stacked matrices of the sharded mode");
     remote_free(&r);
     local_free(&l);
 }
@@ -602,7 +602,7 @@ TEST(counters_that_differ_are_not_loaded)
     remote_new(&r, rule, l.weights);
     assert_int_equal(import(s, ""), 1);
     assert_says("/count");
-    assert_says("nothing was imported");
+    assert_says("nothing imported");
     remote_free(&r);
     local_free(&l);
 }

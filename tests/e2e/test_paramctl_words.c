@@ -110,9 +110,9 @@ TEST(a_wrong_address_in_the_environment_is_an_error_of_usage)
 TEST(a_mistyped_word_gets_the_nearest_one)
 {
     assert_int_equal(paramctl("jbos"), 2);
-    assert_says("there is no command jbos; is jobs meant?");
+    assert_says("unknown command jbos; did you mean jobs?");
     assert_int_equal(paramctl("params x --verbos"), 2);
-    assert_says("there is no option --verbos; is --verbose meant?");
+    assert_says("unknown option --verbos; did you mean --verbose?");
     assert_int_equal(paramctl("set x"), 2);
     assert_says("PATTERN is missing");
 }
@@ -184,7 +184,7 @@ TEST(the_version_is_printed)
 TEST(output_that_cannot_be_written_is_a_failure)
 {
     assert_int_equal(paramctl_shell("$paramctl jobs > /dev/full"), 1);
-    assert_says("cannot be written");
+    assert_says("cannot write the output");
 }
 
 /* ---- without a daemon ---- */
@@ -241,7 +241,7 @@ TEST(plan_reads_standard_input_and_shapes_as_it_prints_them)
     assert_says("axes vocab,embed");
     assert_says("weights  (768,)");
     assert_int_equal(paramctl_shell("printf 'wte (50257, 768\\n' | $paramctl plan -"), 1);
-    assert_says("standard input:1: wte: the ) of its shape is missing");
+    assert_says("standard input:1: wte: missing ) after the shape");
     assert_int_equal(paramctl_shell("$paramctl plan - < /dev/null"), 1);
     assert_says("standard input: empty input");
 }

@@ -51,12 +51,12 @@ static void write_and_read(const pd_hypers *hypers)
 static void make_plan(const pd_hypers *hypers, pd_shape shape)
 {
     pd_declaration declaration = { .name = "w", .shape = shape, .hypers = *hypers };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_plan plan;
     pd_error err = { 0 };
 
-    pd_optim_survey(hypers->row, &declaration, 1, fact);
-    if (pd_plan_make(&plan, &declaration, fact, &err) != PD_OK) {
+    pd_model_stats_of(hypers->row, &declaration, 1, stats);
+    if (pd_plan_make(&plan, &declaration, stats, &err) != PD_OK) {
         MUST(err.text[0] != '\0');
         return;
     }
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pd_rule *rules = NULL;
     pd_error err = { 0 };
 
-    if (pd_rules_parse(&rules, &parsed, lines, n, pd_rows, &err) != PD_OK) {
+    if (pd_rules_parse(&rules, &parsed, lines, n, pd_optimizer_table, &err) != PD_OK) {
         MUST(rules == NULL && err.text[0] != '\0');
     } else {
         MUST(parsed == n);

@@ -6,7 +6,7 @@
 
 #include "forecast.h"
 #include "golden.h"
-#include "table.h"
+#include "optimizer_ops.h"
 
 static json_t *entries;
 
@@ -57,7 +57,8 @@ TEST(statistics_and_exponents_are_upstreams)
                  "skip_preconditioning_dim_size_gt=1000000000",
                  (long long)json_integer_value(json_object_get(table, "block_size")),
                  json_is_true(json_object_get(table, "best_effort_shape_interpretation")) ? "yes" : "no");
-        if (pd_forecast_make(&f, &job, &shapes, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s: %s", rule, err.text);
+        if (pd_forecast_make(&f, &job, &shapes, rules, 1, pd_optimizer_table, &err) != PD_OK)
+            fail_msg("%s: %s", rule, err.text);
         assert_statistics(&f.kind[0]->plan, table);
         with_tasks += f.all.tasks > 0;
         pd_forecast_free(&f);

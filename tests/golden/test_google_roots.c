@@ -6,9 +6,8 @@
 #include "test.h"
 
 #include "golden.h"
-#include "power_iteration.h"
+#include "root_types.h"
 #include "root.h"
-#include "root_newton.h"
 #include "symmetric.h"
 
 static golden_file roots, powers;

@@ -6,7 +6,7 @@
 
 #include "golden.h"
 #include "partition.h"
-#include "shapes.h"
+#include "plan.h"
 
 static json_t *merges, *partitions, *plans;
 

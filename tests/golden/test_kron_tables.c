@@ -5,9 +5,8 @@
 #include <jansson.h>
 
 #include "golden.h"
-#include "kron_shape.h"
-#include "kron_factor.h"
 #include "kron_plan.h"
+#include "kron_factor.h"
 #include "optimizer.h"
 
 static json_t *types, *cuts, *products, *places; /* tables that upstream's own functions computed */
@@ -379,7 +378,7 @@ TEST(factors_begin_with_the_shapes_and_scale_of_upstreams)
         set(&declaration.hypers, "min_ndim_triangular", "1");
         set(&declaration.hypers, "merge_small_dims", "no");
         set(&declaration.hypers, "partition_grads_into_blocks", "no");
-        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
         assert_factors(entry, &plan);
         pd_plan_free(&plan);
         planned++;
@@ -452,7 +451,7 @@ TEST(state_lies_where_what_it_follows_does)
         pd_hypers_init(&declaration.hypers, pd_optim_find("kron"));
         set_flag(&declaration.hypers, options, "merge_small_dims");
         set_flag(&declaration.hypers, options, "partition_grads_into_blocks");
-        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+        assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
         mu = &plan.slots[((const pd_kron_own *)plan.own)->mu];
         assert_true(mu->follows_known && pd_shape_equal(&mu->shape, &declaration.shape));
         for (int d = 0; d < declaration.shape.rank; d++)

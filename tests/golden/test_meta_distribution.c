@@ -8,7 +8,6 @@
 #include "golden.h"
 #include "partition.h"
 #include "replay_run.h"
-#include "shapes.h"
 
 static json_t *recoveries, *assignments; /* rows of the recorded tables */
 

@@ -6,7 +6,7 @@
 #include "golden.h"
 #include "recipe.h"
 #include "rule.h"
-#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "trace.h"
 
 static const char *const examples[] = { "SGD", "Adam", "Adagrad", "AdamW" };
@@ -69,7 +69,7 @@ TEST(examples_in_the_guide_are_upstreams_but_for_what_it_names)
         size_t n;
         pd_error err;
         read_example(examples[e], text, sizeof text);
-        if (pd_rules_parse(&rules, &n, list, 1, pd_rows, &err) != PD_OK) fail_msg("%s: %s", text, err.text);
+        if (pd_rules_parse(&rules, &n, list, 1, pd_optimizer_table, &err) != PD_OK) fail_msg("%s: %s", text, err.text);
         read_trace(&recipe, traces[e]);
         assert_ptr_equal(rules[0].hypers.row, recipe.groups[0].row);
         assert_true(rules[0].hypers.value[FREQUENCY] == 100);

@@ -8,7 +8,6 @@
 #include "golden.h"
 #include "partition.h"
 #include "optimizer.h"
-#include "shampoo_plan.h"
 #include "shampoo_step.h"
 #include "state_keys.h"
 
@@ -169,7 +168,7 @@ static void check_blocks(const json_t *entry, const char *key, const char *merge
     pd_hypers_init(&param.hypers, pd_optim_find("shampoo"));
     param.hypers.value[MAX_DIM] = (double)number(entry, "max_preconditioner_dim");
     assert_int_equal(pd_hypers_set(&param.hypers, "use_merge_dims", merge, &err), PD_OK);
-    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK)
+    if (pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err) != PD_OK)
         fail_msg("%s: %s", json_dumps(entry, 0), err.text);
     if (plan.n_blocks != json_array_size(shapes))
         fail_msg("%s, merged %s: we have %zu blocks", json_dumps(entry, 0), merge, plan.n_blocks);
@@ -230,7 +229,7 @@ static pd_plan plan_of_row(const json_t *entry, const json_t *param)
 {
     pd_declaration declaration = { .name = json_string_value(json_array_get(param, 0)) };
     const json_t *shape = json_array_get(param, 1);
-    double fact[PD_MAX_FACTS] = { 0 };
+    double stats[PD_MAX_MODEL_STATS] = { 0 };
     pd_plan plan = { 0 };
     pd_error err = { 0 };
     const char *key;
@@ -245,7 +244,7 @@ static pd_plan plan_of_row(const json_t *entry, const json_t *param)
                      PD_OK);
     for (size_t d = 0; d < json_array_size(shape); d++)
         declaration.shape.dim[declaration.shape.rank++] = json_integer_value(json_array_get(shape, d));
-    if (pd_plan_make(&plan, &declaration, fact, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_plan_make(&plan, &declaration, stats, &err) != PD_OK) fail_msg("%s", err.text);
     return plan;
 }
 

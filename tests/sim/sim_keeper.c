@@ -3,7 +3,7 @@
 #include "sim_keeper.h"
 
 #include "checkpoint_files.h"
-#include "job_dir.h"
+#include "state_dir.h"
 #include "sim_journal.h"
 #include "sim_judge.h"
 

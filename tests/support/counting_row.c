@@ -10,11 +10,11 @@ static const pd_hyper counting_hypers[] = {
     { .name = NULL },
 };
 
-static int counting_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int counting_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { SLOT_FIRST }, .output = { SLOT_ROOT }, .cost = 1 };
 
-    (void)declaration, (void)fact, (void)err;
+    (void)declaration, (void)stats, (void)err;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "first", .number = -1 }) < 0) return PD_NO_MEMORY;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1 }) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;

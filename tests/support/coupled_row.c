@@ -18,7 +18,7 @@ static const pd_hyper coupled_hypers[] = {
     { .name = NULL },
 };
 
-static const pd_fact coupled_facts[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
+static const pd_model_stat coupled_stats[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
 
 enum { SLOT_DIRECTION, SLOT_TALLY, SLOT_FIRST_BLOCK }; /* the slots of each block follow, as the next enum lists them */
 enum { STATISTICS, ROOT, SLOTS_OF_A_BLOCK };
@@ -28,7 +28,7 @@ static int slot_of(int64_t block, int which)
     return SLOT_FIRST_BLOCK + (int)block * SLOTS_OF_A_BLOCK + which;
 }
 
-static void coupled_survey(const pd_declaration *declaration, double *fact)
+static void coupled_prepass(const pd_declaration *declaration, double *stats)
 {
     pd_block first = { 0 };
     int64_t elements = 0;
@@ -36,7 +36,7 @@ static void coupled_survey(const pd_declaration *declaration, double *fact)
     (void)pd_shape_elements(&declaration->shape, &elements);
     if (elements > 0)
         first = pd_partition_block(&declaration->shape, (int64_t)declaration->hypers.value[COUPLED_BLOCK_SIZE], 0);
-    fact[0] = elements > 0 ? (double)pd_block_elements(&first, declaration->shape.rank) : 0;
+    stats[0] = elements > 0 ? (double)pd_block_elements(&first, declaration->shape.rank) : 0;
 }
 
 static int plan_block(pd_plan *plan, int b)
@@ -56,11 +56,11 @@ static int plan_block(pd_plan *plan, int b)
     return PD_OK;
 }
 
-static int coupled_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int coupled_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
 
-    (void)fact;
+    (void)stats;
     (void)err;
     if (pd_plan_blocks(plan, (int64_t)h[COUPLED_BLOCK_SIZE]) != PD_OK) return PD_NO_MEMORY;
     if (pd_plan_slot(plan,
@@ -128,7 +128,7 @@ enum { PHASE_STATISTICS, PHASE_PRECONDITION, PHASE_MOVE, PHASE_TALLY };
 static void move(const pd_unit *unit)
 {
     const double *total = unit->total[PHASE_PRECONDITION];
-    float scale = (float)(unit->hyper[COUPLED_LR] / (sqrt(total[0]) + total[1] + unit->fact[0]));
+    float scale = (float)(unit->hyper[COUPLED_LR] / (sqrt(total[0]) + total[1] + unit->stats[0]));
     const float *D = unit->slot[SLOT_DIRECTION];
 
     for (int64_t i = unit->first; i < unit->first + unit->n; i++) unit->after[i] = unit->before[i] - scale * D[i];
@@ -150,7 +150,7 @@ const pd_optimizer_ops coupled_row = {
     .name   = "coupled",
     .about  = "for tests: blocks, roots, norms and facts",
     .hypers = coupled_hypers,
-    .facts  = coupled_facts, .survey = coupled_survey,
+    .stats  = coupled_stats, .prepass = coupled_prepass,
     .plan   = coupled_plan,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = update_statistics },

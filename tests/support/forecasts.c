@@ -6,9 +6,9 @@
 #include "test.h"
 #include "wide_row.h"
 
-static int varied_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int varied_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    int rc = coupled_row.plan(declaration, fact, plan, err);
+    int rc = coupled_row.plan(declaration, stats, plan, err);
 
     plan->root_delay = PD_ROOT_READY;
     for (size_t t = 0; t < plan->n_tasks; t++) {
@@ -32,12 +32,12 @@ static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count, 
 static const pd_hyper literal_hypers[] = { { "part", PD_TEXT, 0, 0, 0, NULL, "a part of names", false, false },
                                            { .name = NULL } };
 
-static int literal_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int literal_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const char *part = pd_hypers_given_text(&declaration->hypers, 0);
     pd_slot_spec letters = { .name = "letters", .number = -1, .shape = { 1, { (int64_t)strlen(declaration->name) } } };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     if (declaration->axes != NULL) snprintf(plan->note, sizeof plan->note, "axes were %s", declaration->axes);
     if (part[0] == '\0' || strstr(declaration->name, part) == NULL) return PD_OK;
     return pd_plan_slot(plan, &letters) < 0 ? PD_NO_MEMORY : PD_OK;

@@ -17,15 +17,15 @@ static int put(rig *r, const pd_wal_record *entry, pd_error *err)
     return PD_OK;
 }
 
-/* Writes an entry of the control log: it begins a chain, or follows the entry before. */
-static int put_control(rig *r, const pd_wal_record *entry, pd_error *err)
+/* Writes an entry of the stream of decisions: it begins a chain, or follows the entry before. */
+static int put_decisions(rig *r, const pd_wal_record *entry, pd_error *err)
 {
     const pd_wal_record *last = r->n_controls > 0 ? r->controls[r->n_controls - 1] : NULL;
     size_t gone = 0;
 
     if (r->log_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->log_error);
     if (entry->step != entry->base + 1 && (last == NULL || last->step + 1 != entry->step))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "the control log has no entry %llu",
+        return pd_fail(err, PD_FAILED_PRECONDITION, "no record of decisions %llu",
                        (unsigned long long)entry->step - 1);
     while (gone < r->n_controls && (entry->step == entry->base + 1 || r->controls[gone]->step <= entry->base))
         pd_wal_record_free(r->controls[gone++]);
@@ -44,7 +44,7 @@ static void give_back(rig *r, pd_wal_record *entry)
     assert_non_null(request);
     entry->bytes = entry->head_bytes;
     entry->ns = 1000000;
-    (void)(entry->control ? put_control : put)(r, entry, &entry->error);
+    (void)(entry->stream == PD_WAL_DECISIONS ? put_decisions : put)(r, entry, &entry->error);
     request->u.wal = entry;
     pd_store_apply(r->store, request, r->now);
 }

@@ -8,13 +8,13 @@ static const pd_hyper hypers[] = {
     { .name = NULL },
 };
 
-static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_slot_spec statistics = { .name = "statistics", .number = -1, .shape = plan->shape };
     pd_slot_spec root = { .name = "root", .number = -1, .shape = plan->shape, .fill = 1 };
     pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { SPLIT_STATISTICS }, .output = { SPLIT_ROOT } };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)declaration->hypers.value[0];
     plan->range_elements = 3;
     plan->flops = 1e8; /* amount of work that is enough to wake the other threads */

@@ -15,7 +15,7 @@ static const pd_hyper hypers[] = {
     { .name = NULL },
 };
 
-static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
     pd_storage storage = (pd_storage)h[STACKED_STORAGE];
@@ -33,7 +33,7 @@ static int plan(const pd_declaration *declaration, const double *fact, pd_plan *
         .name = "trace", .number = -1, .shape = plan->shape, .storage = storage, .share = PD_SHARE_BOX
     };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)h[STACKED_ROOT_DELAY];
     plan->range_elements = 7;
     if (pd_plan_blocks(plan, (int64_t)h[STACKED_BLOCK_SIZE]) != PD_OK) return PD_NO_MEMORY;

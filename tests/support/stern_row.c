@@ -30,7 +30,7 @@ static int plan_block(pd_plan *plan, int b, bool roots)
     return roots && pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
-static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
     pd_slot_spec direction = {
@@ -42,7 +42,7 @@ static int plan(const pd_declaration *declaration, const double *fact, pd_plan *
     pd_slot_spec seen = { .name = "seen", .number = -1 },
                  noted = { .name = "noted", .number = -1, .shape = { .rank = 1 } };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)h[STERN_DELAY];
     plan->range_elements = 3;
     if (pd_plan_blocks(plan, STERN_BLOCK) != PD_OK) return PD_NO_MEMORY;

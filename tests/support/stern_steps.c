@@ -4,7 +4,7 @@
 #include "batch.h"
 #include "test.h"
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 static const char *const names[STERN_PARAMS] = { "a", "b", "c" };
 
 int stern_set_up(void **state)
@@ -34,7 +34,7 @@ void stern_make(stern_steps *f, const char *const *options)
     memset(f, 0, sizeof *f);
     for (int p = 0; p < STERN_PARAMS; p++) {
         pd_declaration declaration = stern_declare(p, options);
-        assert_int_equal(pd_optim_new(&f->optim[p], &declaration, no_fact, NULL), PD_OK);
+        assert_int_equal(pd_optim_new(&f->optim[p], &declaration, no_stats, NULL), PD_OK);
     }
 }
 

@@ -21,12 +21,12 @@ static int temporary(pd_plan *plan, const char *name, int64_t cols)
         &(pd_slot_spec){ .name = name, .number = -1, .shape = { 2, { plan->shape.dim[0], cols } }, .temporary = true });
 }
 
-static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     striped_own *own = plan->own;
     int64_t rows = plan->shape.dim[0], cols = plan->shape.dim[1];
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->stripes = (int64_t)declaration->hypers.value[0];
     plan->flops = 1e8; /* amount of work that is enough to wake the other threads */
     if (pd_plan_blocks(plan, 0) != PD_OK) return PD_NO_MEMORY;

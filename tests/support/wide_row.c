@@ -40,14 +40,14 @@ static int plan_block(pd_plan *plan, int b)
         plan, &(pd_task_spec){ .block = b, .n_inputs = 1, .n_outputs = 2, .input = { s }, .output = { s + 1, s + 2 } });
 }
 
-static int plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
     pd_slot_spec whole = { .number = -1, .shape = plan->shape, .storage = PD_STORE_F64 };
     pd_slot_spec direction = whole, momentum = whole, average = whole,
                  unfit = { .name = "unfit", .number = -1, .shape = { 1, { 0 } } };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)h[WIDE_DELAY];
     plan->range_elements = 7;
     if (pd_plan_blocks(plan, WIDE_SIDE) != PD_OK) return PD_NO_MEMORY;

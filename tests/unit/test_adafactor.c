@@ -42,10 +42,10 @@ static pd_declaration parameter(pd_shape shape)
 
 static int plan_of(pd_plan *plan, const pd_declaration *declaration)
 {
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
 
-    pd_optim_survey(declaration->hypers.row, declaration, 1, fact);
-    return pd_plan_make(plan, declaration, fact, &err);
+    pd_model_stats_of(declaration->hypers.row, declaration, 1, stats);
+    return pd_plan_make(plan, declaration, stats, &err);
 }
 
 /* Checks that the declaration is refused with an error that names the parameter and contains `words`. */
@@ -101,15 +101,14 @@ TEST(quotes_what_is_not_a_regular_expression)
 {
     set("factor_map", "['(a':HEURISTIC]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
-                         "factor_map: \"(a\" is not a regular expression: missing closing parenthesis at byte 2");
+                         "factor_map: \"(a\" is an invalid regular expression: missing closing parenthesis at byte 2");
 }
 
 TEST(refuses_a_parameter_without_a_rule)
 {
     set("factor_map", "['decoder':HEURISTIC]");
-    is_refused_as_shaped(
-        (pd_shape){ 2, { 3, 4 } },
-        "factor_map: no rule is found for it: none of the expressions is found in its name; a last one of '.*'");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } },
+                         "factor_map: no expression matches the parameter's name: add a last one, '.*'");
 }
 
 TEST(refuses_a_map_where_nothing_is_factored)
@@ -132,7 +131,7 @@ TEST(refuses_a_scale_option_that_is_no_flag)
     set("multiply_by_parameter_scale", "['.*':0.5]");
     is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "expected yes or no");
     set("multiply_by_parameter_scale", "['bias':no]");
-    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no rule is found");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no expression matches");
 }
 
 TEST(takes_any_rank_without_factors)
@@ -159,7 +158,7 @@ TEST(refuses_mixed_and_unknown_axes)
     declaration.axes = "embed,mlp,relpos_buckets";
     is_refused(&declaration, "incomplete rule");
     declaration.axes = "embed,mlp,colour";
-    is_refused(&declaration, "no axis \"colour\"");
+    is_refused(&declaration, "unknown axis \"colour\"");
     declaration.axes = "embed,mlp";
     is_refused(&declaration, "expected 3 names");
 }
@@ -167,16 +166,16 @@ TEST(refuses_mixed_and_unknown_axes)
 TEST(refuses_a_parameter_without_axes_beside_others_that_have_some)
 {
     pd_declaration both[2];
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_plan plan;
     set("logical_factor_rules", "standard");
     both[0] = both[1] = parameter((pd_shape){ 2, { 3, 4 } });
     both[0].axes = "embed,mlp";
-    pd_optim_survey(hypers.row, both, 2, fact);
-    assert_int_equal(pd_plan_make(&plan, &both[1], fact, &err), PD_INVALID_ARGUMENT);
-    says("others of the job name their axes");
+    pd_model_stats_of(hypers.row, both, 2, stats);
+    assert_int_equal(pd_plan_make(&plan, &both[1], stats, &err), PD_INVALID_ARGUMENT);
+    says("others of the job have: declare its axes");
     both[1].shape = (pd_shape){ 0 };
-    assert_int_equal(pd_plan_make(&plan, &both[1], fact, &err), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &both[1], stats, &err), PD_OK);
     pd_plan_free(&plan);
 }
 
@@ -187,7 +186,7 @@ TEST(refuses_steps_that_begin_before_their_offset)
     set("step_offset", "3");
     declaration = parameter((pd_shape){ 1, { 4 } });
     declaration.start_step = 2;
-    is_refused(&declaration, "step_offset of adafactor is 3");
+    is_refused(&declaration, "step_offset of adafactor: expected at most the job's first step");
     declaration.start_step = 3;
     plan = planned(&declaration);
     pd_plan_free(&plan);

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "assignment.h"
+#include "shampoo_step.h"
 
 TEST(the_largest_comes_first_and_of_equal_ones_the_earlier)
 {

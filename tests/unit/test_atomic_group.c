@@ -66,7 +66,7 @@ TEST(a_member_without_roots_is_refused_with_the_others, stern_steps *f)
 
     stern_make(f, STERN_OPTIONS("lr", "1"));
     pd_optim_free(f->optim[0]);
-    assert_int_equal(pd_optim_new(&f->optim[0], &rootless, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&f->optim[0], &rootless, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
     stern_fill(f, 1);
     f->gradient[2][11] = NAN;
     stern_step(f);

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "axes.h"
-#include "pairs.h"
 
 static pd_error err;
 

@@ -1,7 +1,7 @@
 /* Tests checkpoints on a disk in memory: writing, loading, and what damage does. */
 #include "test.h"
 
-#include "job_dir.h"
+#include "state_dir.h"
 #include "kept_sample.h"
 #include "mem_disk.h"
 #include "safetensors.h"

@@ -5,7 +5,7 @@
 #include <ctype.h>
 
 #include "commands.h"
-#include "nearest.h"
+#include "text.h"
 #include "programs.h"
 
 static const pd_command *const tables[] = { pd_commands, pd_programs, NULL };

@@ -9,9 +9,9 @@
  * "quiet". */
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
-static int talk(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int talk(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     if (strncmp(declaration->name, "quiet", 5) == 0) return PD_OK;
     snprintf(plan->note, sizeof plan->note, "%s: axes %s, seed %llu", declaration->name,
              declaration->axes != NULL ? declaration->axes : "none", (unsigned long long)declaration->seed);

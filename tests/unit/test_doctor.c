@@ -264,7 +264,7 @@ TEST(a_wrong_configuration_is_a_failure_that_names_the_line)
     fake f = fake_begin();
 
     put_program(&f, "case $* in *wrong*) echo 'paramd: wrong.conf:3: no key lissten'; exit 2 ;; esac");
-    check(&f, pd_check_configuration, PD_HEALTH_OK, "the defaults hold", "");
+    check(&f, pd_check_configuration, PD_HEALTH_OK, "defaults apply", "");
     f.machine.config = "right.conf";
     check(&f, pd_check_configuration, PD_HEALTH_OK, "right.conf", "");
     f.machine.config = "wrong.conf";
@@ -358,7 +358,7 @@ TEST(buffers_of_unknown_size_are_no_failure)
     fake f = fake_begin();
 
     put(&f, "/proc/sys/net/ipv4/tcp_rmem", "nothing\n");
-    judge(&f, 0.05, PD_HEALTH_OK, "not known", "");
+    judge(&f, 0.05, PD_HEALTH_OK, "unknown", "");
     fake_end(&f);
 }
 

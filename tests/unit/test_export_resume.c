@@ -4,7 +4,7 @@
 
 #include "exporting.h"
 #include "optimizer.h"
-#include "pending_root.h"
+#include "save.h"
 #include "step_group.h"
 #include "store_inside.h"
 
@@ -301,7 +301,7 @@ static void check_all(course p)
 {
     char rule[128];
 
-    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
+    for (const pd_optimizer_ops *const *row = pd_optimizer_table; *row != NULL; row++) {
         snprintf(rule, sizeof rule, "* %s%s", pd_optimizer_name(*row),
                  strcmp(pd_optimizer_name(*row), "adafactor") == 0          ? " learning_rate=0.01"
                  : strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0 ? " root_delay=0"

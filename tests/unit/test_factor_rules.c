@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "factor_rules.h"
-#include "pattern.h"
 
 static pd_error err;
 
@@ -409,7 +408,7 @@ TEST(mixed_and_unknown_axes_are_refused)
     assert_int_equal(rule_of(&rule, "standard", "embed,mlp,relpos_buckets", 3), PD_INVALID_ARGUMENT);
     says("incomplete rule (ROW,COLUMN,NONE)");
     assert_int_equal(rule_of(&rule, "standard", "embed,colour", 2), PD_INVALID_ARGUMENT);
-    says("no axis \"colour\"");
+    says("unknown axis \"colour\"");
     assert_int_equal(rule_of(&rule, "[embed:ROW]", "embed,mlp", 2), PD_INVALID_ARGUMENT);
 }
 

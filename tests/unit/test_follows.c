@@ -4,7 +4,7 @@
 #include "optimizer_ops.h"
 #include "plan_make.h"
 #include "rig.h"
-#include "shapes.h"
+#include "partition.h"
 
 static pd_hypers hypers;
 static pd_plan plan;
@@ -13,13 +13,13 @@ static pd_plan plan;
 static void make(const char *optimizer, const char *name, const char *value, pd_shape shape)
 {
     pd_declaration declaration = { .name = "w", .shape = shape };
-    double fact[PD_MAX_FACTS] = { 0 };
+    double stats[PD_MAX_MODEL_STATS] = { 0 };
     pd_error err = { 0 };
 
     pd_hypers_init(&hypers, pd_optim_find(optimizer));
     if (name != NULL) assert_int_equal(pd_hypers_set(&hypers, name, value, &err), PD_OK);
     declaration.hypers = hypers;
-    if (pd_plan_make(&plan, &declaration, fact, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_plan_make(&plan, &declaration, stats, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
 static int tear_down(void **state)

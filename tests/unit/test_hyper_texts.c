@@ -5,7 +5,7 @@
 #include "rig.h"
 #include "optimizer_ops.h"
 #include "rule.h"
-#include "text.h"
+#include "hyper_text.h"
 
 enum { RATE, RULES, SKIP, KIND, KIND_WORDS, KIND_SIZE };
 static const pd_hyper hypers_of_a_row[] = {
@@ -19,9 +19,9 @@ static const pd_hyper hypers_of_a_row[] = {
 };
 
 /* Plays an optimizer's check of a parameter: refuses the parameter if the hyperparameter `rules` contains "bad". */
-static int plan_by_rules(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan_by_rules(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)fact, (void)plan;
+    (void)stats, (void)plan;
     if (strstr(pd_hypers_given_text(&declaration->hypers, RULES), "bad") == NULL) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a bad rule", declaration->name);
 }

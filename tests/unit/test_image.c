@@ -7,7 +7,7 @@
 #include "plan_bytes.h"
 #include "rig.h"
 #include "store_inside.h"
-#include "table.h"
+#include "optimizer_ops.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { THOROUGH = 1, SEEDS = 1 }; /* few cases, since sanitizers are slow */
@@ -80,13 +80,13 @@ static void check(const course *p, uint64_t seed)
 
 TEST(every_optimizer_goes_on_with_the_same_bits)
 {
-    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
+    for (const pd_optimizer_ops *const *row = pd_optimizer_table; *row != NULL; row++) {
         char rule[96];
         snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
         if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0)
             strcat(rule, " root_delay=1"); /* with the default root_delay, the bits would depend on timing */
         if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
-        check(&(course){ .rules = rule }, (uint64_t)(row - pd_rows));
+        check(&(course){ .rules = rule }, (uint64_t)(row - pd_optimizer_table));
     }
 }
 

@@ -17,7 +17,7 @@ static const pd_hyper square_hypers[] = {
     { .name = NULL },
 };
 
-static int square_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int square_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int64_t n = declaration->shape.dim[0];
     pd_slot_spec statistics = { .name = "statistics", .shape = { 2, { n, n } } },
@@ -25,7 +25,7 @@ static int square_plan(const pd_declaration *declaration, const double *fact, pd
     pd_slot_spec temporary = { .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true };
     pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = 1 };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)declaration->hypers.value[SQUARE_DELAY];
     if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0)
         return PD_NO_MEMORY;

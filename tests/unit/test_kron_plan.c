@@ -16,7 +16,7 @@ static pd_plan plan_of(const pd_shape *shape, const char *hypers, const char *ax
     pd_plan plan;
 
     shampoo_take(&param.hypers, "kron", hypers);
-    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err) != PD_OK) fail_msg("%s", err.text);
     pd_hypers_free(&param.hypers);
     return plan;
 }
@@ -92,7 +92,7 @@ static void assert_declaration_refused(const pd_shape *shape, const char *axes, 
     pd_error err = { 0 };
     pd_plan plan;
 
-    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err), PD_INVALID_ARGUMENT);
     if (strstr(err.text, text) == NULL || strncmp(err.text, "parameter w:", 12) != 0) fail_msg("%s", err.text);
 }
 
@@ -102,9 +102,10 @@ TEST(invalid_declarations_are_refused)
     assert_declaration_refused(SHAPE(7, 3), "layers", "", "expected 2 names");
     assert_declaration_refused(SHAPE(100000, 100000), NULL, "block_size=8 max_size_triangular=200000",
                                "more than 262144 blocks");
-    assert_declaration_refused(SHAPE(100000, 100000), NULL, "memory_save_mode=all_diag", "a block of more than");
+    assert_declaration_refused(SHAPE(100000, 100000), NULL, "memory_save_mode=all_diag",
+                               "a block would have more than");
     assert_declaration_refused(SHAPE(70000, 70000), NULL, "partition_grads_into_blocks=no max_size_triangular=200000",
-                               "a block of more than");
+                               "a block would have more than");
     assert_declaration_refused(SHAPE(3, 3, 64, 64), NULL, "merge_small_dims=no", "pad_blocks=no");
 }
 
@@ -179,7 +180,7 @@ TEST(values_out_of_range_are_refused_by_name)
         { "block_size", "0", "1" },
         { "target_merged_dim_size", "0", "1" },
         { "memory_save_mode", "two_diag", "one_diag" },
-        { "root_delay", "2", "updates every 1 steps" },
+        { "root_delay", "2", "expected at most 1, the steps between two updates" },
     };
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)

@@ -1,7 +1,7 @@
 /* Tests which factors and blocks a parameter has under kron: factor types, merged dimensions, blocks. */
 #include "test.h"
 
-#include "kron_shape.h"
+#include "kron_plan.h"
 #include "kron_factor.h"
 
 #define SHAPE(...) ((pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })

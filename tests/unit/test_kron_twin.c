@@ -3,7 +3,6 @@
  * stacked by layers and blocks, and dense factors that include the zeros of a triangle. */
 #include "test.h"
 
-#include "kron_shape.h"
 #include "kron_plan.h"
 #include "shampoos.h"
 

@@ -6,7 +6,7 @@
 #include "kron_factor.h"
 #include "lone_step.h"
 #include "shampoos.h"
-#include "survey.h"
+#include "plan_make.h"
 
 /* ---- products ---- */
 
@@ -181,11 +181,11 @@ typedef struct param {
 static pd_optim *new_optim(const param *p)
 {
     pd_declaration declaration = { .name = "w", .shape = p->shape, .hypers = shampoo_hypers(p->row, p->hypers) };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_optim *optim;
 
-    pd_optim_survey(declaration.hypers.row, &declaration, 1, fact);
-    assert_int_equal(pd_optim_new(&optim, &declaration, fact, NULL), PD_OK);
+    pd_model_stats_of(declaration.hypers.row, &declaration, 1, stats);
+    assert_int_equal(pd_optim_new(&optim, &declaration, stats, NULL), PD_OK);
     pd_optim_set_count(optim, p->start);
     return optim;
 }

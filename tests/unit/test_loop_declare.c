@@ -9,9 +9,9 @@
  * UTF-8 character. */
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
-static int talk(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int talk(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     snprintf(plan->note, sizeof plan->note, "%s ", declaration->name);
     for (size_t n = strlen(plan->note); n < sizeof plan->note - 1; n++)
         plan->note[n] = n % 2 == 0 ? (char)0xc3 : (char)0xa9;

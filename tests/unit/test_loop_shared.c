@@ -52,7 +52,7 @@ TEST(refuses_a_share_without_a_descriptor, scene *s)
 {
     shared_worker w = shared_join(s, "j", 0, 1, 1);
 
-    assert_refuses(&w, -1, 4096, PD_INVALID_ARGUMENT, "no descriptor came with the request");
+    assert_refuses(&w, -1, 4096, PD_INVALID_ARGUMENT, "the request has no file descriptor");
     shared_end(&w);
 }
 
@@ -60,7 +60,7 @@ TEST(refuses_a_share_of_memory_that_could_end, scene *s)
 {
     shared_worker w = shared_join(s, "j", 0, 1, 1);
 
-    assert_refuses(&w, memfd_with(0, 4096, 0), 4096, PD_INVALID_ARGUMENT, "its size must be sealed with F_SEAL_SHRINK");
+    assert_refuses(&w, memfd_with(0, 4096, 0), 4096, PD_INVALID_ARGUMENT, "expected the seals F_SEAL_SHRINK");
     shared_end(&w);
 }
 
@@ -68,8 +68,7 @@ TEST(refuses_a_share_of_more_bytes_than_there_are, scene *s)
 {
     shared_worker w = shared_join(s, "j", 0, 1, 1);
 
-    assert_refuses(&w, memfd_sealed(4096, 1), 4097, PD_INVALID_ARGUMENT,
-                   "4097 bytes are announced, the memfd has 4096");
+    assert_refuses(&w, memfd_sealed(4096, 1), 4097, PD_INVALID_ARGUMENT, "expected a memfd of 4097 bytes, got 4096");
     shared_end(&w);
 }
 
@@ -109,7 +108,7 @@ TEST(a_share_that_was_refused_may_be_sent_again, scene *s)
 {
     shared_worker w = shared_join(s, "j", 0, 1, 1);
 
-    assert_refuses(&w, -1, 4096, PD_INVALID_ARGUMENT, "no descriptor");
+    assert_refuses(&w, -1, 4096, PD_INVALID_ARGUMENT, "has no file descriptor");
     shared_share(&w);
     shared_end(&w);
 }

@@ -10,7 +10,7 @@
 #include "coupled_row.h"
 #include "optimizer.h"
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 /* An optimizer row with one phase, and a matrix that starts as twice the identity. */
 static void nothing(const pd_unit *unit)
@@ -18,9 +18,9 @@ static void nothing(const pd_unit *unit)
     unit->after[0] = unit->before[0];
 }
 
-static int identity_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int identity_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration, (void)fact, (void)err;
+    (void)declaration, (void)stats, (void)err;
     return pd_plan_slot(
                plan,
                &(pd_slot_spec){ .name = "Q", .number = -1, .shape = { 2, { 3, 3 } }, .fill = 2, .identity = true }) < 0
@@ -37,9 +37,9 @@ static const pd_optimizer_ops identity = { .name = "identity",
 /* An optimizer row for tests of totals. Each unit (part of a phase that one thread computes) reports two values. The
  * first is summed over all units, and of the second the maximum is taken. The last phase writes both totals to the
  * weights. */
-static int pairs_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int pairs_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration, (void)fact, (void)err;
+    (void)declaration, (void)stats, (void)err;
     plan->range_elements = 1;
     return PD_OK;
 }
@@ -64,9 +64,9 @@ static const pd_optimizer_ops totals = {
 };
 
 /* An optimizer row for tests of non-finite statistics. The statistics are the gradient. The root is always finite. */
-static int blind_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int blind_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration, (void)fact, (void)err;
+    (void)declaration, (void)stats, (void)err;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1 }) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &(pd_task_spec){ .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 } }) < 0
@@ -144,7 +144,7 @@ static pd_optim *new_optim(const pd_optimizer_ops *row, pd_shape shape)
     pd_optim *optim;
 
     pd_hypers_init(&declaration.hypers, row);
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     return optim;
 }
 

@@ -9,7 +9,7 @@
 
 enum { ROWS = 5, COLS = 4, N = ROWS * COLS };
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 static pd_optim *new_optim(pd_storage storage)
 {
@@ -18,7 +18,7 @@ static pd_optim *new_optim(pd_storage storage)
 
     pd_hypers_init(&declaration.hypers, &wide_row);
     declaration.hypers.value[WIDE_STORAGE] = storage;
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     return optim;
 }
 
@@ -254,13 +254,13 @@ TEST(of_a_symmetric_slot_the_lower_half_counts)
     pd_optim_free(optim);
 }
 
-static int plan_halves(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan_halves(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_slot_spec half = {
         .name = "half", .number = -1, .shape = declaration->shape, .storage = PD_STORE_INT16, .symmetric = true
     };
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     return pd_plan_slot(plan, &half) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
@@ -283,7 +283,7 @@ TEST(of_a_symmetric_slot_with_buckets_too)
     pd_optim *optim;
 
     pd_hypers_init(&declaration.hypers, &half_row);
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     write(optim, "half", -1, -1, in);
     read(optim, "half", -1, -1, out);
     assert_near(out, expected, 9, 6.0 / 32767);

@@ -3,7 +3,7 @@
 
 #include "exporting.h"
 #include "optimizer.h"
-#include "pending_root.h"
+#include "save.h"
 
 static const char rules[] = "* shampoo lr=0.1 max_preconditioner_dim=128 precondition_frequency=2 "
                             "start_preconditioning_step=2 grafting_config=SGD root_delay=2";

@@ -6,7 +6,7 @@
 #include "plan_bytes.h"
 #include "plan_make.h"
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_fact[PD_MAX_MODEL_STATS];
 
 static pd_declaration coupled(int rank, int64_t rows, int64_t cols)
 {

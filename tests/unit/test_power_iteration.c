@@ -1,7 +1,7 @@
 /* Tests the largest eigenvalue by power iteration. */
 #include "test.h"
 
-#include "power_iteration.h"
+#include "root_types.h"
 #include "root.h"
 
 enum { MOST = 40 };

@@ -30,12 +30,12 @@ static atomic_int order[MOST_ORDER], statistics[MOST_ORDER], n_order, niceness, 
 static int roots = 1, root_delay, gemm_size;
 static double unit_cost = 1e7; /* cost of a task per element of its parameter: too much for a light task */
 static const pd_hyper none[] = { { .name = NULL } };
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
-static int plan_one(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan_one(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     int64_t n = declaration->shape.dim[0];
-    (void)fact, (void)err;
+    (void)stats, (void)err;
 
     plan->root_delay = root_delay;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
@@ -135,7 +135,7 @@ static pd_optim *begin_step(int n)
     pd_optim *optim;
 
     pd_hypers_init(&declaration.hypers, &row);
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
     return optim;

@@ -12,10 +12,10 @@ static int root_delay;
 static double cost;
 static const pd_hyper none[] = { { .name = NULL } };
 
-static int plan_one(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int plan_one(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = cost };
-    (void)declaration, (void)fact, (void)err;
+    (void)declaration, (void)stats, (void)err;
 
     plan->root_delay = root_delay;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
@@ -58,7 +58,7 @@ static const pd_optimizer_ops row = {
  * ready. */
 static pd_task *new_task(double wanted_cost, bool awaited)
 {
-    static const double no_fact[PD_MAX_FACTS];
+    static const double no_stats[PD_MAX_MODEL_STATS];
     static float gradient[1] = { 1 }, weights[1];
     pd_declaration declaration = { .name = "w", .shape = { 1, { 1 } } };
     pd_optim *optim;
@@ -67,7 +67,7 @@ static pd_task *new_task(double wanted_cost, bool awaited)
     cost = wanted_cost;
     root_delay = awaited ? 0 : PD_ROOT_READY;
     pd_hypers_init(&declaration.hypers, &row);
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
     assert_non_null(task = pd_optim_capture(optim));

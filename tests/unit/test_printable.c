@@ -1,7 +1,7 @@
 /* Tests which text may be printed on a terminal, and how other characters are replaced. */
 #include "test.h"
 
-#include "printable.h"
+#include "text.h"
 
 static const char *const good[] = { "", "w.0/kernel", "Gr\u00f6\u00dfe", "\u6743\u91cd", "\U0001F680 \u00a0~" };
 /* Texts with a part that is not printable, and the index of the byte at which that part begins. */

@@ -1,7 +1,7 @@
 /* Tests which jobs come back from a state directory. */
 #include "test.h"
 
-#include "disk_pass.h"
+#include "disk.h"
 #include "disk_writer.h"
 #include "kept_sample.h"
 #include "wal_sample.h"

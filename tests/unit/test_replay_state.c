@@ -445,7 +445,7 @@ TEST(state_without_a_slot_must_be_zero)
     assert_true(r.outcome == PD_REPLAY_OK && r.state.compared == 0);
     pd_replay_result_free(&r);
     file.entry[5].at = b1;
-    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/statistics/3: the optimizer keeps no slot statistics.3");
+    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/statistics/3: the optimizer has no slot statistics.3");
     strcpy(file.entry[5].name, "state/0001/w/momentum_buffer/3");
     assert_outcome(&file, PD_REPLAY_FAILED, "no slot momentum_buffer.3");
 }
@@ -511,7 +511,7 @@ TEST(a_number_is_not_the_name_of_a_slot)
 
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer/0", b1, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED,
-                   "state/0001/w/momentum_buffer/0: the optimizer keeps no slot momentum_buffer.0");
+                   "state/0001/w/momentum_buffer/0: the optimizer has no slot momentum_buffer.0");
 }
 
 TEST(without_memory_it_fails_and_leaks_nothing)

@@ -2,9 +2,7 @@
 #include "test.h"
 
 #include "root.h"
-#include "root_eigh.h"
-#include "root_newton.h"
-#include "root_tracked.h"
+#include "root_types.h"
 
 enum { N = 8, STRIDE = N + 3 };
 

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "root.h"
-#include "root_coupled.h"
+#include "root_types.h"
 #include "roots.h"
 
 /* The coupled iterations in float32, each called directly and through pd_root. */

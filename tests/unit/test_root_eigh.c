@@ -4,7 +4,7 @@
 #include <float.h>
 
 #include "root.h"
-#include "root_eigh.h"
+#include "root_types.h"
 #include "roots.h"
 
 typedef int root_method(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);

@@ -1,9 +1,8 @@
 /* Tests inverse roots by coupled Newton, as Google's Shampoo takes them. */
 #include "test.h"
 
-#include "power_iteration.h"
+#include "root_types.h"
 #include "root.h"
-#include "root_newton.h"
 
 enum { MOST = 24 };
 typedef double square[MOST][MOST];

@@ -4,7 +4,7 @@
 #include <float.h>
 
 #include "root.h"
-#include "root_eigh.h"
+#include "root_types.h"
 #include "roots.h"
 
 /* Roots with an absolute ridge. If the smallest eigenvalue is negative, all eigenvalues are first lifted so that it

@@ -2,8 +2,7 @@
 #include "test.h"
 
 #include "root.h"
-#include "root_eigh.h"
-#include "root_tracked.h"
+#include "root_types.h"
 #include "roots.h"
 
 enum { N = 24 };

@@ -100,7 +100,7 @@ typedef struct manner {
 
 typedef struct fixture {
     pd_declaration declaration[PARAMS];
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_optim *optim[PARAMS];
     twin twin[PARAMS];
     float before[PARAMS][MOST], after[PARAMS][MOST], gradient[PARAMS][MOST];
@@ -122,9 +122,9 @@ static void declare(fixture *f, const char *const *options)
             assert_int_equal(pd_hypers_set(hypers, options[o], options[o + 1], NULL), PD_OK);
         twin_init(&f->twin[p], p);
     }
-    pd_optim_survey(&coupled_row, f->declaration, PARAMS, f->fact);
+    pd_model_stats_of(&coupled_row, f->declaration, PARAMS, f->stats);
     for (int p = 0; p < PARAMS; p++)
-        assert_int_equal(pd_optim_new(&f->optim[p], &f->declaration[p], f->fact, NULL), PD_OK);
+        assert_int_equal(pd_optim_new(&f->optim[p], &f->declaration[p], f->stats, NULL), PD_OK);
 }
 
 static void finish(fixture *f)
@@ -195,7 +195,7 @@ static void step(fixture *f, int64_t number, const manner *way)
     }
     for (int p = 0; p < PARAMS; p++) {
         memcpy(f->before[p], f->after[p], sizeof f->before[p]);
-        twin_step(&f->twin[p], f->gradient[p], f->declaration[p].hypers.value, f->fact[0]);
+        twin_step(&f->twin[p], f->gradient[p], f->declaration[p].hypers.value, f->stats[0]);
     }
 }
 
@@ -299,21 +299,21 @@ TEST(roots_that_were_missed_are_adopted_in_order, fixture *f)
 TEST(a_fact_is_shared_by_all_parameters, fixture *f)
 {
     declare(f, OPTIONS("lr", "1"));
-    assert_true(f->fact[0] == 40 * 40);
+    assert_true(f->stats[0] == 40 * 40);
     finish(f);
 }
 
 TEST(facts_leave_other_rows_out)
 {
     pd_declaration two[2] = { { .shape = models[4].shape }, { .shape = models[0].shape } };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
 
     pd_hypers_init(&two[0].hypers, pd_optim_find("sgd"));
     pd_hypers_init(&two[1].hypers, &coupled_row);
-    pd_optim_survey(&coupled_row, two, 2, fact);
-    assert_true(fact[0] == 9);
-    pd_optim_survey(&coupled_row, two, 1, fact);
-    assert_true(fact[0] == 0);
+    pd_model_stats_of(&coupled_row, two, 2, stats);
+    assert_true(stats[0] == 9);
+    pd_model_stats_of(&coupled_row, two, 1, stats);
+    assert_true(stats[0] == 0);
 }
 
 TEST(parks_a_step_whose_root_is_late, fixture *f)
@@ -347,7 +347,7 @@ TEST(others_go_on_while_one_is_parked, fixture *f)
     declare(f, OPTIONS("interval", "1"));
     both[0] = f->optim[0];
     assert_int_equal(pd_hypers_set(&f->declaration[1].hypers, "interval", "7", NULL), PD_OK);
-    assert_int_equal(pd_optim_new(&both[1], &f->declaration[1], f->fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&both[1], &f->declaration[1], f->stats, NULL), PD_OK);
     fill_gradients(f, 1);
     begin(f, 0);
     assert_int_equal(
@@ -503,7 +503,7 @@ TEST(no_memory_for_a_batch_has_run_nothing, fixture *f)
     assert_true(n > 0);
     assert_true(all_done(f));
     for (int p = 0; p < PARAMS; p++) {
-        twin_step(&f->twin[p], f->gradient[p], f->declaration[p].hypers.value, f->fact[0]);
+        twin_step(&f->twin[p], f->gradient[p], f->declaration[p].hypers.value, f->stats[0]);
         memcpy(f->before[p], f->after[p], sizeof f->before[p]);
     }
     assert_same_as_twin(f);
@@ -550,7 +550,7 @@ TEST(no_memory_for_state_gives_no_optim, fixture *f)
     for (n = 0;; n++) {
         int rc;
         oom_arm(n);
-        rc = pd_optim_new(&optim, &f->declaration[0], f->fact, NULL);
+        rc = pd_optim_new(&optim, &f->declaration[0], f->stats, NULL);
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
     }

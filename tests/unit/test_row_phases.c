@@ -10,7 +10,7 @@
 
 enum { N = 20, STEPS = 9, ROWS = 5, COLS = 7 };
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 static pd_optim *new_optim(const pd_optimizer_ops *row, pd_shape shape, int hyper)
 {
@@ -19,7 +19,7 @@ static pd_optim *new_optim(const pd_optimizer_ops *row, pd_shape shape, int hype
 
     pd_hypers_init(&declaration.hypers, row);
     declaration.hypers.value[0] = hyper;
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     return optim;
 }
 

@@ -9,7 +9,7 @@ TEST(no_rules_mean_sgd_for_all)
     pd_rule *rules;
     size_t n;
 
-    assert_int_equal(pd_rules_parse(&rules, &n, NULL, 0, pd_rows, NULL), PD_OK);
+    assert_int_equal(pd_rules_parse(&rules, &n, NULL, 0, pd_optimizer_table, NULL), PD_OK);
     assert_int_equal(n, 1);
     assert_string_equal(pd_optimizer_name(pd_rules_match(rules, n, "anything", NULL)->hypers.row), "sgd");
     pd_rules_free(rules, n);
@@ -22,7 +22,7 @@ TEST(reads_hyperparameters)
     size_t n;
     const pd_hypers *hypers;
 
-    assert_int_equal(pd_rules_parse(&rules, &n, text, 2, pd_rows, NULL), PD_OK);
+    assert_int_equal(pd_rules_parse(&rules, &n, text, 2, pd_optimizer_table, NULL), PD_OK);
     hypers = &pd_rules_match(rules, n, "x.bias", NULL)->hypers;
     assert_true(hypers->value[pd_hypers_find(hypers->row, "lr")] == 0.5);
     hypers = &pd_rules_match(rules, n, "w.weight", NULL)->hypers;
@@ -39,7 +39,7 @@ TEST(blanks_in_brackets_do_not_end_a_word)
     size_t n;
     const pd_hypers *hypers;
 
-    assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_rows, NULL), PD_OK);
+    assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_optimizer_table, NULL), PD_OK);
     hypers = &rules[0].hypers;
     assert_true(hypers->scheduled != 0 && hypers->value[pd_hypers_find(hypers->row, "momentum")] == 0.75);
     pd_rules_free(rules, n);
@@ -52,7 +52,7 @@ TEST(reads_schedules)
     size_t n;
     double value[PD_MAX_HYPERS];
 
-    assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_rows, NULL), PD_OK);
+    assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_optimizer_table, NULL), PD_OK);
     pd_hypers_at(&rules[0].hypers, 1, value);
     assert_true(value[pd_hypers_find(rules[0].hypers.row, "lr")] == 0.5);
     assert_true(value[pd_hypers_find(rules[0].hypers.row, "momentum")] == 0.25);
@@ -73,7 +73,7 @@ TEST(refuses_schedules_by_rule_and_reason)
         char *const text[] = { (char *)bad[i][0] };
         pd_rule *rules;
         size_t n;
-        assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_rows, &err), PD_INVALID_ARGUMENT);
+        assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_optimizer_table, &err), PD_INVALID_ARGUMENT);
         if (strstr(err.text, bad[i][0]) == NULL || strstr(err.text, bad[i][1]) == NULL) fail_msg("%s", err.text);
     }
 }
@@ -83,7 +83,7 @@ static int read_both(const void *text)
 {
     pd_rule *rules = NULL;
     size_t n = 0;
-    int rc = pd_rules_parse(&rules, &n, text, 2, pd_rows, NULL);
+    int rc = pd_rules_parse(&rules, &n, text, 2, pd_optimizer_table, NULL);
 
     if (rc != PD_OK && rules != NULL) return PD_INTERNAL;
     pd_rules_free(rules, n);

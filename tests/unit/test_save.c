@@ -23,15 +23,15 @@ static const pd_shape matrix = { 2, { ROWS, COLUMNS } };
 static pd_optim *make(const char *row, const setting *settings, pd_shape shape)
 {
     pd_declaration declaration = { .name = "w", .shape = shape };
-    double fact[PD_MAX_FACTS];
+    double stats[PD_MAX_MODEL_STATS];
     pd_optim *optim;
     pd_error err = { 0 };
 
     pd_hypers_init(&declaration.hypers, pd_optim_find(row));
     for (; settings->name != NULL; settings++)
         assert_int_equal(pd_hypers_set(&declaration.hypers, settings->name, settings->value, &err), PD_OK);
-    pd_optim_survey(declaration.hypers.row, &declaration, 1, fact);
-    assert_int_equal(pd_optim_new(&optim, &declaration, fact, &err), PD_OK);
+    pd_model_stats_of(declaration.hypers.row, &declaration, 1, stats);
+    assert_int_equal(pd_optim_new(&optim, &declaration, stats, &err), PD_OK);
     return optim;
 }
 
@@ -185,7 +185,7 @@ TEST(a_root_from_a_later_step_is_refused)
     from->saved.oldest->task->view.count = 9;
     image = image_of(from, &n);
     assert_int_equal(read_image(to, image, n, &err), PD_DATA_LOSS);
-    if (strstr(err.text, "captured in step 9") == NULL) fail_msg("%s", err.text);
+    if (strstr(err.text, "invalid task 0 of step 9") == NULL) fail_msg("%s", err.text);
     free(image);
     pd_optim_free(from);
     pd_optim_free(to);

@@ -7,7 +7,6 @@
 #include "optimizer.h"
 #include "partition.h"
 #include "shampoos.h"
-#include "shapes.h"
 
 typedef shampoo_run run;
 
@@ -194,7 +193,8 @@ TEST(state_takes_the_memory_that_the_formula_says)
             snprintf(hypers, sizeof hypers, "block_size=128 best_effort_memory_usage_reduction=%s graft_type=%s",
                      kind & 1 ? "yes" : "no", kind & 2 ? "RMSPROP" : "SGD");
             param.hypers = shampoo_hypers("scalable_shampoo", hypers);
-            if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 128 }, &err) != PD_OK) fail_msg("%s", err.text);
+            if (pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 128 }, &err) != PD_OK)
+                fail_msg("%s", err.text);
             ratio = (double)pd_plan_state_bytes(&plan) / formula(&shapes[s], 128, kind & 1, kind & 2);
             assert_true(ratio > 0.98 && ratio <= 1.02);
             pd_plan_free(&plan);
@@ -387,7 +387,7 @@ TEST(every_block_has_the_scratch_memory_that_it_takes)
                                      .shape = shapes[s],
                                      .hypers = shampoo_hypers("scalable_shampoo", kinds[k]) };
             pd_plan plan;
-            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 200 }, NULL), PD_OK);
+            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 200 }, NULL), PD_OK);
             assert_true(plan.n_blocks > 0);
             for (size_t b = 0; b < plan.n_blocks; b++)
                 assert_true(pd_block_view_scratch(&plan.shape, &plan.blocks[b]) +
@@ -435,6 +435,6 @@ TEST(a_matrix_too_large_to_address_is_refused_at_declaration)
     pd_plan plan;
     pd_error err;
 
-    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "emb"));
 }

@@ -2,10 +2,10 @@
 #include "test.h"
 
 #include "root.h"
-#include "root_newton.h"
-#include "scalable_shampoo_plan.h"
+#include "root_types.h"
+#include "scalable_shampoo.h"
 #include "shampoos.h"
-#include "shapes.h"
+#include "partition.h"
 
 enum { MOST = 600, MOST_STATISTICS = 96, MOST_SIDE = 16, STEPS = 7 };
 

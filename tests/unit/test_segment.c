@@ -219,7 +219,7 @@ TEST(maps_a_memfd_of_any_length_up_to_that_of_the_file)
     }
 }
 
-HOLDS(refuses_that_none_came, assert_refuses(-1, BYTES, "no descriptor came"));
+HOLDS(refuses_that_none_came, assert_refuses(-1, BYTES, "the request has no file descriptor"));
 
 /* Every set of seals but the whole one leaves the peer a way to change the size, or to do so later. */
 TEST(refuses_a_memfd_whose_size_is_not_sealed)
@@ -235,19 +235,19 @@ TEST(refuses_a_memfd_whose_size_is_not_sealed)
 }
 
 HOLDS(refuses_a_memfd_that_is_shorter_than_announced,
-      assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "12389 bytes are announced, the memfd has 12388"));
+      assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "expected a memfd of 12389 bytes, got 12388"));
 
 HOLDS(refuses_a_length_of_all_ones,
-      assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "18446744073709551615 bytes are announced"));
+      assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "expected a memfd of 18446744073709551615 bytes"));
 
-HOLDS(refuses_a_segment_of_no_bytes, assert_refuses(memfd_sealed(BYTES, 1), 0, "0 bytes are announced"));
+HOLDS(refuses_a_segment_of_no_bytes, assert_refuses(memfd_sealed(BYTES, 1), 0, "expected a memfd of 0 bytes"));
 
 TEST(refuses_a_pipe)
 {
     int ends[2];
 
     assert_int_equal(pipe(ends), 0);
-    assert_refuses(ends[0], BYTES, "no memfd");
+    assert_refuses(ends[0], BYTES, "expected a memfd of ordinary pages");
     close(ends[1]);
 }
 
@@ -312,10 +312,10 @@ TEST(refuses_gradients_whose_pages_are_not_there)
     enum { SEALS = SIZE_SEALS | F_SEAL_FUTURE_WRITE };
     int one_missing = memfd_with(0, BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
 
-    assert_not_full(memfd_with(0, BYTES, SEALS), "0 of its 16384 bytes are allocated, and all must be");
+    assert_not_full(memfd_with(0, BYTES, SEALS), "only 0 of 16384 bytes are allocated");
     assert_int_equal(fallocate(one_missing, 0, 4096, BYTES - 4096), 0);
     assert_int_equal(fcntl(one_missing, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_FUTURE_WRITE), 0);
-    assert_not_full(one_missing, "12288 of its 16384 bytes are allocated");
+    assert_not_full(one_missing, "only 12288 of 16384 bytes are allocated");
 }
 
 TEST(refuses_gradients_whose_pages_can_be_freed)
@@ -353,7 +353,8 @@ TEST(says_that_no_descriptor_is_free)
 
 HOLDS(says_that_the_memory_cannot_be_mapped, assert_cannot_make((uint64_t)1 << 48, "mapping it"));
 
-HOLDS(says_that_no_file_is_so_long, assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes are too many"));
+HOLDS(says_that_no_file_is_so_long,
+      assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes exceed the largest size"));
 
 TEST(passes_no_descriptor_where_none_is_free)
 {

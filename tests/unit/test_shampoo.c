@@ -7,9 +7,8 @@
 #include "partition.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
-#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "shampoos.h"
-#include "shapes.h"
 
 typedef shampoo_run run;
 
@@ -310,7 +309,7 @@ TEST(state_takes_the_memory_that_the_page_says)
             snprintf(hypers, sizeof hypers, "max_preconditioner_dim=128 betas=%s,0.9 momentum=%s grafting_config=%s",
                      kind & 1 ? "0.9" : "0", kind & 2 ? "0.9" : "0", kind & 4 ? "Adam" : "SGD");
             param.hypers = shampoo_hypers("shampoo", hypers);
-            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
             for (int64_t b = 0; b < pd_partition_count(&merged, 128); b++) {
                 pd_block block = pd_partition_block(&merged, 128, b);
                 for (int d = 0; d < merged.rank; d++) bytes += 2 * 4 * block.size[d] * block.size[d];
@@ -447,7 +446,7 @@ TEST(every_block_has_the_scratch_memory_that_it_takes)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers("shampoo", kinds[k]) };
             pd_plan plan;
-            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, NULL), PD_OK);
             assert_true(plan.n_blocks > 0);
             for (size_t b = 0; b < plan.n_blocks; b++) {
                 shampoo_scratch parts = pd_shampoo_scratch(&plan, &plan.blocks[b], param.hypers.value);

@@ -3,8 +3,7 @@
 #include "test.h"
 
 #include "plan_make.h"
-#include "shampoo_check.h"
-#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "shampoos.h"
 
 typedef shampoo_run run;
@@ -252,7 +251,7 @@ TEST(what_cannot_be_is_refused)
 TEST(the_group_of_trainers_divides_the_world)
 {
     pd_declaration param = { .name = "w", .shape = { 1, { 4 } }, .world = 6 };
-    double fact[PD_MAX_FACTS] = { 0 };
+    double stats[PD_MAX_MODEL_STATS] = { 0 };
     pd_plan plan;
     pd_error err;
 
@@ -262,7 +261,7 @@ TEST(the_group_of_trainers_divides_the_world)
         pd_hypers_init(&param.hypers, pd_optim_find("shampoo"));
         snprintf(text, sizeof text, "%d", trainers);
         assert_int_equal(pd_hypers_set(&param.hypers, "num_trainers_per_group", text, &err), PD_OK);
-        rc = pd_plan_make(&plan, &param, fact, &err);
+        rc = pd_plan_make(&plan, &param, stats, &err);
         assert_int_equal(rc, trainers <= 6 && 6 % trainers == 0 ? PD_OK : PD_INVALID_ARGUMENT);
         if (rc == PD_OK) pd_plan_free(&plan);
     }
@@ -305,7 +304,7 @@ TEST(what_is_probably_a_mistake_is_warned_of)
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         pd_hypers hypers = shampoo_hypers("shampoo", all[i].hypers);
-        const char *text = pd_shampoo_warning(&hypers);
+        const char *text = hypers.row->warning(&hypers);
         assert_int_equal(text == NULL, all[i].part == NULL);
         if (text != NULL) assert_non_null(strstr(text, all[i].part));
     }
@@ -317,7 +316,7 @@ static void plan_is_refused(const pd_shape *shape, const char *hypers, const cha
     pd_plan plan;
     pd_error err;
 
-    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_MODEL_STATS]){ 0 }, &err), PD_INVALID_ARGUMENT);
     if (strstr(err.text, "emb") == NULL || strstr(err.text, part_of_text) == NULL) fail_msg("%s", err.text);
 }
 

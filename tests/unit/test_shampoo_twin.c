@@ -2,9 +2,9 @@
  * hyperparameters. The second implementation computes roots by an eigendecomposition of its own. */
 #include "test.h"
 
-#include "shampoo_hypers.h"
+#include "shampoo_step.h"
 #include "shampoos.h"
-#include "shapes.h"
+#include "partition.h"
 
 enum { MOST = 600, MOST_FACTORS = 96, MOST_SIDE = 16, STEPS = 8 };
 

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "partition.h"
-#include "shapes.h"
 
 static const pd_shape shapes[] = {
     { 0, { 0 } },

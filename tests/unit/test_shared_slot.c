@@ -10,7 +10,7 @@
 
 enum { MOST = 200, STEPS = 7, SEED = 12 };
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_fact[PD_MAX_MODEL_STATS];
 
 static const pd_shape shapes[] = {
     { 0, { 0 } },    { 1, { 1 } },       { 1, { 10 } },         { 2, { 5, 4 } },

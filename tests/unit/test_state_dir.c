@@ -6,9 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "job_dir.h"
-#include "kept_sample.h"
 #include "state_dir.h"
+#include "kept_sample.h"
 
 static char base[] = "/tmp/state-dir-XXXXXX", root[64];
 

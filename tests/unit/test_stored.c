@@ -7,7 +7,7 @@
 #include "optimizer.h"
 #include "partition.h"
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 /* ---- an optimizer with a choice of storage: for each block of a matrix, a statistic and a root ---- */
 
@@ -54,11 +54,11 @@ static int plan_block(pd_plan *plan, int b, pd_storage storage)
                   .block = b, .n_inputs = 1, .n_outputs = 1, .input = { statistics_of(b) }, .output = { root_of(b) } });
 }
 
-static int thrifty_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int thrifty_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     pd_storage storage = (pd_storage)declaration->hypers.value[STORAGE];
 
-    (void)fact, (void)err;
+    (void)stats, (void)err;
     plan->root_delay = (int)declaration->hypers.value[DELAY];
     plan->range_elements = 7;
     plan->scratch_floats = SIDE * SIDE;
@@ -173,7 +173,7 @@ static pd_optim *new_optim(pd_storage storage, int delay)
     pd_declaration declaration = declare(storage, delay);
     pd_optim *optim;
 
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     return optim;
 }
 
@@ -375,7 +375,7 @@ TEST(bytes_of_state_are_those_of_the_form_stored)
 
     for (int b = 0; b < BLOCKS; b++) expected += 2 * (2 * squares[b] * squares[b] + 8 * squares[b]);
     assert_int_equal(pd_optim_state_bytes(optim), expected);
-    assert_int_equal(pd_plan_make(&plan, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_plan_make(&plan, &declaration, no_stats, NULL), PD_OK);
     assert_int_equal(pd_plan_task_bytes(&plan), 2 * 4 * (9 + 9 + 4 + 4));
     pd_plan_free(&plan);
     pd_optim_free(optim);
@@ -391,8 +391,8 @@ static int64_t unused_bytes(int64_t n, int64_t *own)
     pd_error err;
 
     pd_hypers_init(&declaration.hypers, pd_optim_find("adam"));
-    if (pd_optim_new(&optim, &declaration, no_fact, &err) != PD_OK) fail_msg("%s", err.text);
-    unused = optim->state_bytes - pd_plan_state_bytes(pd_optim_plan(optim));
+    if (pd_optim_new(&optim, &declaration, no_stats, &err) != PD_OK) fail_msg("%s", err.text);
+    unused = optim->memory.state_bytes - pd_plan_state_bytes(pd_optim_plan(optim));
     *own = pd_plan_own_bytes(pd_optim_plan(optim));
     pd_optim_free(optim);
     return unused;
@@ -542,7 +542,7 @@ TEST(without_memory_there_is_no_optimizer_and_no_step)
     fill_gradient(G, 0);
     for (int64_t n = 0;; n++) {
         oom_arm(n);
-        rc = pd_optim_new(&optim, &declaration, no_fact, NULL);
+        rc = pd_optim_new(&optim, &declaration, no_stats, NULL);
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
     }

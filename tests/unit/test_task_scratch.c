@@ -25,16 +25,16 @@ static void run_task(const char *rule, pd_task *task, double least)
 static void run(const char *text, int steps, double least)
 {
     static float W[N], G[N];
-    static const double no_fact[PD_MAX_FACTS];
+    static const double no_stats[PD_MAX_MODEL_STATS];
     char *texts[] = { (char *)(uintptr_t)text };
     pd_rule *rules;
     size_t n, tasks = 0;
     pd_optim *optim;
     pd_error err;
 
-    if (pd_rules_parse(&rules, &n, texts, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_rules_parse(&rules, &n, texts, 1, pd_optimizer_table, &err) != PD_OK) fail_msg("%s", err.text);
     if (pd_optim_new(&optim, &(pd_declaration){ .name = "w", .shape = { 2, { SIDE, SIDE } }, .hypers = rules->hypers },
-                     no_fact, &err) != PD_OK)
+                     no_stats, &err) != PD_OK)
         fail_msg("%s", err.text);
     for (int s = 0; s < steps; s++) {
         for (int i = 0; i < N; i++) G[i] = sinf((float)(i % 977 * (s + 1)) + (float)i * 0.37f);

@@ -7,7 +7,7 @@
 #include "optimizer.h"
 #include "rig.h"
 #include "store_inside.h"
-#include "table.h"
+#include "optimizer_ops.h"
 
 /* ---- training, a crash, and the way back ---- */
 
@@ -117,12 +117,12 @@ static void check(const course *p, bool lazy, uint64_t seed)
 
 TEST(every_optimizer_repeats_its_steps_with_the_same_bits)
 {
-    for (const pd_optimizer_ops *const *row = pd_rows; *row != NULL; row++) {
+    for (const pd_optimizer_ops *const *row = pd_optimizer_table; *row != NULL; row++) {
         char rule[96];
         snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
         if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0) strcat(rule, " root_delay=1");
         if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
-        check(&(course){ .options = LOG, .rules = rule }, false, (uint64_t)(row - pd_rows));
+        check(&(course){ .options = LOG, .rules = rule }, false, (uint64_t)(row - pd_optimizer_table));
     }
 }
 

@@ -94,7 +94,9 @@ TEST(at_the_end_all_records_are_written, fixture *f)
     pd_disk_writer_submit(f->writer, f->at->done, record_of(3));
     gated_disk_stop(f->at, stop, f);
     for (uint64_t step = 1; step <= 3; step++) expect(f, step, PD_OK);
-    assert_int_equal(pd_wal_read(&f->at->real, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&(pd_wal_source){ &f->at->real, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, NULL,
+                                 NULL, &about, NULL),
+                     PD_OK);
     assert_int_equal(about.entries, 3);
 }
 

@@ -8,7 +8,7 @@
 
 enum { ROWS = 5, COLS = 4, N = ROWS * COLS, BLOCKS = 4, SQUARE = WIDE_SIDE * WIDE_SIDE };
 
-static const double no_fact[PD_MAX_FACTS];
+static const double no_stats[PD_MAX_MODEL_STATS];
 
 static int statistics_of(int b)
 {
@@ -30,7 +30,7 @@ static pd_optim *new_optim(pd_storage storage, int delay)
     pd_declaration declaration = declare(storage, delay);
     pd_optim *optim;
 
-    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
     return optim;
 }
 
@@ -290,7 +290,7 @@ TEST(without_memory_there_is_no_optimizer_and_no_step)
     fill_gradient(G, 0);
     for (int64_t n = 0;; n++) {
         oom_arm(n);
-        rc = pd_optim_new(&optim, &declaration, no_fact, NULL);
+        rc = pd_optim_new(&optim, &declaration, no_stats, NULL);
         if (!oom_disarm()) break;
         assert_int_equal(rc, PD_NO_MEMORY);
     }

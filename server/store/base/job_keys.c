@@ -3,8 +3,8 @@
 #include "job_keys.h"
 
 #include "clip.h"
-#include "number.h"
-#include "units.h"
+#include "hyper_text.h"
+#include "text.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* log_entry.c - builds log entries from a message and the facts about it (job, rank, step, ...). */
 #include "log_entry.h"
 
-#include "printable.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,7 @@
 #include "roles.h"
 
 #include "glob.h"
-#include "printable.h"
-#include "units.h"
+#include "text.h"
 
 #include <errno.h>
 #include <stdio.h>

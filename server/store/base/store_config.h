@@ -47,7 +47,7 @@ typedef struct pd_store_config {
      * the hashes. */
     uint64_t hash_key[2];
     uint64_t start; /* random number of this start of the server: a job that is created again is another job */
-    /* The optimizers that jobs may use; the list ends with NULL. `rows` NULL: those of the table pd_rows. */
+    /* The optimizers that jobs may use; the list ends with NULL. `rows` NULL: those of the table pd_optimizer_table. */
     const struct pd_optimizer_ops *const *rows;
     const pd_option *job_presets;
     /* number of job_presets: default values of job keys, in place of those of pd_job_keys; borrowed */

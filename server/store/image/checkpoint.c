@@ -145,7 +145,7 @@ static bool is_at_rest(const pd_job *job)
     if (pd_global_clip_runs(&job->steps)) return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
-        if (param->stage >= PD_READY || !pd_optim_is_at_rest(param->optim)) return false;
+        if (param->stage >= PD_READY || !pd_optim_may_be_written(param->optim)) return false;
     }
     return true;
 }

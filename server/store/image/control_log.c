@@ -99,7 +99,7 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
     if (effect == NULL || logged == NULL || (logged->job = strdup(job->steps.name)) == NULL)
         pd_fail(err, PD_NO_MEMORY, "out of memory for its entry");
     else if (write_entry(job, logged, err) == PD_OK) {
-        logged->control = true;
+        logged->stream = PD_WAL_DECISIONS;
         logged->number = job->steps.number;
         logged->creator = job->saved.creator;
         effect->u.wal = logged;

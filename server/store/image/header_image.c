@@ -9,7 +9,7 @@
 #include "job.h"
 #include "mutant.h"
 #include "override.h"
-#include "printable.h"
+#include "text.h"
 #include "step_group.h"
 #include "wal.h"
 

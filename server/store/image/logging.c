@@ -351,7 +351,7 @@ void pd_logging_returned(pd_job *job, pd_request *request)
 {
     pd_wal_record *record = request->u.wal;
 
-    if (job != NULL && !record->control) {
+    if (job != NULL && record->stream == PD_WAL_STEPS) {
         settle(job, record, request);
     } else {
         if (job != NULL) pd_control_returned(job, record);

@@ -17,7 +17,7 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
 /* Publishes the parameter's weights, which have just been read from an image: param->next becomes param->current. */
 void pd_param_image_publish(pd_steps *steps, pd_param *param);
 
-/* Writes the state of a parameter that is quiesced (pd_optim_is_at_rest) to an archive, except the results of
+/* Writes the state of a quiesced parameter (pd_optim_may_be_written) to an archive, except the results of
  * preconditioner tasks that are still at the preconditioner pool. Returns how many these are. Each of them must be
  * given to pd_optim_write_task when it has returned; then pd_param_image_write_end ends the writing. */
 size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *param);

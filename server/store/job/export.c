@@ -6,7 +6,7 @@
 #include "mutant.h"
 #include "param_set.h"
 #include "riders.h"
-#include "pending_root.h"
+#include "save.h"
 #include "step_group.h"
 
 #include <inttypes.h>

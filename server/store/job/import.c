@@ -5,7 +5,7 @@
 #include "checkpoint_policy.h"
 #include "pages.h"
 #include "param_set.h"
-#include "pending_root.h"
+#include "save.h"
 #include "step_group.h"
 
 #include <assert.h>
@@ -63,7 +63,7 @@ static bool rests(const pd_job *job, uint32_t param)
     const pd_optim *optim = job->steps.params[param].optim;
 
     if (job->steps.params[param].stage != PD_COLLECTING) return false;
-    return job->import->reset != NULL ? pd_optim_is_still(optim) : pd_optim_rests(optim);
+    return job->import->reset != NULL ? pd_optim_is_quiesced(optim) : pd_optim_is_idle(optim);
 }
 
 /* Returns a parameter that cannot be written yet; NULL: all can. Looks first at the one that was found last, so that

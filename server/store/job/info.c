@@ -6,7 +6,7 @@
 #include "jobs.h"
 #include "job_figures.h"
 #include "listing.h"
-#include "printable.h"
+#include "text.h"
 #include "override.h"
 #include "root_report.h"
 #include "round_scalars.h"

@@ -5,7 +5,7 @@
 #include "aggregate_fit.h"
 #include "effects.h"
 #include "glob.h"
-#include "printable.h"
+#include "text.h"
 #include "random.h"
 
 #include <inttypes.h>

@@ -17,7 +17,7 @@
 #include "control_keeping.h"
 #include "glob.h"
 #include "override_values.h"
-#include "printable.h"
+#include "text.h"
 #include "request.h"
 
 #include <assert.h>

@@ -73,7 +73,7 @@ typedef struct pd_planning {
     /* for each optimizer rule: index of the first rule that has the same optimizer */
     size_t *alike;
     /* facts, which are numbers about all parameters of an optimizer, at the index of the first rule that has it */
-    double (*facts)[PD_MAX_FACTS];
+    double (*stats)[PD_MAX_MODEL_STATS];
     bool *surveyed; /* at the same index: whether the facts include a parameter yet */
     pd_sizing sizing;
     pd_footprint all;
@@ -208,15 +208,15 @@ static void survey(const pd_job *job, const pd_param *param)
     size_t first = job->planning->alike[rule_index(job, param)];
     pd_declaration declaration;
 
-    if (row->facts == NULL) return;
+    if (row->stats == NULL) return;
     declaration = declaration_of(job, param);
-    pd_optim_survey_one(row, &declaration, &job->planning->surveyed[first], job->planning->facts[first]);
+    pd_model_stats_add(row, &declaration, &job->planning->surveyed[first], job->planning->stats[first]);
 }
 
 /* Returns the facts about the parameter's optimizer. */
 static const double *facts_of(const pd_job *job, const pd_param *param)
 {
-    return job->planning->facts[job->planning->alike[rule_index(job, param)]];
+    return job->planning->stats[job->planning->alike[rule_index(job, param)]];
 }
 
 static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
@@ -413,11 +413,11 @@ static int begin_adding(pd_job *job, const pd_request *request, double *budget_n
     if (job->shares) make_shared(job, request);
     planning->plans = calloc(n, sizeof *planning->plans);
     planning->alike = calloc(rules, sizeof *planning->alike);
-    planning->facts = calloc(rules, sizeof *planning->facts);
+    planning->stats = calloc(rules, sizeof *planning->stats);
     planning->surveyed = calloc(rules, sizeof *planning->surveyed);
     planning->maps = pd_name_maps_new(n);
     job->steps.params = calloc(n, sizeof *job->steps.params);
-    if (planning->plans == NULL || planning->alike == NULL || planning->facts == NULL || planning->surveyed == NULL ||
+    if (planning->plans == NULL || planning->alike == NULL || planning->stats == NULL || planning->surveyed == NULL ||
         planning->maps == NULL || job->steps.params == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
     find_alike(job, planning->alike);
@@ -538,7 +538,7 @@ void pd_planning_free(pd_job *job)
     pd_name_maps_free(planning->maps);
     free(planning->plans);
     free(planning->alike);
-    free(planning->facts);
+    free(planning->stats);
     free(planning->surveyed);
     free(planning);
     job->planning = NULL;

@@ -5,7 +5,7 @@
 #include "checkpoint_policy.h"
 #include "job.h"
 #include "mutant.h"
-#include "printable.h"
+#include "text.h"
 #include "reserves.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "reset_state.h"
 
 #include "glob.h"
-#include "printable.h"
+#include "text.h"
 #include "step_group.h"
 
 #include <stdlib.h>

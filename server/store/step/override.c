@@ -3,7 +3,7 @@
 #include "override.h"
 
 #include "effects.h"
-#include "printable.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 #include "factor_rules.h"
 #include "plan_bytes.h"
 #include "plan_make.h"
-#include "survey.h"
 
 static int64_t plus(int64_t a, int64_t b)
 {
@@ -159,14 +158,14 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
 {
     pd_declaration *declarations = malloc((f->shapes->n + 1) * sizeof *declarations);
 
-    f->fact = calloc(f->n_rules, sizeof *f->fact);
-    if (declarations == NULL || f->fact == NULL) {
+    f->stats = calloc(f->n_rules, sizeof *f->stats);
+    if (declarations == NULL || f->stats == NULL) {
         free(declarations);
         return out_of_memory(err);
     }
     for (size_t i = 0; i < f->shapes->n; i++) declarations[i] = declaration_of(f, rule[i], &f->shapes->entries[i]);
     for (size_t r = 0; r < f->n_rules; r++)
-        pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
+        pd_model_stats_of(f->rules[r].hypers.row, declarations, f->shapes->n, f->stats[r]);
     free(declarations);
     return PD_OK;
 }
@@ -175,7 +174,7 @@ static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *
 {
     pd_declaration declaration = declaration_of(f, kind->rule, entry);
     pd_error why;
-    int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
+    int rc = pd_plan_make(&kind->plan, &declaration, f->stats[kind->rule - f->rules], &why);
 
     if (rc == PD_OK) return PD_OK;
     return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line, why.text)
@@ -359,7 +358,7 @@ void pd_forecast_free(pd_forecast *forecast)
     for (size_t k = 0; k < forecast->n_kinds; k++) pd_plan_free(&forecast->kinds[k].plan);
     free(forecast->kinds);
     free(forecast->kind);
-    free(forecast->fact);
+    free(forecast->stats);
     free(forecast->of_rule);
     pd_rules_free(forecast->rules, forecast->n_rules);
     *forecast = (pd_forecast){ 0 };

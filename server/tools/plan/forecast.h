@@ -52,9 +52,9 @@ typedef struct pd_forecast {
     pd_sizing job;
     pd_rule *rules;
     size_t n_rules;
-    struct pd_name_maps *maps;    /* maps in the texts of rules; NULL once the plans are made */
-    pd_forecast_sum *of_rule;     /* for each rule the sums over its parameters */
-    double (*fact)[PD_MAX_FACTS]; /* for each rule the model statistics that its optimizer needs */
+    struct pd_name_maps *maps;           /* maps in the texts of rules; NULL once the plans are made */
+    pd_forecast_sum *of_rule;            /* for each rule the sums over its parameters */
+    double (*stats)[PD_MAX_MODEL_STATS]; /* for each rule the model statistics that its optimizer needs */
     pd_kind *kinds;
     size_t n_kinds;
     pd_kind **kind; /* of each parameter */

@@ -1,7 +1,7 @@
 /* forecast_json.c - paramctl plan --json: prints all data of a forecast.
  *
- * Each entry of `params` names its entry in `kinds` by index. The
- * bytes and operations in `kinds` are for one parameter; those in `rules` and `total` are sums. */
+ * Each entry of `params` names its entry in `kinds` by index. The bytes and operations in `kinds` are for one
+ * parameter; those in `rules` and `total` are sums. */
 #include "forecast.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
@@ -142,12 +142,12 @@ static json_t *job_json(const pd_forecast *f)
 static json_t *rule_json(const pd_forecast *f, size_t r)
 {
     const pd_optimizer_ops *row = f->rules[r].hypers.row;
-    json_t *facts = json_object(), *object = sum_json(&f->of_rule[r]);
+    json_t *stats = json_object(), *object = sum_json(&f->of_rule[r]);
 
-    for (size_t k = 0; row->facts != NULL && row->facts[k].name != NULL; k++)
-        json_object_set_new(facts, row->facts[k].name, json_real(f->fact[r][k]));
+    for (size_t k = 0; row->stats != NULL && row->stats[k].name != NULL; k++)
+        json_object_set_new(stats, row->stats[k].name, json_real(f->stats[r][k]));
     json_object_set_new(object, "rule", json_string(f->rules[r].text));
-    json_object_set_new(object, "facts", facts);
+    json_object_set_new(object, "facts", stats);
     return object;
 }
 

@@ -8,7 +8,7 @@
 
 #include "format.h"
 #include "plan_bytes.h"
-#include "table.h"
+#include "optimizer_ops.h"
 #include "text_table.h"
 
 enum { NAME_LINES = 8 }; /* most lines with parameter names in one entry; further names are only counted */
@@ -446,15 +446,15 @@ static int print_rules(const pd_forecast *f, FILE *out)
     return pd_table_print(table, out, "no rules");
 }
 
-static void print_facts(const pd_forecast *f, FILE *out)
+static void print_stats(const pd_forecast *f, FILE *out)
 {
     for (size_t r = 0; r < f->n_rules; r++) {
         const pd_optimizer_ops *row = f->rules[r].hypers.row;
-        bool told = f->of_rule[r].params == 0 || row->facts == NULL;
+        bool told = f->of_rule[r].params == 0 || row->stats == NULL;
         for (size_t before = 0; before < r; before++)
             told = told || (f->rules[before].hypers.row == row && f->of_rule[before].params > 0);
-        for (size_t k = 0; !told && row->facts[k].name != NULL; k++)
-            fprintf(out, "fact         %s: %s %g\n", row->name, row->facts[k].name, f->fact[r][k]);
+        for (size_t k = 0; !told && row->stats[k].name != NULL; k++)
+            fprintf(out, "fact         %s: %s %g\n", row->name, row->stats[k].name, f->stats[r][k]);
     }
 }
 
@@ -529,7 +529,7 @@ static void print_sums(const pd_forecast *f, FILE *out)
     fprintf(out, "largest      %s: %s of weights, %s of state\n", f->shapes->entries[f->largest].name,
             pd_bytes_text(a, (uint64_t)largest->elements * sizeof(float)),
             pd_bytes_text(b, (uint64_t)largest->state_bytes));
-    print_facts(f, out);
+    print_stats(f, out);
     print_memory(f, out);
 }
 

@@ -58,7 +58,8 @@ static int plan(const pd_line *line, pd_sizing *job, const texts *options, const
     if (rc == PD_OK) {
         rc = set_options(job, options, &err);
         if (rc == PD_OK)
-            rc = pd_forecast_make(&forecast, job, &shapes, (char *const *)rules->at, rules->n, pd_rows, &err);
+            rc =
+                pd_forecast_make(&forecast, job, &shapes, (char *const *)rules->at, rules->n, pd_optimizer_table, &err);
         usage = rc != PD_OK && rc != PD_NO_MEMORY;
     }
     if (rc == PD_OK && !line->json) rc = pd_forecast_print(&forecast, pd_line_has(line, "verbose"), stdout, &err);

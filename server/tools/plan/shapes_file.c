@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "message.h"
-#include "printable.h"
+#include "text.h"
 #include "safetensors.h"
 
 enum { NAME_BYTES = 256 }; /* longest name of a parameter that the protocol allows, in bytes */
@@ -380,7 +380,7 @@ static int check_names(reader *r)
     for (size_t i = 1; i < out->n && rc == PD_OK; i++) {
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0) continue;
         r->line = sorted[i]->line;
-        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64 " already",
+        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64,
                     sorted[i]->name, sorted[i - 1]->line);
     }
     free(sorted);

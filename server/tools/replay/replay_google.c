@@ -5,10 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "power_iteration.h"
+#include "root_types.h"
 #include "quantize.h"
 #include "root.h"
-#include "root_newton.h"
 #include "symmetric.h"
 
 static int storage_of(const pd_case *c, pd_storage *out)

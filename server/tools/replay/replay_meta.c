@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "root.h"
-#include "root_coupled.h"
+#include "root_types.h"
 
 static const double most_noise = 1e-2; /* if a recorded matrix root has a larger noise, its digits are not compared */
 /* The iteration for a root makes a matrix M converge to I, and stops when max |M - I| is below its tolerance. Below

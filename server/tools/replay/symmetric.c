@@ -9,8 +9,6 @@
 
 #define LL(n) ((long long)(n))
 
-/* ---- shapes ---- */
-
 static int64_t triangle(int64_t k)
 {
     return k * (k + 1) / 2;
@@ -56,8 +54,6 @@ int64_t pd_blockrows_cols(int64_t b, int64_t k)
     return cols;
 }
 
-/* ---- views ---- */
-
 static pd_mat part(pd_mat M, int64_t row, int64_t col, int64_t rows, int64_t cols)
 {
     return (pd_mat){ M.at + row * M.stride + col, rows, cols, M.stride };
@@ -85,8 +81,6 @@ static void clear(pd_mat M)
 {
     for (int64_t r = 0; r < M.rows; r++) memset(M.at + r * M.stride, 0, (size_t)M.cols * sizeof *M.at);
 }
-
-/* ---- arithmetic ---- */
 
 void pd_blockrows_product(pd_blockrows B, float beta, float alpha, pd_mat X)
 {
@@ -167,8 +161,6 @@ void pd_blockrows_scale(pd_blockrows C, pd_blockrows B, const float *v)
                 to.at[r * to.stride + c] = from.at[r * from.stride + c] * v[i * B.b + r];
     }
 }
-
-/* ---- padding ---- */
 
 static int check_padding(pd_mat P, pd_mat X, pd_blockrows *padded, pd_error *err)
 {

@@ -14,7 +14,7 @@
 
 #include "convert.h"
 #include "optimizer_ops.h"
-#include "printable.h"
+#include "text.h"
 #include "safetensors.h"
 
 static int load(uint8_t **out, size_t *bytes, int fd, const char *path, long long most, pd_error *err)
