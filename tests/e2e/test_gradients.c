@@ -21,8 +21,6 @@ static int stop_daemon(void **state)
     return daemon_stop(*state, patient(10));
 }
 
-/* ---- aggregates, against sums computed here in rank order ---- */
-
 enum { STEPS = 3 };
 #define LR 0.5f
 
@@ -173,8 +171,6 @@ TEST(the_median_and_the_trimmed_mean_of_four_keep_the_middle_two, test_daemon *d
     expect_aggregate(daemon, "median", "aggregate=median", MEDIAN);
     expect_aggregate(daemon, "trimmed", "aggregate=trimmed_mean", MEDIAN);
 }
-
-/* ---- gradients that are missing or not finite ---- */
 
 /* Takes a step in which rank 1 has no gradient of parameter 1, and no rank has a gradient of parameter 2. */
 static bool gappy_step(worker *w)
@@ -373,8 +369,6 @@ TEST(a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_m
     team_free(&t, workers);
     model_free(m);
 }
-
-/* ---- hyperparameters that come with a push ---- */
 
 static bool scheduled_steps(worker *w)
 {

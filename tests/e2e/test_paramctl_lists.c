@@ -4,13 +4,9 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "paramd/client.h"
-
-/* ---- jobs with long names ---- */
 
 #define JOB "resnet50-imagenet-bf16-sweep-0017"
 
@@ -99,8 +95,6 @@ static json_t *first_job(void)
     json_decref(answer);
     return job;
 }
-
-/* ---- tests ---- */
 
 TEST(jobs_show_the_nine_columns_that_matter)
 {

@@ -3,9 +3,7 @@
 #include "test.h"
 
 #include <signal.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "crew.h"
 #include "daemon_process.h"
 #include "descriptors.h"
@@ -59,8 +57,6 @@ static void drop(const fixture *f)
     snprintf(line, sizeof line, "%s/paramctl drop crew -s %s >/dev/null", getenv("PARAMD_BIN"), f->local);
     assert_int_equal(system(line), 0);
 }
-
-/* ---- the same bits by every way ---- */
 
 /* Runs the job by one way. Writes the hashes of every rank's weights. */
 static void run(const fixture *f, const crew_job *job, crew_way way, uint64_t hashes[WORLD][CREW_PARAMS])
@@ -142,8 +138,6 @@ TEST(workers_that_come_by_different_ways_have_the_same_bits, const fixture *f)
     crew_free(&c);
 }
 
-/* ---- what is not copied ---- */
-
 /* Runs a job that stays at its end. */
 static crew run_and_stay(const fixture *f, crew_way way, const crew_job *job)
 {
@@ -205,8 +199,6 @@ TEST(an_operator_sees_the_job_while_its_workers_share_memory, const fixture *f)
     crew_join(&c);
     crew_free(&c);
 }
-
-/* ---- processes that end ---- */
 
 TEST(a_worker_killed_in_training_comes_back_and_changes_nothing, const fixture *f)
 {
@@ -294,8 +286,6 @@ TEST(shared_pages_of_a_job_are_given_back_when_it_has_ended, const fixture *f)
     drop(f);
     assert_true(await(has_no_shared_pages, f->daemon, patient(10)));
 }
-
-/* ---- a daemon that does not share ---- */
 
 TEST(a_daemon_may_be_told_to_share_no_memory)
 {

@@ -3,11 +3,9 @@
 #define _GNU_SOURCE /* mkdtemp, asprintf */
 #include "test.h"
 
-#include "await.h"
 #include "daemon_process.h"
 #include "kept_sample.h"
 #include "wal_sample.h"
-#include "paramctl_run.h"
 #include "team.h"
 
 static const char *const counting[] = { "* sgd lr=1", NULL };

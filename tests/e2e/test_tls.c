@@ -6,10 +6,8 @@
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
-#include "loopback.h"
+#include "http_ask.h"
 #include "proxy.h"
 #include "team.h"
 #include "tls_scene.h"
@@ -32,8 +30,6 @@ static int end(void **state)
 {
     return tls_scene_end(*state);
 }
-
-/* ---- training ---- */
 
 static bool train(worker *w)
 {
@@ -78,8 +74,6 @@ HOLDS_FOR(const tls_scene *scene, workers_with_a_certificate_train_as_over_tcp,
                                                 .ca_file = scene->ca,
                                                 .cert_file = scene->client_pem,
                                                 .key_file = scene->client_key }));
-
-/* ---- refusals ---- */
 
 /* Connects as a client that gives up at once. Fails the test unless both sides tell the reason. */
 static void expect_refusal(const tls_scene *scene, pd_client_options options, const char *to_client, const char *in_log)
@@ -215,8 +209,6 @@ TEST(other_machines_may_reach_only_what_knows_its_clients, const tls_scene *scen
     assert_int_equal(daemon_refuses(flags, text, sizeof text), 0);
 }
 
-/* ---- what a stranger sees ---- */
-
 /* Trains through a proxy that records. Returns whether it has seen a name of the job or a part of the weights. */
 static bool can_be_read(const tls_scene *scene, bool secure)
 {
@@ -246,8 +238,6 @@ TEST(neither_names_nor_numbers_can_be_read_on_the_wire, const tls_scene *scene)
     assert_true(can_be_read(scene, false));
     assert_false(can_be_read(scene, true));
 }
-
-/* ---- handshakes that do not end ---- */
 
 /* Returns the daemon's resident memory in KiB. */
 static long resident(const tls_scene *scene)

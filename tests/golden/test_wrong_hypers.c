@@ -3,7 +3,6 @@
  * roots, since factors would fail first and hide them. */
 #include "test.h"
 
-#include <unistd.h>
 #include <jansson.h>
 
 #include "golden.h"
@@ -22,8 +21,6 @@ static const char *const runs[] = { "start_preconditioning_step_1",
                                     "momentum_1",
                                     "nesterov_1" };
 enum { RUNS = sizeof runs / sizeof runs[0] };
-
-/* ---- a copy of a run ---- */
 
 static void change_epsilon(json_t *config)
 {
@@ -106,8 +103,6 @@ static void copy_run(const char *from, const char *to, void (*change)(json_t *co
     json_decref(header);
     free(bytes);
 }
-
-/* ---- the tests ---- */
 
 /* Plays a run with a changed configuration. Returns the largest error of a root, in units of its tolerance. */
 static double error_of_roots(const char *run, void (*change)(json_t *config))

@@ -1,7 +1,7 @@
 /* kept_job.c - a small job with checkpoints. */
 #include "kept_job.h"
 
-#include "store_inside.h"
+#include "rig.h"
 #include "test.h"
 
 const int64_t kept_job_sizes[2] = { 200, 100 };

@@ -72,8 +72,6 @@ static pd_plan planned(const pd_declaration *declaration)
     return plan;
 }
 
-/* ---- refusals ---- */
-
 EACH_TEST(set_up, tear_down);
 
 HOLDS(refuses_rank_three_without_a_rule,
@@ -249,8 +247,6 @@ TEST(covers_what_upstream_refuses)
     json_decref(list);
 }
 
-/* ---- state ---- */
-
 static void has_slot(const pd_plan *plan, size_t i, const char *name, pd_shape shape)
 {
     assert_string_equal(plan->slots[i].name, name);
@@ -348,8 +344,6 @@ TEST(blocks_cover_each_element_once)
     }
 }
 
-/* ---- notes ---- */
-
 TEST(says_that_a_rule_is_ignored)
 {
     pd_declaration declaration;
@@ -378,8 +372,6 @@ TEST(says_that_a_table_of_axes_has_no_effect)
     assert_non_null(strstr(plan.note, "logical_factor_rules has no effect"));
     pd_plan_free(&plan);
 }
-
-/* ---- steps ---- */
 
 enum { SIDE = 6, ELEMENTS = SIDE * SIDE };
 

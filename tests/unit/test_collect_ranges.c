@@ -4,7 +4,6 @@
 #include "test.h"
 
 #include "rig.h"
-#include "store_inside.h"
 
 enum { CONN = 10, CHUNK = 64, N = 300 };
 static const char *const name[] = { "w" };
@@ -39,8 +38,6 @@ static void begin(rig *r, uint32_t world, const char *options)
     rig_new(r, &config);
     join(r, world, options, "* sgd lr=1");
 }
-
-/* ---- which ranks may contribute ---- */
 
 TEST(a_whole_parameter_needs_a_power_of_two_of_ranks)
 {
@@ -187,8 +184,6 @@ TEST(threads_do_not_share_sort_buffers)
         rig_free(&r);
     }
 }
-
-/* ---- memory of collected contributions ---- */
 
 static uint64_t collect_bytes(rig *r)
 {

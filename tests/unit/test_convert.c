@@ -3,8 +3,8 @@
 
 #include "convert.h"
 
-/* ---- a number format by its definition, in float64: `digits` significant bits (with the leading one), exponents
- * from `least` to `most` ---- */
+/* A number format by its definition, in float64: `digits` significant bits (with the leading one), exponents from
+ * `least` to `most`. */
 
 typedef struct format {
     pd_dtype dtype;

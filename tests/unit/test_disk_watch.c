@@ -6,7 +6,6 @@
 #include "kept_job.h"
 #include "rig.h"
 #include "wal.h"
-#include "store_inside.h"
 
 enum { OPERATOR = 99 };
 
@@ -35,8 +34,6 @@ static void assert_trouble(rig *r, const char *text)
     if (strstr(listed(r)->checkpoint_error, text) == NULL)
         fail_msg("expected \"%s\", got \"%s\"", text, listed(r)->checkpoint_error);
 }
-
-/* ---- checkpoints ---- */
 
 TEST(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on)
 {
@@ -280,8 +277,6 @@ TEST(a_paused_job_does_not_keep_a_drain_waiting)
     assert_true(rig_drain(&r, OPERATOR, 30));
     rig_free(&r);
 }
-
-/* ---- entries of a log ---- */
 
 #define LOG "durability=log checkpoint_every=100"
 

@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "exporting.h"
-#include "store_inside.h"
+#include "rig.h"
 
 EACH_TEST(exporting_set_up, exporting_tear_down);
 

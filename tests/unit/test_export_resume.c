@@ -6,7 +6,7 @@
 #include "optimizer.h"
 #include "save.h"
 #include "step_group.h"
-#include "store_inside.h"
+#include "rig.h"
 
 enum { WORLD = 2, PARAMS = 3, BEFORE = 9, STEPS = 20, CONN = 10, OPERATOR = 99, MOST = 480, PIECE = 77 };
 static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
@@ -22,8 +22,6 @@ typedef struct course {
     bool late;    /* it joins after that */
     int before;   /* step after which the job is exported, if not BEFORE; -1: before the first step */
 } course;
-
-/* ---- training of a job ---- */
 
 static void values_of(uint64_t seed, float *out, int64_t n)
 {
@@ -77,8 +75,6 @@ static void step_to(rig *r, const course *p, uint64_t step)
         for (uint32_t i = 0; i < PARAMS; i++) push(r, p, rank, i, step);
     rig_work(r);
 }
-
-/* ---- copying state from one job to another ---- */
 
 static pd_param *param_of(rig *r, uint32_t i)
 {
@@ -230,8 +226,6 @@ static void resume(rig *from, rig *to, const course *p)
     assert_int_equal(export_end(from, "job", OPERATOR), PD_OK);
 }
 
-/* ---- comparing ---- */
-
 static void compare_slot(rig *a, rig *b, uint32_t i, size_t slot)
 {
     const pd_optim *x = param_of(a, i)->optim, *y = param_of(b, i)->optim;
@@ -293,8 +287,6 @@ static void check(const course *p)
     rig_free(&a);
     rig_free(&b);
 }
-
-/* ---- tests ---- */
 
 /* Checks a course with each optimizer of the table. */
 static void check_all(course p)

@@ -226,8 +226,6 @@ TEST(writes_the_shortest_text)
     assert_string_equal(pd_hypers_text(&h, GRAFT, text, sizeof text), "sgd");
 }
 
-/* ---- the word that stands for an option's least value ---- */
-
 TEST(reads_and_writes_the_word_for_the_least_value)
 {
     char text[64];
@@ -253,8 +251,6 @@ TEST(says_the_range_with_the_word)
     assert_string_equal(err.text, "cut of row: expected a finite number from 0 to 1000000000, or never, got \"x\"");
     assert_int_equal(set("size", "ready"), PD_INVALID_ARGUMENT);
 }
-
-/* ---- schedules ---- */
 
 static double at(const pd_hypers *hypers, int index, int64_t count)
 {
@@ -359,8 +355,6 @@ TEST(checks_wherever_a_schedule_turns)
     assert_int_equal(set("rate", "1"), PD_OK);
     assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
 }
-
-/* ---- schedules and copies ---- */
 
 TEST(a_copy_changes_nothing_of_the_original)
 {

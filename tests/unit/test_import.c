@@ -3,7 +3,6 @@
 
 #include "import.h"
 #include "rig.h"
-#include "store_inside.h"
 
 /* The test's job has a matrix of 8 x 4 and a vector of 6, both with scalable_shampoo. Their state consists of
  * momenta of the whole parameter, and of statistics and preconditioners for each dimension. */
@@ -37,8 +36,6 @@ static void tear_down(fixture *f)
 {
     rig_free(&f->r);
 }
-
-/* ---- requests ---- */
 
 static pd_request *request_of(fixture *f, pd_import_act act, const char *param, const char *slot)
 {
@@ -142,8 +139,6 @@ static void assert_untouched(fixture *f)
     assert_true(state_at(f, VECTOR, "preconditioners", 0, 0) == 1 && state_at(f, VECTOR, "preconditioners", 0, 1) == 0);
     assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 0);
 }
-
-/* ---- tests ---- */
 
 FIXTURE(fixture, set_up, tear_down);
 

@@ -3,7 +3,6 @@
 
 #include "listing.h"
 #include "rig.h"
-#include "store_inside.h"
 #include "job_figures.h"
 
 enum { PARAMS = 60 };

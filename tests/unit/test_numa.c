@@ -7,11 +7,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "host.h"
-
-/* ---- lists ---- */
 
 /* Reads a list. Returns how many numbers it has; -1: it is refused. */
 static int count(const char *text)
@@ -53,8 +50,6 @@ TEST(garbage_is_no_list)
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
         if (count(garbage[i]) != -1) fail_msg("\"%s\" is read as a list", garbage[i]);
 }
-
-/* ---- machines ---- */
 
 enum { MOST_NODES = 8 };
 
@@ -236,8 +231,6 @@ TEST(a_machine_whose_nodes_cannot_be_read_is_left_alone)
         expect_line(&numa, "numa: off, because /sys/devices/system/node does not list the machine's nodes");
     }
 }
-
-/* ---- this machine ---- */
 
 TEST(off_is_off)
 {

@@ -121,8 +121,6 @@ TEST(refuses_a_range_that_is_not_one_chunk, payload *p)
     assert_refused(p, "piece 1 (kernel): 100 elements from 200: expected 50, to the end of the chunk");
 }
 
-/* ---- ranges ---- */
-
 static bool takes_piece(int64_t start, int64_t end, uint64_t first, uint64_t count)
 {
     const pd_handle_facts shard = { start, end, "shard" };

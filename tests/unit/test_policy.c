@@ -5,11 +5,8 @@
 #include "partial_policy.h"
 #include "rig.h"
 #include "round.h"
-#include "store_inside.h"
 
 enum { WORLD = 3, CONN = 10, N = 100 };
-
-/* ---- the tests ---- */
 
 static void start(rig *r, const char *options)
 {

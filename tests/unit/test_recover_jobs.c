@@ -117,8 +117,6 @@ static const pd_job_info *only_job(fixture *f)
     return &info->jobs[0];
 }
 
-/* ---- tests ---- */
-
 EACH_TEST(set_up, tear_down);
 
 TEST(a_job_comes_back_with_its_step_which_is_durable, fixture *f)

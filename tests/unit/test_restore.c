@@ -2,10 +2,9 @@
 #include "test.h"
 
 #include "course.h"
-#include "kept_copy.h"
 #include "kept_job.h"
 #include "plan_bytes.h"
-#include "store_inside.h"
+#include "rig.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { STRIDE = 61 }; /* few cases, since sanitizers are slow */
@@ -234,8 +233,6 @@ TEST(memory_that_fails_while_restoring_leaves_nothing, const rig *r)
         assert_true(rc == PD_OK || rc == PD_NO_MEMORY);
     }
 }
-
-/* ---- out of memory while a checkpoint is made ---- */
 
 /* Takes two steps while allocation number `fail` fails; the second step makes a checkpoint. Returns whether an
  * allocation failed. Adds 1 to *lost if the checkpoint was given up. */

@@ -25,8 +25,6 @@ static float *slot_of_run(const run *r, const char *slot, int number, int64_t n)
     return shampoo_slot(r, slot, number, -1, n);
 }
 
-/* ---- promises ---- */
-
 TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
@@ -154,8 +152,6 @@ TEST(every_root_method_comes_close_to_newton)
     }
 }
 
-/* ---- memory ---- */
-
 /* Returns the bytes of the optimizer's state, by section 11 of the algorithm's specification. */
 static double formula(const pd_shape *shape, int64_t block_size, bool reduced, bool diagonal)
 {
@@ -212,8 +208,6 @@ TEST(diagonal_statistics_may_take_half_the_memory)
     shampoo_run_end(&full);
     shampoo_run_end(&half);
 }
-
-/* ---- unusual shapes and gradients ---- */
 
 TEST(what_upstream_refuses_is_an_ordinary_step)
 {
@@ -370,8 +364,6 @@ TEST(errors_of_roots_stay_where_the_new_one_is_none)
     shampoo_run_end(&r);
 }
 
-/* ---- when out of memory ---- */
-
 /* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
 TEST(every_block_has_the_scratch_memory_that_it_takes)
 {
@@ -411,8 +403,6 @@ TEST(out_of_memory_is_told_and_leaves_nothing)
 /* A root without memory counts as failed. The last root stays in use, and the step is taken. */
 HOLDS(a_root_without_memory_is_a_root_that_failed,
       shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1));
-
-/* ---- refusals ---- */
 
 TEST(values_out_of_range_are_refused_by_name)
 {

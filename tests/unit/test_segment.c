@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "descriptors.h"
 #include "segment.h"
@@ -36,8 +35,6 @@ static pd_segment made(uint64_t bytes)
     if (pd_segment_make(&segment, bytes, &err) != PD_OK) fail_msg("%s", err.text);
     return segment;
 }
-
-/* ---- what both sides see ---- */
 
 EACH_TEST(set_up, tear_down);
 
@@ -126,8 +123,6 @@ TEST(a_dropped_segment_may_be_dropped_again)
     assert_null(segment.at);
 }
 
-/* ---- what the other side cannot do ---- */
-
 TEST(the_other_side_cannot_map_it_to_write)
 {
     pd_segment mine = made(BYTES);
@@ -192,8 +187,6 @@ TEST(a_segment_of_a_peer_cannot_be_passed_on)
     assert_int_equal(pd_segment_share(&theirs), -1);
     pd_segment_drop(&theirs);
 }
-
-/* ---- which descriptors are mapped ---- */
 
 static void assert_refuses(int fd, uint64_t bytes, const char *part)
 {
@@ -326,8 +319,6 @@ TEST(refuses_gradients_whose_pages_can_be_freed)
     assert_not_full(fd, "F_SEAL_FUTURE_WRITE");
 }
 
-/* ---- where the system gives none ---- */
-
 static void assert_cannot_make(uint64_t bytes, const char *part)
 {
     pd_segment segment;
@@ -367,8 +358,6 @@ TEST(passes_no_descriptor_where_none_is_free)
     assert_int_equal(fd, -1);
     pd_segment_drop(&mine);
 }
-
-/* ---- what lies in it ---- */
 
 static uint64_t draw(uint64_t *seed, uint64_t below)
 {

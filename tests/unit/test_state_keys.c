@@ -51,8 +51,6 @@ TEST(reads_our_own_names)
     assert_part("a.statistics.7", "a", "statistics", 7, -1);
 }
 
-/* ---- JAX's paths ---- */
-
 static const char *const jax_names[] = { "dense/bias", "dense/kernel", "layers.0.weight", "mu", "odd.name/of", "s" };
 
 static pd_key_kind read_jax(const char *text)

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "rig.h"
-#include "store_inside.h"
 
 enum { N = 4 };
 static const int64_t sizes[N] = { 8, 8, 8, 8 };
@@ -31,8 +30,6 @@ static void lose(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
     strcpy(request->u.lost.reason, "silent for 30 s");
     rig_apply(r, request);
 }
-
-/* ---- overdue rounds ---- */
 
 FIXTURE(rig, set_up, rig_free);
 
@@ -198,8 +195,6 @@ TEST(the_deadline_counts_from_the_first_contribution, rig *r)
     assert_true(pd_store_next_tick(r->store) == r->now + 10000000000);
 }
 
-/* ---- turns ---- */
-
 TEST(jobs_take_turns, rig *r)
 {
     uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
@@ -242,8 +237,6 @@ TEST(a_batch_is_bounded, rig *r)
     rig_work(r);
     assert_int_equal(r->versions[job][N - 1].step, 1);
 }
-
-/* ---- draining ---- */
 
 static void drain(rig *r, double seconds)
 {

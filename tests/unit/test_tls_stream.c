@@ -5,11 +5,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "tls_ends.h"
+#include "pki.h"
 #include "tls_inside.h"
 #include "transport.h"
-
-/* ---- bytes ---- */
 
 /* Cuts `n` bytes into spans of `slice` bytes. Returns the number of spans. */
 static int cut(struct iovec *iov, int most, uint8_t *at, size_t n, size_t slice)
@@ -407,8 +405,6 @@ TEST(nothing_of_the_bytes_can_be_read_on_the_way)
     assert_true(n > (ssize_t)sizeof secret);
     assert_null(memmem(seen, (size_t)n, secret, 8));
 }
-
-/* ---- memory ---- */
 
 static int try_connection(const void *unused)
 {

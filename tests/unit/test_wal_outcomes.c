@@ -5,7 +5,6 @@
 #include "counting_row.h"
 #include "kept_job.h"
 #include "rig.h"
-#include "store_inside.h"
 
 enum { PARAMS = 4, WORLD = 2, SIZE = 3, STEPS = 10, CONN = 10 };
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -30,8 +29,6 @@ static const char *const options[] = {
     LOG " aggregate=median",
 };
 enum { KINDS = sizeof options / sizeof options[0] };
-
-/* ---- a random course ---- */
 
 typedef enum part { GIVEN, ABSENT, ABSENT_AT_RANK_1, SPOILED, HUGE_ } part;
 
@@ -87,8 +84,6 @@ static pd_store_config config(void)
     return config;
 }
 
-/* ---- images ---- */
-
 typedef struct image {
     uint8_t *at;
     size_t bytes;
@@ -112,8 +107,6 @@ static void assert_image(const rig *r, const image *expected, const random_cours
                  (int)step);
     free(got.at);
 }
-
-/* ---- crashes ---- */
 
 /* Makes a job from the checkpoint and the log of another rig. */
 static void come_back(rig *next, const rig *r)
@@ -195,8 +188,6 @@ static void check(const random_course *c, const image *images)
     }
     rig_free(&r);
 }
-
-/* ---- tests ---- */
 
 TEST(a_log_brings_steps_back_however_they_ended)
 {

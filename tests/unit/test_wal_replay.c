@@ -6,10 +6,7 @@
 #include "kept_job.h"
 #include "optimizer.h"
 #include "rig.h"
-#include "store_inside.h"
 #include "optimizer_ops.h"
-
-/* ---- training, a crash, and the way back ---- */
 
 static void finish_tasks(rig *r)
 {
@@ -167,8 +164,6 @@ TEST(groups_ranges_absences_clipping_and_overrides_are_repeated)
                      .options = LOG },
           true, 70);
 }
-
-/* ---- roots that are used when they are ready ---- */
 
 static const course ready = { .options = LOG,
                               .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "yardstick.h"
 
