@@ -9,7 +9,7 @@
 #include "notice.h"
 #include "convert.h"
 #include "pages.h"
-#include "core_state.h"
+#include "core.h"
 #include "call.h"
 #include "pieces.h"
 #include "recoveries.h"

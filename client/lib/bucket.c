@@ -6,6 +6,7 @@
 #include "recoveries.h"
 
 #include <string.h>
+#include <utlist.h>
 
 /* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on the
  * first of them; smaller frames cost more headers. */
@@ -28,7 +29,7 @@ static void drop(pd_bucket *bucket)
         next = frame->next;
         pd_outgoing_frame_free(frame);
     }
-    bucket->first = bucket->last = NULL;
+    bucket->first = NULL;
     bucket->n = 0;
 }
 
@@ -75,11 +76,7 @@ static int seal(pd_bucket *bucket)
     frame->reply_bytes = bucket->reply;
     if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
     if (bucket->method != PD_PULL) frame->mark = bucket->core->link.mark;
-    if (bucket->last != NULL)
-        bucket->last->next = frame;
-    else
-        bucket->first = frame;
-    bucket->last = frame;
+    DL_APPEND(bucket->first, frame);
     bucket->n = bucket->n_iov = 0;
     bucket->payload = bucket->reply = 0;
     bucket->push.n_scalars = 0;
@@ -281,7 +278,7 @@ int pd_bucket_post(pd_bucket *bucket)
     while (bucket->first != NULL) {
         pd_outgoing_frame *frame = bucket->first;
 
-        bucket->first = frame->next;
+        DL_DELETE(bucket->first, frame);
         if (!pd_outgoing_add(&bucket->core->out, frame, PD_QUEUE_LASTING)) {
             pd_outgoing_frame_free(frame);
             drop(bucket);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "core_state.h"
+#include "core.h"
 #include "replace.h"
 #include "recoveries.h"
 
@@ -336,7 +336,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     }
     for (size_t i = 0; i < n; i++)
         if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
-            pd_replace_forget_versions(&core->params[items[i].param]);
+            pd_core_forget_versions(&core->params[items[i].param]);
     rc = post_worker_state(core, op, options);
     if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);

@@ -3,7 +3,7 @@
 #ifndef PD_CALL_H
 #define PD_CALL_H
 
-#include "core_state.h"
+#include "core.h"
 #include "message.h"
 #include "paramd/client.h"
 #include "pieces.h"

@@ -6,7 +6,20 @@
 #ifndef PD_CONNECT_H
 #define PD_CONNECT_H
 
+#include <stdint.h>
+
 #include "address.h"
+
+/* Returns the time of the monotonic clock. */
+uint64_t pd_clock_now_ns(void);
+static inline int64_t pd_clock_ms(void)
+{
+    return (int64_t)(pd_clock_now_ns() / 1000000);
+}
+static inline double pd_clock_seconds(void)
+{
+    return (double)pd_clock_now_ns() * 1e-9;
+}
 
 struct addrinfo;
 

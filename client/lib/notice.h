@@ -7,7 +7,6 @@
 
 #include "address.h"
 #include "core.h"
-#include "core_state.h"
 
 /* Receiver of notices for the user: pd_client_options.notice, or by default a function that prints to standard
  * error. */

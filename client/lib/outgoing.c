@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "pages.h"
 #include "frame.h"
@@ -66,10 +67,7 @@ static void remove_block(pd_staging *staging, pd_block *block)
         block->prev->next = block->next;
     else
         staging->first = block->next;
-    if (block->next != NULL)
-        block->next->prev = block->prev;
-    else
-        staging->last = block->prev;
+    if (block->next != NULL) block->next->prev = block->prev;
     staging->given_up -= block->given_up;
     free(block);
 }
@@ -155,10 +153,7 @@ static pd_block *take_block(pd_staging *staging, const gap *from, uint64_t at, u
 
     if (block == NULL) return NULL;
     *block = (pd_block){ .prev = before, .next = *next, .at = at, .bytes = bytes };
-    if (block->next != NULL)
-        block->next->prev = block;
-    else
-        staging->last = block;
+    if (block->next != NULL) block->next->prev = block;
     *next = block;
     if (staging->used < at + bytes) staging->used = at + bytes;
     return staging->recent = block;
@@ -267,20 +262,15 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
 /* Links a frame into a lane: behind all others, or, among held frames, behind those with smaller ids. */
 static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
-    pd_outgoing_frame *before = out->queue[queue].last;
+    pd_outgoing_frame **first = &out->queue[queue].first, *before = *first != NULL ? (*first)->prev : NULL;
 
-    while (queue == PD_QUEUE_HELD && before != NULL && before->id > frame->id) before = before->prev;
+    while (queue == PD_QUEUE_HELD && before != NULL && before->id > frame->id)
+        before = before != *first ? before->prev : NULL;
     frame->queue = queue;
-    frame->prev = before;
-    frame->next = before != NULL ? before->next : out->queue[queue].first;
-    if (frame->next != NULL)
-        frame->next->prev = frame;
-    else
-        out->queue[queue].last = frame;
     if (before != NULL)
-        before->next = frame;
+        DL_APPEND_ELEM(*first, before, frame);
     else
-        out->queue[queue].first = frame;
+        DL_PREPEND(*first, frame);
     if (out->queue[queue].next == NULL && queue != PD_QUEUE_HELD) out->queue[queue].next = frame;
 }
 
@@ -289,14 +279,7 @@ static void link_out(pd_outgoing *out, pd_outgoing_frame *frame)
     pd_queue queue = frame->queue;
 
     if (out->queue[queue].next == frame) out->queue[queue].next = frame->next;
-    if (frame->prev != NULL)
-        frame->prev->next = frame->next;
-    else
-        out->queue[queue].first = frame->next;
-    if (frame->next != NULL)
-        frame->next->prev = frame->prev;
-    else
-        out->queue[queue].last = frame->prev;
+    DL_DELETE(out->queue[queue].first, frame);
 }
 
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)

@@ -36,9 +36,8 @@ typedef enum pd_queue { PD_QUEUE_CONNECTION, PD_QUEUE_LASTING, PD_QUEUE_HELD, PD
 
 /* A frame in the queue of frames to send. */
 typedef struct pd_outgoing_frame {
-    /* neighbours in the frame's lane, oldest first */
-    struct pd_outgoing_frame *prev, *next;
-    uint64_t id; /* request id */
+    struct pd_outgoing_frame *prev, *next; /* neighbours in the queue, oldest first (utlist) */
+    uint64_t id;                           /* request id */
     unsigned method;
     pd_queue queue;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
@@ -112,9 +111,9 @@ typedef struct pd_block {
 
 typedef struct pd_staging {
     pd_segment segment;
-    uint64_t used;                   /* bytes behind this offset were never in a block */
-    pd_block *first, *last, *recent; /* blocks; recent: the one that was taken last, behind which the search begins */
-    size_t given_up;                 /* number of blocks whose frames were given up */
+    uint64_t used;            /* bytes behind this offset were never in a block */
+    pd_block *first, *recent; /* blocks; recent: the one that was taken last, behind which the search begins */
+    size_t given_up;          /* number of blocks whose frames were given up */
 } pd_staging;
 
 /* Makes the segment, with at least `bytes` bytes. PD_UNAVAILABLE. */
@@ -140,7 +139,7 @@ void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 
 typedef struct pd_outgoing {
     struct {
-        pd_outgoing_frame *first, *last, *next;
+        pd_outgoing_frame *first, *next;
     } queue[PD_QUEUES]; /* next: the first frame of the lane of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
     pd_queue current; /* the lane from which pd_outgoing_gather took the last frames to send */

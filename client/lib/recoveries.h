@@ -8,7 +8,7 @@
 #ifndef PD_RECOVERIES_H
 #define PD_RECOVERIES_H
 
-#include "core_state.h"
+#include "core.h"
 #include "paramd/client.h"
 
 /* Changes those fields of a request's header that belong to one connection or to one server: `mark` becomes that of the

@@ -1,7 +1,7 @@
 /* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "mutant.h"
 #include "window.h"
 
@@ -12,16 +12,11 @@
 
 /* ---- what the server can take ---- */
 
-static bool has_elements(const pd_param_record *record)
-{
-    return record->start < record->end;
-}
-
 /* Returns whether the server has closed this step of all parameters of which this rank has elements. */
 static bool all_closed(const pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
+        if (pd_has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
     return true;
 }
 
@@ -29,7 +24,7 @@ static bool all_closed(const pd_core *core, uint64_t step)
 static bool has_caught_up(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
+        if (pd_has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
     return true;
 }
 
@@ -56,7 +51,7 @@ static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
     if (closes(frame)) return all_closed(core, frame->step - 1);
     for (size_t i = 0; i < n_params_of(frame); i++) {
         const pd_param_record *record = param_of(core, frame, i);
-        if (has_elements(record) && record->server_step + 1 < frame->step) return false;
+        if (pd_has_elements(record) && record->server_step + 1 < frame->step) return false;
     }
     return true;
 }
@@ -197,7 +192,7 @@ int pd_resend_begin(pd_core *core)
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
         for (pd_sent_frame *sent = list->first; rc == PD_OK && sent != NULL; sent = sent->next)
             if (sent->again == NULL && is_needed(core, sent) &&
-                !(PD_MUTANT(window_forgets) && sent == list->last && sent->n == 1))
+                !(PD_MUTANT(window_forgets) && sent == list->first->prev && sent->n == 1))
                 rc = hold_past(core, sent);
     if (rc == PD_OK) rc = pd_restamp_all(core, core->recovery.went_back);
     if (rc != PD_OK) return rc;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_state.h"
+#include "core.h"
 #include "join.h"
 #include "transport.h"
 

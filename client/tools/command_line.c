@@ -357,16 +357,6 @@ static void check_server(const pd_line *line)
     free(urls);
 }
 
-/* Ends the program with an error that names the first argument that is missing. If n arguments are given, the
- * missing one is word n + 1 of the command's `args`, such as "JOB PATTERN NAME=VALUE...". */
-static void refuse_missing(const pd_line *line)
-{
-    const char *word = line->command->args;
-
-    for (int i = 0; i < line->n_args; i++) word += strcspn(word, " ") + 1;
-    pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);
-}
-
 pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 {
     return (pd_line){ .command = command, .argc = argc, .argv = argv };
@@ -397,7 +387,11 @@ void pd_line_parse(pd_line *line)
     }
     if (pd_line_has(line, "version")) print_version();
     take_common(line);
-    if (line->n_args < line->command->least) refuse_missing(line);
+    if (line->n_args < line->command->least) { /* the missing one is word n_args of args, such as "JOB PATTERN" */
+        const char *word = line->command->args;
+        for (int i = 0; i < line->n_args; i++) word += strcspn(word, " ") + 1;
+        pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);
+    }
     if (line->n_args > line->command->most)
         pd_line_refuse(line, "%s: unexpected argument", line->args[line->command->most]);
     check_server(line);

@@ -148,12 +148,6 @@ static pd_job *next_due(const pd_store *store)
     return next;
 }
 
-static void note_turn(pd_store *store, pd_job *job)
-{
-    job->due.turn = ++store->turns;
-    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
-}
-
 /* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
  * checkpoint begins if nothing is in its way any more. An export that waits begins if
  * nothing is in its way any more: a checkpoint that is due had its turn before. */
@@ -480,7 +474,8 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_jobs_free_some(&store->jobs);
     if (job == NULL) return pd_store_has_work(store);
     pd_store_unqueue(store, job);
-    note_turn(store, job);
+    job->due.turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "bench.h"
 #include "connection.h"
 
 /* Returns the time of the monotonic clock in milliseconds. */

@@ -156,7 +156,7 @@ class Scalars(stranger.Stranger):
         one, two = self.team(("a", (1,)), world=2)
         header, payload = push(1, (0, 0, [1]))
         one.send(PUSH, header + scalars(loss=1), payload)
-        self.assertRefused(INVALID_ARGUMENT, "rank 0 has given loss = 1 for step 1 before and now gives 2", one.call,
+        self.assertRefused(INVALID_ARGUMENT, "rank 0 has already given loss = 1 for step 1, and now gives 2", one.call,
                 PUSH, header + scalars(loss=2), payload)
         self.assertRefused(INVALID_ARGUMENT, "17 names", two.call, PUSH, header +
                 scalars(**{f"s{i}": i for i in range(16)}), payload)

@@ -415,7 +415,7 @@ TEST(an_operator_who_is_gone_holds_nobody_up, fixture *f)
     gradient = push_step(&j, BEFORE + 1, items, &ticket);
     pd_client_close(operator);
     if (pd_client_wait(j.client, ticket, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
-    assert_true(daemon_says(f->daemon, "its connection is gone", patient(5)));
+    assert_true(daemon_says(f->daemon, "its connection was lost", patient(5)));
     must(paramctl("export j %s", f->file));
     free_gradients(gradient);
     job_free(&j);

@@ -246,8 +246,8 @@ TEST(what_the_daemon_refuses_a_forecast_refuses_in_its_words)
         int workers;
         const char *rule, *options, *words;
     } cases[] = {
-        { 6, "* sgd lr=1", "aggregate=adasum", "aggregate = adasum merges workers in pairs" },
-        { 2, "* sgd lr=1", "aggregate=trimmed_mean", "trim is less than half of the workers" },
+        { 6, "* sgd lr=1", "aggregate=adasum", "aggregate = adasum needs a power of two" },
+        { 2, "* sgd lr=1", "aggregate=trimmed_mean", "set trim to less than half of the workers" },
         { 2, "* sgd lr=1", "aggregate=mode", "aggregate = mode: expected one of mean|" },
         { 2, "* sgd lr=1", "average=mean", "average is not a job key; expected one of: aggregate" },
         { 3, "* shampoo num_trainers_per_group=2", "aggregate=mean", "Must divide the number of workers, 3." },

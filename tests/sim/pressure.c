@@ -3,6 +3,7 @@
 #include "server_state.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 #include <utlist.h>
 

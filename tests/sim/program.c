@@ -115,7 +115,7 @@ static void init_weights(sim_worker *w)
 {
     pd_error err;
 
-    if (!pd_core_must_init(w->core)) {
+    if (!w->core->must_init) {
         sim_program_fetch(w);
         return;
     }
@@ -561,7 +561,7 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
-    if (rc == PD_OK && pd_core_welcome(w->core)->created && sim_is_finished(w))
+    if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)
         declare(w);

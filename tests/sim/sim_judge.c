@@ -3,6 +3,7 @@
 
 #include "sim_history.h"
 #include "rig.h"
+#include "store_inside.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include "sim_judge.h"
 #include "sim_keeper.h"
 #include "rig.h"
+#include "store_inside.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include "scraper.h"
 #include "optimizer.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "checkpoint_due.h"
 #include "job_turn.h"
 

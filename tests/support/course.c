@@ -2,6 +2,7 @@
 #include "course.h"
 
 #include "rig.h"
+#include "store_inside.h"
 #include "test.h"
 
 static const char *const names[COURSE_PARAMS] = { "layer.weight", "layer.bias", "head.bias" };

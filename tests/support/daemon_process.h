@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 #include <jansson.h>
-#include "child.h"
+#include "bench.h"
 
 typedef struct test_daemon {
     pid_t pid;    /* process id of the daemon; 0: the process has ended and was waited for */

@@ -2,6 +2,7 @@
 #include "exporting.h"
 
 #include "rig.h"
+#include "store_inside.h"
 #include "test.h"
 
 enum { MOST = 1 << 20 };

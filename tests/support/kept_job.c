@@ -2,6 +2,7 @@
 #include "kept_job.h"
 
 #include "rig.h"
+#include "store_inside.h"
 #include "test.h"
 
 const int64_t kept_job_sizes[2] = { 200, 100 };

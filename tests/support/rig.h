@@ -6,7 +6,6 @@
 #define RIG_H
 
 #include "store.h"
-#include "store_state.h"
 #include "checkpoint_image.h"
 #include "wal_record.h"
 
@@ -201,19 +200,6 @@ int rig_set(rig *r, const char *job, const char *pattern, const char *options, u
 const rig_entry *rig_versions(const rig *r, uint32_t job, uint32_t param);
 /* Returns the published weights of a parameter as float32, borrowed until the next publication. */
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);
-
-/* Finds jobs inside a store, for tests. */
-/* Returns the job that has this number or name, or NULL if there is no such job. */
-static inline pd_job *inside_job(const pd_store *store, uint32_t number)
-{
-    pd_job *job = pd_jobs_numbered(&store->jobs, number);
-
-    return job != NULL && !job->gone ? job : NULL;
-}
-static inline pd_job *inside_find(const pd_store *store, const char *name)
-{
-    return pd_jobs_find(&store->jobs, name);
-}
 
 /* Returns a copy of a checkpoint, whose weights lie in memory of its own. NULL: out of memory. */
 pd_checkpoint_image *kept_copy(const pd_checkpoint_image *kept);

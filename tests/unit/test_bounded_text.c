@@ -9,6 +9,7 @@
 
 #include "glob.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { NAME = 256 };
 

@@ -8,6 +8,7 @@
 #include "optimizer.h"
 #include "plan_bytes.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "optimizer_ops.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__

@@ -5,6 +5,7 @@
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { OPERATOR = 99 };
 

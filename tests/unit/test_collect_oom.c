@@ -4,6 +4,7 @@
 
 #include "collecting.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { CONN = COLLECTING_CONN, WORLD = COLLECTING_WORLD, N = COLLECTING_N };
 

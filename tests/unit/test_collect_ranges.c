@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 enum { CONN = 10, CHUNK = 64, N = 300 };
 static const char *const name[] = { "w" };

@@ -6,6 +6,7 @@
 #include "optimizer.h"
 #include "optimizer_ops.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { CHUNK = 64, CONN = COLLECTING_CONN };
 

@@ -266,7 +266,7 @@ TEST(a_note_of_another_length_than_announced_ends_the_handle)
 
     recall(p, &asked);
     assert_int_equal(answer(p, &asked, 200, "batch 8"), PD_INTERNAL);
-    assert_int_equal(pd_core_ended(p->core)->code, PD_INTERNAL);
+    assert_int_equal(p->core->end.error.code, PD_INTERNAL);
     peer_free(p);
 }
 
@@ -300,7 +300,7 @@ TEST(answers_tell_the_durable_step)
     peer *p = trained();
     pd_prefix pushed;
 
-    assert_int_equal(pd_core_durable(p->core), 0);
+    assert_int_equal(p->core->progress.durable, 0);
     push(p, "");
     expect_note(p, "");
     pushed = expect(p, PD_PUSH);
@@ -309,7 +309,7 @@ TEST(answers_tell_the_durable_step)
     message.n_outcomes = PARAMS;
     message.durable_step = 5;
     assert_int_equal(peer_reply(p, &pushed, &message.base, NULL, 0), PD_OK);
-    assert_int_equal(pd_core_durable(p->core), 5);
+    assert_int_equal(p->core->progress.durable, 5);
     peer_free(p);
 }
 
@@ -330,7 +330,7 @@ TEST(a_server_that_comes_back_tells_its_durable_step)
     message.n_parameters = PARAMS;
     message.durable_step = STEP;
     peer_reply(p, &asked, &message.base, NULL, 0);
-    assert_int_equal(pd_core_durable(p->core), STEP);
+    assert_int_equal(p->core->progress.durable, STEP);
     peer_free(p);
 }
 

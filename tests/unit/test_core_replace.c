@@ -225,8 +225,8 @@ TEST(a_server_that_has_lost_the_change_ends_the_handle_of_rank_0)
 
     replace_and_answer(p);
     come_back(p, STEP, 0);
-    assert_true(pd_core_gone_back(p->core));
-    assert_non_null(strstr(pd_core_ended(p->core)->text, "it has lost weights that were replaced after step 7"));
+    assert_true(p->core->end.gone_back);
+    assert_non_null(strstr(p->core->end.error.text, "it has lost weights that were replaced after step 7"));
     peer_free(p);
 }
 
@@ -236,7 +236,7 @@ TEST(a_server_that_still_has_the_change_goes_on)
 
     replace_and_answer(p);
     come_back(p, STEP, NUMBER);
-    assert_false(pd_core_gone_back(p->core));
+    assert_false(p->core->end.gone_back);
     assert_int_equal(push_number(p, 0, STEP), NUMBER);
     peer_free(p);
 }
@@ -249,14 +249,14 @@ TEST(a_window_does_not_reach_back_over_a_change)
     assert_int_equal(push_number(p, 0, STEP), 0);
     assert_int_equal(push_number(p, 0, STEP + 1), 0);
     come_back(p, STEP + 1, 0);
-    assert_false(pd_core_gone_back(p->core));
+    assert_false(p->core->end.gone_back);
     peer_free(p);
 
     p = trained(&config);
     replace_and_answer(p);
     assert_int_equal(push_number(p, 0, STEP), NUMBER);
     come_back(p, STEP, 0);
-    assert_true(pd_core_gone_back(p->core));
+    assert_true(p->core->end.gone_back);
     peer_free(p);
 }
 
@@ -269,7 +269,7 @@ TEST(a_window_sends_the_steps_after_a_change_again)
     replace_and_answer(p);
     assert_int_equal(push_number(p, 0, STEP), NUMBER);
     come_back(p, STEP, NUMBER);
-    assert_false(pd_core_gone_back(p->core));
+    assert_false(p->core->end.gone_back);
     l = peer_expect(p, PD_PUSH_PULL);
     assert_int_equal(((const Paramd__PushRequest *)l.message)->replaces, NUMBER);
     peer_frame_drop(&l);
@@ -286,7 +286,7 @@ TEST(other_ranks_send_their_pushes_again)
     p = trained(&config);
     assert_int_equal(push_number(p, NUMBER, STEP), NUMBER);
     come_back(p, STEP, 0);
-    assert_false(pd_core_gone_back(p->core));
+    assert_false(p->core->end.gone_back);
     l = peer_expect(p, PD_PUSH_PULL);
     assert_int_equal(((const Paramd__PushRequest *)l.message)->replaces, NUMBER);
     peer_frame_drop(&l);

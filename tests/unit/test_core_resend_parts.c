@@ -2,7 +2,7 @@
  * different steps, ranges, updates, shared memory. */
 #include "test.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "descriptors.h"
 #include "peer.h"
 
@@ -107,7 +107,7 @@ TEST(every_chunk_of_a_step_is_answered_before_the_next_step_begins)
     answer_chunks(p, asked, 3);
     expect_chunks(p, 4, asked);
     answer_chunks(p, asked, 4);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -299,7 +299,7 @@ TEST(a_parameter_that_was_left_out_of_old_steps_needs_their_ends)
 
     for (uint64_t step = 1; step <= WINDOW + 2; step++) take_ended_step(p, step);
     peer_come_back_at(p, (uint64_t[]){ WINDOW + 2, 1 }, 2);
-    assert_true(pd_core_gone_back(p->core));
+    assert_true(p->core->end.gone_back);
     peer_free(p);
 }
 
@@ -331,7 +331,7 @@ TEST(parameters_at_different_steps_go_on_by_themselves)
     first = expect_push(p, 0, 0, 5);
     answer(p, &first, 5);
     take_step(p, other, 4);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -348,7 +348,7 @@ TEST(the_window_counts_the_steps_of_each_parameter)
     peer_come_back_at(p, (uint64_t[]){ 20 - WINDOW, 2 }, 2);
     expect_push(p, 0, 0, 20 - WINDOW + 1);
     peer_come_back_at(p, (uint64_t[]){ 20 - WINDOW - 1, 2 }, 2);
-    assert_true(pd_core_gone_back(p->core));
+    assert_true(p->core->end.gone_back);
     peer_free(p);
 }
 
@@ -371,7 +371,7 @@ TEST(a_rank_without_a_gradient_says_so_again)
     assert_true(request->pieces[0]->absent);
     peer_reply_data(p, &l.prefix, 1, 3, 1, NULL, 0);
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -519,7 +519,7 @@ TEST(weights_are_not_compared_with_an_update)
     l = peer_expect(p, PD_PUSH_PULL);
     answer_update(p, &l.prefix, 3, false);
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -562,10 +562,10 @@ TEST(gradients_and_weights_in_shared_memory_are_sent_and_compared_again)
     l = expect_shared(p, 2);
     peer_reply_shared(p, &l.prefix, 1, 2, (uint64_t[]){ 2 * 64 }, SHARED_PAYLOAD);
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     l = expect_shared(p, 3);
     peer_reply_shared(p, &l.prefix, 1, 3, (uint64_t[]){ 2 * 64 }, SHARED_PAYLOAD); /* the weights of step 2 */
     peer_frame_drop(&l);
-    assert_int_equal(pd_core_ended(p->core)->code, PD_FAILED_PRECONDITION);
+    assert_int_equal(p->core->end.error.code, PD_FAILED_PRECONDITION);
     peer_free(p);
 }

@@ -232,7 +232,7 @@ TEST(connects_anew_without_sharing_when_the_descriptor_is_missing)
     peer *p = declared(&ticket);
 
     peer_share(p, -1, 100000);
-    assert_non_null(strstr(pd_core_reason(p->core), "the request has no file descriptor"));
+    assert_non_null(strstr(p->core->link.reason, "the request has no file descriptor"));
     expect_no_second_offer(p);
     peer_free(p);
 }
@@ -243,7 +243,7 @@ TEST(connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped)
     peer *p = declared(&ticket);
 
     peer_share(p, memfd_sealed(99999, 0), 100000);
-    assert_non_null(strstr(pd_core_reason(p->core), "expected a memfd of 100000 bytes"));
+    assert_non_null(strstr(p->core->link.reason, "expected a memfd of 100000 bytes"));
     expect_no_second_offer(p);
     peer_free(p);
 }

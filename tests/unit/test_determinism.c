@@ -6,6 +6,7 @@
 
 #include "coupled_row.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { WORLD = 3, CONN = 10, MOST = 2048, MOST_PARAMS = 4, STEPS = 14 };
 

@@ -5,6 +5,7 @@
 #include "global_clip.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "wal.h"
 
 enum { OPERATOR = 99 };

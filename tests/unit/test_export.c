@@ -5,6 +5,7 @@
 #include "exporting.h"
 #include "optimizer.h"
 #include "rig.h"
+#include "store_inside.h"
 
 FIXTURE(exporting_set_up, exporting_tear_down);
 

@@ -5,6 +5,7 @@
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { OWN_BYTES = 2 << 20, OLDER_BYTES = 170 * 4, RECORDS = 1000 };
 

@@ -7,6 +7,7 @@
 #include "save.h"
 #include "step_group.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { WORLD = 2, PARAMS = 3, BEFORE = 9, STEPS = 20, CONN = 10, OPERATOR = 99, MOST = 480, PIECE = 77 };
 static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };

@@ -3,6 +3,7 @@
 
 #include "import.h"
 #include "rig.h"
+#include "store_inside.h"
 
 /* The test's job has a matrix of 8 x 4 and a vector of 6, both with scalable_shampoo. Their state consists of
  * momenta of the whole parameter, and of statistics and preconditioners for each dimension. */

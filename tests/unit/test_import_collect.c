@@ -5,6 +5,7 @@
 #include "collecting.h"
 #include "import.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 700, STEPS = 2 };
 

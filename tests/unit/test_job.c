@@ -3,6 +3,7 @@
 
 #include "job_keys.h"
 #include "rig.h"
+#include "store_inside.h"
 
 static const int64_t sizes[] = { 8 };
 

@@ -104,8 +104,8 @@ TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
         step(r, job, 0, s, n, NAN); /* the root fails 19 times, of which failures 1,
                                                                     * 2, 4, 8 and 16 are logged */
     assert_int_equal(r->warnings, 5);
-    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), "
-                                 "error nan: the last good one stays"));
+    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), failed by step 17 (16 times so far), "
+                                 "error nan: the last good root stays in use"));
     assert_int_equal(r->versions[job][0].step, 20); /* training goes on */
 }
 
@@ -123,7 +123,7 @@ TEST(a_root_that_is_good_again_is_logged_once, rig *r)
     for (uint64_t s = 4; s <= 9; s++) step(r, job, 0, s, n, 1);
     assert_int_equal(r->warnings, 1);
     assert_int_equal(r->logs, logs + 1);
-    assert_true(says(r->log, "root root.0 of p0, size (4,), is good again at step 4"));
+    assert_true(says(r->log, "root root.0 of p0, size (4,), recovered at step 4"));
 }
 
 TEST(many_roots_that_fail_together_take_few_lines, rig *r)

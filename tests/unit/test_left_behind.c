@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 enum { SIZE = 100, CONN = 10, NEW = 30, WORLD = 3 };
 static const int64_t sizes[] = { SIZE, SIZE };

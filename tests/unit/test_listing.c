@@ -3,6 +3,7 @@
 
 #include "listing.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "job_figures.h"
 
 enum { PARAMS = 60 };

@@ -7,6 +7,7 @@
 #include "job_keys.h"
 #include "global_clip.h"
 #include "rig.h"
+#include "store_inside.h"
 
 static pd_outlier_norms fill(uint64_t from, uint64_t to, double norm)
 {

@@ -6,6 +6,7 @@
 #include "kept_job.h"
 #include "mem_disk.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { EVERY = 4, STEP_MS = 100 };
 

@@ -5,6 +5,7 @@
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { SIZE = 1000, CONN = 10, NEW = 50, OPERATOR = 99 };
 static const int64_t sizes[] = { SIZE };

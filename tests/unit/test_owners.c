@@ -5,6 +5,7 @@
 #include "course.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 static void take_roles(rig *r, const char *text)
 {

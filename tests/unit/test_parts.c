@@ -4,6 +4,7 @@
 
 #include "override_command.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "roles.h"
 
 enum { N = 60, CONN = 10 };

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 enum { N = 40, WORLD = 3, CONN = 10, ELEMENTS = 70 };
 static char texts[N][32];

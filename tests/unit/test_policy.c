@@ -4,6 +4,7 @@
 
 #include "partial_policy.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "round.h"
 
 enum { WORLD = 3, CONN = 10, N = 100 };

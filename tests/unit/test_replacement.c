@@ -5,6 +5,7 @@
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { NUMBER = 77, OTHER = 78, OPERATOR = 99, MOST = 256, PARAMS = 2 };
 

@@ -4,6 +4,7 @@
 
 #include "reserves.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { FRAME = 4096, N = FRAME / 4, CONN = 10, OTHER = 200, LARGE = 64 };
 static const char *const name[] = { "w" };

@@ -5,6 +5,7 @@
 #include "import.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { SIDE = 12, SIZE = SIDE * SIDE, PARAMS = 2, OPERATOR = 99, STEPS = 6 };
 

@@ -6,6 +6,7 @@
 #include "kept_job.h"
 #include "partial_policy.h"
 #include "rig.h"
+#include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { STRIDE = 61, SEEDS = 2 }; /* few cases, since sanitizers are slow */

@@ -5,6 +5,7 @@
 #include "kept_job.h"
 #include "plan_bytes.h"
 #include "rig.h"
+#include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { STRIDE = 61 }; /* few cases, since sanitizers are slow */

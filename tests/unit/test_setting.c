@@ -154,7 +154,7 @@ TEST(with_a_step_it_holds_from_that_step_on)
     assert_int_equal(f.r.set->at[0].from_most, 3);
     ASSERT_NEAR(ones_step(&f, 0), 1);
     ASSERT_NEAR(ones_step(&f, 0), 1);
-    assert_non_null(strstr(f.r.log, "step 3 has come, lr = 9"));
+    assert_non_null(strstr(f.r.log, "from step 3 on lr = 9"));
     logs = f.r.logs;
     ASSERT_NEAR(ones_step(&f, 0), 9);
     ASSERT_NEAR(ones_step(&f, 1), 1);

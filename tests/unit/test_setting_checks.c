@@ -324,7 +324,7 @@ TEST(the_log_says_once_that_a_pushed_value_does_not_count)
     logs = f.r.logs;
     ASSERT_NEAR(ones_step_with(&f, 0, "lr", "3"), 4);
     assert_int_equal(f.r.logs, logs + 1);
-    assert_non_null(strstr(f.r.log, "workers send lr for p0 with step 1; what host:7 has set goes before it"));
+    assert_non_null(strstr(f.r.log, "workers push lr for p0 with step 1; the override by host:7 takes precedence"));
     ASSERT_NEAR(ones_step_with(&f, 0, "lr", "3"), 4);
     assert_int_equal(f.r.logs, logs + 1);
     rig_free(&f.r);

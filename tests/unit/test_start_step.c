@@ -4,6 +4,7 @@
 #include "counting_row.h"
 #include "import.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { START = 41, PARAMS = 2, SIZE = 3 };
 static const int64_t sizes[PARAMS] = { SIZE, SIZE };

@@ -95,7 +95,7 @@ TEST(steps_of_one_batch_share_its_time)
         pd_step_times_arrived(t, step, 0, step * MS);
         pd_step_times_closed(t, step, 1);
     }
-    pd_step_times_begin(t, 100 * MS);
+    t->mark_ns = 100 * MS;
     pd_step_times_spend(t, PD_PHASE_SUM, 104 * MS);
     pd_step_times_end(t);
     assert_int_equal(pd_histogram_count(&t->total.phase[PD_PHASE_SUM]), 2);

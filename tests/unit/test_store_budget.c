@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 enum { WORLD = 4, N = 6, CHUNK = 1024, FRAME = CHUNK * 4, STEPS = 3, PIECES = 16 };
 static const int64_t sizes[N] = { 5 * CHUNK, CHUNK, 2 * CHUNK + 7, 9, 3 * CHUNK, CHUNK };

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 enum { N = 4 };
 static const int64_t sizes[N] = { 8, 8, 8, 8 };

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "rig.h"
+#include "store_inside.h"
 
 enum { SIZE = 10, OLD = 10, NEW = 20 };
 static const int64_t sizes[] = { SIZE };

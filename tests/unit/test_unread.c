@@ -4,6 +4,7 @@
 
 #include "shared_worker.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "published.h"
 
 static uint64_t used(const scene *s)

@@ -7,6 +7,7 @@
 #include "kept_job.h"
 #include "partial_policy.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { OPERATOR = 90 };
 

@@ -5,6 +5,7 @@
 #include "counting_row.h"
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { PARAMS = 4, WORLD = 2, SIZE = 3, STEPS = 10, CONN = 10 };
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__

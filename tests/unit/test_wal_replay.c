@@ -6,6 +6,7 @@
 #include "kept_job.h"
 #include "optimizer.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "optimizer_ops.h"
 
 static void finish_tasks(rig *r)

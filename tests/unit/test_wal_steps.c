@@ -4,6 +4,7 @@
 
 #include "kept_job.h"
 #include "rig.h"
+#include "store_inside.h"
 #include "wal.h"
 
 #define OPTIONS "durability=log checkpoint_every=100"

@@ -3,7 +3,7 @@
 
 #include <sys/wait.h>
 
-#include "yardstick.h"
+#include "bench.h"
 
 enum { BYTES = 3 * 1000 * 1000 + 7 };
 

@@ -44,7 +44,7 @@ static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now
 }
 
 /* Notes what the disk has at present. Call it after the job has handed something over or got it back. */
-static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
+static void watch_disk(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
@@ -53,8 +53,8 @@ static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
-/* Returns the time at which pd_disk_watch_tick must be called next; UINT64_MAX: nothing of the job is with the disk. */
-static uint64_t pd_disk_watch_next_tick(const pd_job *job)
+/* Returns the time at which tick_watch must be called next; UINT64_MAX: nothing of the job is with the disk. */
+static uint64_t next_watch(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t at = checkpointing->watch.runs && checkpointing->writing ? checkpointing->watch.next_ns : UINT64_MAX;
@@ -109,9 +109,9 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
 }
 
 /* Does what is due when the disk has not answered in time. */
-static void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
+static void tick_watch(pd_job *job, uint64_t now_ns)
 {
-    pd_disk_watch_look(job, now_ns);
+    watch_disk(job, now_ns);
     if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
     if (is_late(&job->checkpointing.log.watch, now_ns)) tell_entries(job, now_ns);
 }
@@ -229,7 +229,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
         }
     }
     if (job->checkpointing.making == NULL) begin_due(job, now_ns);
-    pd_disk_watch_look(job, now_ns);
+    watch_disk(job, now_ns);
 }
 
 static int check_ask(const pd_job *job, pd_error *err)
@@ -328,15 +328,6 @@ static void note_success(pd_job *job, const pd_checkpoint_image *kept, uint64_t 
            kept->bytes, kept->ns / MS);
 }
 
-/* Tells the loop thread which steps are durable. Takes ownership of the request, whose memory becomes the notice. */
-static void tell(pd_job *job, pd_request *request)
-{
-    pd_effect *effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-
-    effect->u.durable_step = job->checkpointing.durable_step;
-    pd_effects_add(job->steps.outbox, effect);
-}
-
 static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, uint64_t now_ns)
 {
     bool good = kept->error.code == PD_OK || PD_MUTANT(failed_counts);
@@ -360,7 +351,12 @@ static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, 
         pd_pause_end(job);
     else
         pd_pause_begin(job);
-    if (good) tell(job, request);
+    if (good) {
+        pd_effect *effect =
+            pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number); /* takes it */
+        effect->u.durable_step = job->checkpointing.durable_step;
+        pd_effects_add(job->steps.outbox, effect);
+    }
     if (good) pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, kept->bytes, kept->ns);
     if (!good) pd_request_free(request);
 }
@@ -390,7 +386,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
 
     if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
-    if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
+    if (next_watch(job) < at) at = next_watch(job);
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = pd_request_next(request))
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
@@ -435,6 +431,6 @@ void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
     if (!job->checkpointing.durable) return;
     pd_control_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
-    pd_disk_watch_tick(job, now_ns);
+    tick_watch(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

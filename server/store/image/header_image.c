@@ -478,15 +478,6 @@ static bool group_fits(const pd_step_group *group)
                                       group->saved.unknown <= most + 1 && group->saved.missed <= least);
 }
 
-static uint64_t largest_step(const pd_job *job)
-{
-    uint64_t step = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
-    return step;
-}
-
 /* Marks a rank that had a process as lost, because its connection ended with the old server, unless it has left. What
  * it has contributed to rounds that are not closed in the image is lost, too, and comes again. */
 static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
@@ -516,7 +507,7 @@ static int check_texts(const pd_job *job, pd_error *err)
 
 int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
-    uint64_t most_step = largest_step(job);
+    uint64_t most_step = pd_job_largest_step(job);
 
     if (check_texts(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {

@@ -49,17 +49,6 @@ static void renew_ranges(pd_declared_job *declared, const pd_job *old)
                 (pd_declared_range){ .param = i, .end = old->steps.params[i].elements };
 }
 
-/* Forgets the ranges that the job was planned with, so that its ranks can declare theirs. */
-static void forget_ranges(pd_job *job)
-{
-    uint64_t bytes;
-
-    pd_ranges_give_back(job, 0);
-    bytes = pd_ranges_collected_bytes(job);
-    pd_account_take(&job->steps.account, bytes - job->records.collected);
-    job->records.collected = bytes;
-}
-
 static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const pd_job *old, uint32_t world,
                 pd_error *err)
 {
@@ -71,8 +60,11 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     renew_ranges(&declared, old);
     rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
     pd_declared_job_free(&declared);
-    if (rc == PD_OK) forget_ranges(*out);
-    return rc;
+    if (rc != PD_OK) return rc;
+    /* The ranks of the job declare their ranges later. */
+    pd_ranges_give_back(*out, 0);
+    pd_ranges_count(*out);
+    return PD_OK;
 }
 
 /* Visits part i of a job's state: parameter i, or after the last parameter the header. */

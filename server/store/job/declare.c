@@ -57,16 +57,6 @@ typedef struct declaring {
     uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
 } declaring;
 
-/* Counts the bytes again that contributions to ranged parameters may take, after ranges were added or removed. (Of a
- * ranged parameter each rank contributes a range of elements.) */
-static void count_ranges(pd_job *job)
-{
-    uint64_t bytes = pd_ranges_collected_bytes(job);
-
-    pd_account_take(&job->steps.account, bytes - job->records.collected);
-    job->records.collected = bytes;
-}
-
 static bool has_ready_roots(const pd_param *param)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
@@ -101,7 +91,7 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
     if (rc != PD_OK) return rc;
     pd_planning_free(job);
     pd_checkpoint_policy_plan(job);
-    count_ranges(job);
+    pd_ranges_count(job);
     warn_of_ready_roots(job, d->ready);
     warn_of_values(job);
     pd_declarations_said(job, d->notes);
@@ -136,7 +126,7 @@ static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_
 
     if (rc != PD_OK) return rc;
     d->ranged = true;
-    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) count_ranges(job);
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) pd_ranges_count(job);
     return rc;
 }
 
@@ -183,30 +173,12 @@ static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_eff
     return PD_OK;
 }
 
-/* Makes an effect that can publish n parameters. NULL: out of memory. */
-static pd_effect *new_closed(const pd_job *job, size_t n)
-{
-    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
-
-    if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
-    pd_effect_free(effect);
-    return NULL;
-}
-
-static void send_closed(pd_job *job, pd_effect *effect)
-{
-    if (effect->u.closed.n > 0)
-        pd_effects_add(job->steps.outbox, effect);
-    else
-        pd_effect_free(effect);
-}
-
 /* Publishes weights of the next parameters, as far as the time allows, but of one at least. After PD_NO_MEMORY some
  * parameters have new published versions already, which are sent all the same. */
 static int pull_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     enum { FEW = 1024 };
-    pd_effect *closed = new_closed(job, FEW);
+    pd_effect *closed = pd_job_new_closed(job, FEW);
     size_t end = d->n - d->at < FEW ? d->n : d->at + FEW;
     int rc = PD_OK;
 
@@ -215,7 +187,7 @@ static int pull_some(pd_job *job, const pd_request *request, declaring *d, doubl
         rc = pull_one(job, request, d, closed, budget_ns, err);
         d->at++;
     } while (rc == PD_OK && d->at<end && * budget_ns> 0);
-    send_closed(job, closed);
+    pd_job_send_closed(job, closed);
     return rc;
 }
 
@@ -223,13 +195,13 @@ static int pull_some(pd_job *job, const pd_request *request, declaring *d, doubl
  * elements of it: until the Declare, the rank might have had some. */
 static int publish_landed(pd_job *job, pd_error *err)
 {
-    pd_effect *effect = new_closed(job, job->steps.n_params);
+    pd_effect *effect = pd_job_new_closed(job, job->steps.n_params);
 
     if (effect == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         effect->u.closed.n +=
             pd_init_publish_landed(job, &job->steps.params[i], &effect->u.closed.at[effect->u.closed.n]);
-    send_closed(job, effect);
+    pd_job_send_closed(job, effect);
     return PD_OK;
 }
 
@@ -237,7 +209,7 @@ static int publish_landed(pd_job *job, pd_error *err)
  * the job was read from an image. */
 static int publish_again(pd_job *job, pd_error *err)
 {
-    pd_effect *effect = new_closed(job, job->steps.n_params);
+    pd_effect *effect = pd_job_new_closed(job, job->steps.n_params);
 
     if (effect == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -446,7 +418,7 @@ static void undo(pd_job *job, const pd_request *request)
     if (d->stage > NOTING) pd_account_give(&job->steps.account, d->bytes);
     if (!d->ranged) return;
     pd_ranges_give_back(job, request->rank);
-    count_ranges(job);
+    pd_ranges_count(job);
 }
 
 /* Works at a Declare, the oldest one in job->waiting.declares, as far as the time budget allows. Returns false if it

@@ -123,6 +123,15 @@ void pd_job_free(pd_job *job)
     free(job);
 }
 
+uint64_t pd_job_largest_step(const pd_job *job)
+{
+    uint64_t step = job->steps.progress.furthest;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
+    return step;
+}
+
 bool pd_job_sealed(const pd_job *job)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
@@ -388,4 +397,21 @@ const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask)
     for (size_t i = 0; i < count; i++)
         if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
     return NULL;
+}
+
+pd_effect *pd_job_new_closed(const pd_job *job, size_t n)
+{
+    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
+
+    if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
+    pd_effect_free(effect);
+    return NULL;
+}
+
+void pd_job_send_closed(pd_job *job, pd_effect *effect)
+{
+    if (effect->u.closed.n > 0)
+        pd_effects_add(job->steps.outbox, effect);
+    else
+        pd_effect_free(effect);
 }

@@ -398,6 +398,11 @@ static inline pd_effect *pd_job_effect(const pd_job *job, pd_effect_kind kind)
     return pd_effect_new(kind, (pd_ticket){ 0, 0 }, job->steps.number);
 }
 
+/* Makes an effect that can publish n parameters. NULL: out of memory. */
+pd_effect *pd_job_new_closed(const pd_job *job, size_t n);
+/* Sends the effect if it publishes any parameter. Takes ownership of it. */
+void pd_job_send_closed(pd_job *job, pd_effect *effect);
+
 /* Returns the job's start_step: the number of rounds that count as closed before the job begins. */
 static inline uint64_t pd_job_start_step(const pd_job *job)
 {
@@ -427,6 +432,8 @@ void pd_job_free(pd_job *job);
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Checks the same except for the world_size, which a restored job may take over (resize.h). */
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Returns the largest step that any parameter of the job has closed. */
+uint64_t pd_job_largest_step(const pd_job *job);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);
 

@@ -56,7 +56,7 @@ bool pd_leads_here(const char *addresses)
     return here;
 }
 
-/* Asks the daemon for its status. The answer lies in memory of `op`, which the caller closes. */
+/* Asks the daemon for its status. The answer is in memory of `op`, which the caller closes. */
 static int ask(const pd_machine *machine, pd_operator *op, Paramd__StatusReply **out, pd_error *err)
 {
     int rc = pd_operator_open(op, machine->server, machine->timeout, err);
@@ -189,7 +189,7 @@ void pd_check_loopback(const pd_machine *machine, pd_finding *out)
                   "a Unix socket, which shares memory; `paramctl bench net' measures more.");
 }
 
-#define EXAMPLE_S 0.05      /* the round trip that stands for a long distance if the real one is not known */
+#define EXAMPLE_S 0.05      /* a long distance: taken if the real round trip is not known */
 #define SLOW_BITS 1e9       /* bits a second below which the buffers are called small */
 #define WANTED_BYTES 1.25e9 /* bytes a second for which the advice makes room: 10 Gbit/s */
 

@@ -136,7 +136,7 @@ static bool is_between(json_int_t x, json_int_t a, json_int_t b)
 }
 
 /* Returns true if the iteration for a matrix root ended for the same reason as the recorded one, and its number of
- * steps lies between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
+ * steps is between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
  * compare, and the result is true. */
 static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
 {
