@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "await.h"
 #include "http_ask.h"
 #include "proxy.h"
 #include "team.h"

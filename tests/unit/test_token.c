@@ -148,7 +148,4 @@ static int parse_and_free(const void *text)
     return rc;
 }
 
-TEST(says_that_memory_is_out)
-{
-    assert_true(oom_each(parse_and_free, "a:00000001:" HEX) > 0);
-}
+HOLDS(says_that_memory_is_out, assert_true(oom_each(parse_and_free, "a:00000001:" HEX) > 0));
