@@ -69,8 +69,6 @@ static void assert_differs(rig *r, const char *const *axes, const bool *states, 
     assert_string_equal(r->error.text, text);
 }
 
-/* ---- axes and seed ---- */
-
 TEST(a_plan_is_told_axes_and_the_jobs_seed)
 {
     static const char *const axes[] = { "embed,mlp", NULL, NULL };
@@ -149,8 +147,6 @@ TEST(ranks_declare_the_same_axes)
     assert_int_equal(declare_as(&r, 1, ours, NULL), PD_OK);
     rig_free(&r);
 }
-
-/* ---- notes ---- */
 
 TEST(every_rank_and_every_operator_gets_the_notes)
 {
@@ -244,8 +240,6 @@ TEST(without_memory_a_declaration_with_axes_and_notes_changes_nothing)
     }
 }
 
-/* ---- maps from parameter names to options ---- */
-
 /* Declares n parameters. The optimizer's rule has a map whose expressions are searched in each name, and each search
  * takes some 200,000 steps. */
 static int declare_with_a_hostile_map(rig *r, size_t n)
@@ -273,8 +267,6 @@ TEST(the_cost_of_all_searches_of_a_set_is_bounded)
     assert_int_equal(declare_with_a_hostile_map(&r, 3), PD_OK);
     rig_free(&r);
 }
-
-/* ---- model state ---- */
 
 TEST(model_state_is_the_mean_of_what_ranks_push)
 {

@@ -5,8 +5,6 @@
 #include "coupled_row.h"
 #include "ones.h"
 
-/* ---- which value applies ---- */
-
 TEST(a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_configuration)
 {
     for (int which = 0; which < 8; which++) {
@@ -107,8 +105,6 @@ TEST(a_schedule_that_is_set_follows_the_count_of_a_group)
     ASSERT_NEAR((double)before - (double)rig_weights(&r, r.job, 1)[0], 3 * 2);
     rig_free(&r);
 }
-
-/* ---- from which step a value applies ---- */
 
 TEST(a_round_that_is_gathering_takes_it)
 {
@@ -242,8 +238,6 @@ TEST(a_step_that_has_begun_keeps_its_values)
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
 }
 
-/* ---- random commands between random steps ---- */
-
 enum { LR, MAXIMIZE, HYPERS, HORIZON = 60, COMMANDS = 150 };
 
 /* The reference: for each parameter and hyperparameter, the value that applies in each step. A command writes its
@@ -335,8 +329,6 @@ TEST(any_commands_give_each_step_the_values_of_the_definition)
         rig_free(&f.r);
     }
 }
-
-/* ---- which parameters a command applies to ---- */
 
 TEST(only_parameters_that_match_take_it)
 {
