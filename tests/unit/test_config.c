@@ -1,12 +1,8 @@
 /* Tests the configuration: defaults, files, environment, flags, and which values are refused. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "config.h"
 #include "host.h"
-
-/* ---- values ---- */
 
 OBJECT(pd_config_new(), pd_config_free);
 
@@ -205,8 +201,6 @@ TEST(too_many_addresses_are_refused, pd_config *c)
     assert_non_null(strstr(err.text, "17 addresses: at most 16"));
 }
 
-/* ---- files ---- */
-
 static int read_text(pd_config *c, const char *text, char *path, pd_error *err)
 {
     FILE *file;
@@ -332,8 +326,6 @@ TEST(every_key_is_printed_with_its_help, pd_config *c)
     free(text);
 }
 
-/* ---- environment ---- */
-
 TEST(variables_set_keys_by_their_long_and_their_short_names, pd_config *c)
 {
     char *const environment[] = { "PARAMD_LISTEN=127.0.0.1:9", "HOME=/", "PARAMD_LIMITS_MAX_JOBS=3",
@@ -430,8 +422,6 @@ TEST(a_key_given_by_both_of_its_names_is_refused, pd_config *c)
     assert_int_equal(pd_config_read_environment(c, environment, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "given twice"));
 }
-
-/* ---- processors and memory of the machine ---- */
 
 TEST(a_quota_of_processors_is_rounded_up)
 {

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "await.h"
 #include "uvloop.h"
 #include "daemon_process.h"
 
