@@ -478,7 +478,7 @@ static uint64_t roots_left(const pd_job *job)
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
-        if (!pd_pending_roots_are_back(job->steps.params[i].optim)) return false;
+        if (!pd_optim_may_be_saved(job->steps.params[i].optim)) return false;
     return true;
 }
 
